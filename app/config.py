@@ -1,0 +1,124 @@
+"""Environment → frozen Settings. The only module that reads `os.environ`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from app.errors import Unusable
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def setting(name: str, default: str, about: str) -> str:
+    """A field of Settings: the variable's name, its default as written there, and what it means."""
+    value: str = field(default=default, metadata={"name": name, "about": about})
+    return value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the operator decided. Every value is text as it stood in the environment; properties give it a type."""
+
+    host: str = setting("UPSHOT_HOST", "127.0.0.1", "Address to listen on.")
+    port_text: str = setting("UPSHOT_PORT", "8000", "Port to listen on.")
+    data_dir_text: str = setting("UPSHOT_DATA_DIR", "var", "Where the embedded database and the secret key are kept.")
+    database_url: str = setting(
+        "UPSHOT_DATABASE_URL", "", "PostgreSQL 15 or newer, as the app role; the embedded one when unset."
+    )
+    owner_database_url: str = setting(
+        "UPSHOT_OWNER_DATABASE_URL", "", "The same database as its owner; used by `upshot db …` only."
+    )
+    secret_key: str = setting(
+        "UPSHOT_SECRET_KEY", "", "At least 32 random characters; made and kept in the data directory when unset."
+    )
+    model: str = setting("UPSHOT_MODEL", "offline", "The model that agents use unless theirs says otherwise.")
+    openai_base_url: str = setting("UPSHOT_OPENAI_BASE_URL", "", "An OpenAI-compatible server for models.")
+    base_url: str = setting(
+        "UPSHOT_BASE_URL", "", "The address people type, such as https://upshot.example.com; needed behind a proxy."
+    )
+    trusted_hosts_text: str = setting(
+        "UPSHOT_TRUSTED_HOSTS", "", "Host names to answer to, separated by commas; others get 400."
+    )
+    trusted_proxy: str = setting(
+        "UPSHOT_TRUSTED_PROXY", "", "Address of the reverse proxy whose X-Forwarded headers are believed."
+    )
+    outbound_allow: str = setting(
+        "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts that agents may call, separated by commas."
+    )
+    threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests are worked on at once.")
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
+        source = os.environ if environ is None else environ
+        given = {f.name: source[f.metadata["name"]].strip() for f in fields(cls) if f.metadata["name"] in source}
+        settings = cls(**{name: value for name, value in given.items() if value})
+        settings.check()
+        return settings
+
+    def check(self) -> None:
+        """Refuse what could never work, with the sentence that says what to change."""
+        if not 0 <= self._number("UPSHOT_PORT", self.port_text) <= 65535:
+            raise Unusable(f"UPSHOT_PORT is {self.port_text}; give a port from 1 to 65535.")
+        if self._number("UPSHOT_THREADS", self.threads_text) < 2:
+            raise Unusable(f"UPSHOT_THREADS is {self.threads_text}; give at least 2.")
+        if self.secret_key and len(self.secret_key) < 32:
+            raise Unusable("UPSHOT_SECRET_KEY is too short; give at least 32 random characters.")
+        if self.secret_key and len(set(self.secret_key)) < 8:
+            raise Unusable("UPSHOT_SECRET_KEY is not random; give at least 32 random characters.")
+        if self.base_url and not self.base_url.startswith(("http://", "https://")):
+            raise Unusable("UPSHOT_BASE_URL must begin with http:// or https://.")
+
+    @staticmethod
+    def _number(name: str, text: str) -> int:
+        if not (text.isascii() and text.isdigit()):
+            raise Unusable(f"{name} is {text!r}; give a whole number.")
+        return int(text)
+
+    @property
+    def port(self) -> int:
+        return int(self.port_text)
+
+    @property
+    def threads(self) -> int:
+        return int(self.threads_text)
+
+    @property
+    def data_dir(self) -> Path:
+        return Path(self.data_dir_text).expanduser().absolute()
+
+    @property
+    def embedded(self) -> bool:
+        return not self.database_url
+
+    @property
+    def on_loopback(self) -> bool:
+        return self.host in LOOPBACK
+
+    @property
+    def secure(self) -> bool:
+        """Cookies are `__Host-` and Secure exactly when people come over TLS."""
+        return self.base_url.startswith("https://")
+
+    @property
+    def url(self) -> str:
+        """The address to print: what people type, else what we listen on."""
+        if self.base_url:
+            return self.base_url.rstrip("/")
+        host = "127.0.0.1" if self.host in {"0.0.0.0", "::"} else self.host  # noqa: S104 - only compared
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def trusted_hosts(self) -> list[str]:
+        """Names a request may come in under. Loopback always works, so that health checks on the machine do."""
+        named = [host.strip() for host in self.trusted_hosts_text.split(",") if host.strip()]
+        own = [self.base_url.split("://", 1)[1].split("/")[0].split(":")[0]] if self.base_url else []
+        listened = [] if self.host in {"0.0.0.0", "::"} else [self.host]  # noqa: S104 - only compared
+        return [*dict.fromkeys([*named, *own, *listened, *sorted(LOOPBACK), "[::1]"])]
+
+
+def documented() -> list[tuple[str, str, str]]:
+    """(name, default, meaning) of every setting, for the documentation and its test."""
+    return [(f.metadata["name"], str(f.default), f.metadata["about"]) for f in fields(Settings)]

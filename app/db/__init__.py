@@ -1,0 +1,92 @@
+"""The database as the app sees it: one session per request or job, bound to who acts at the start of each transaction.
+
+Binding is one statement, local to the transaction (`set_config(…, true)`), so nothing leaks through the pool. Without
+an actor nothing is bound and row-level security shows no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.orm import Session, SessionTransaction
+
+from app.actor import Actor
+from app.db.types import Base
+
+BIND = text(
+    "select set_config('app.tenant_id', :tenant, true), set_config('app.user_id', :user, true),"
+    " set_config('app.role', :role, true)"
+)
+
+
+class Database(SQLAlchemy):
+    def _teardown_session(self, exc: BaseException | None) -> None:
+        """Give the connection back. One that died under us has nothing left to give."""
+        try:
+            super()._teardown_session(exc)
+        except (OperationalError, InterfaceError):
+            self.session.registry.clear()
+
+
+db = Database(model_class=Base, session_options={"autoflush": True, "expire_on_commit": False})
+
+
+@event.listens_for(Session, "after_begin")
+def bind_actor(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+    """Tell PostgreSQL who acts. Savepoints keep what their transaction was told."""
+    actor: Actor | None = session.info.get("actor")
+    if actor is None or transaction.nested:
+        return
+    connection.execute(BIND, bound(actor))
+
+
+def bound(actor: Actor) -> dict[str, str]:
+    return {"tenant": str(actor.tenant_id), "user": str(actor.id), "role": actor.bound_role}
+
+
+@contextmanager
+def transaction() -> Iterator[Session]:
+    """Commit what happens inside, or nothing of it."""
+    try:
+        yield db.session()
+        db.session.commit()
+    except BaseException:
+        db.session.rollback()
+        raise
+
+
+def act_as(actor: Actor | None) -> None:
+    """From the next transaction on, this session works for the actor. Whatever was open ends here."""
+    db.session.rollback()
+    db.session().info["actor"] = actor
+
+
+@contextmanager
+def acting_as(actor: Actor | None) -> Iterator[None]:
+    """Work for the actor for a while, then for whoever it was before."""
+    before = db.session().info.get("actor")
+    act_as(actor)
+    try:
+        yield
+    finally:
+        act_as(before)
+
+
+def engine_options(threads: int) -> dict[str, Any]:
+    """A pool that never runs dry before the threads do, and gives up in time to answer 503.
+
+    Connections are not pinged before use: that would cost a round trip on every request. The statement that signs a
+    request in is the first on its connection and is simply tried once more when the connection turns out dead.
+    """
+    return {
+        "pool_size": threads,
+        "max_overflow": 4,
+        "pool_timeout": 5,
+        "pool_recycle": 1800,
+        "connect_args": {"connect_timeout": 5, "application_name": "upshot"},
+    }

@@ -1,0 +1,78 @@
+"""What can go wrong, in words a person can act on.
+
+Services raise these; the edge turns them into a page, a form with messages, or `application/problem+json`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Unusable(Exception):
+    """The product cannot start or a command cannot run as things are. One sentence that says what to do; exit 1."""
+
+
+class Problem(Exception):
+    """A request that cannot be done. `status` is the HTTP status, the text says what to change."""
+
+    status = 400
+    title = "This request cannot be done"
+
+    def __init__(self, detail: str, **extra: Any) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.extra = extra
+
+
+class Invalid(Problem):
+    """Input that does not fit. `fields` maps a field's name to the sentence that belongs under it."""
+
+    status = 400
+    title = "The input does not fit"
+
+    def __init__(self, detail: str, fields: dict[str, str] | None = None, **extra: Any) -> None:
+        super().__init__(detail, **extra)
+        self.fields = fields or {}
+
+
+class SignInNeeded(Problem):
+    status = 401
+    title = "Sign in first"
+
+
+class Forbidden(Problem):
+    status = 403
+    title = "Not allowed"
+
+
+class NotFound(Problem):
+    """Unknown, or another workspace's: the two look the same."""
+
+    status = 404
+    title = "Not found"
+
+
+class Refused(Problem):
+    """Well-formed and allowed, but not in the state that things are in."""
+
+    status = 409
+    title = "Not possible now"
+
+
+class Stale(Refused):
+    """Somebody changed it first. `current` is what it says now."""
+
+    title = "Somebody changed it first"
+
+    def __init__(self, detail: str, current: Any = None) -> None:
+        super().__init__(detail, current=current)
+        self.current = current
+
+
+class Throttled(Problem):
+    status = 429
+    title = "Too many attempts"
+
+    def __init__(self, detail: str, retry_after: int) -> None:
+        super().__init__(detail)
+        self.retry_after = retry_after

@@ -1,0 +1,47 @@
+"""All tables, so that importing this package fills the metadata."""
+
+from app.models.agents import Agent, AgentVersion, Task
+from app.models.conversations import Chat, Message
+from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
+from app.models.feedback import Feedback
+from app.models.knowledge import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
+from app.models.people import (
+    ApiKey,
+    AuditEntry,
+    IdempotencyKey,
+    LoginSession,
+    Membership,
+    OneTimeLink,
+    SignInAttempt,
+    Tenant,
+    User,
+)
+from app.models.sessions import AgentSession, SessionEvent
+
+__all__ = [
+    "Agent",
+    "AgentSession",
+    "AgentVersion",
+    "ApiKey",
+    "AuditEntry",
+    "Chat",
+    "CriteriaSet",
+    "Entity",
+    "EntityResponse",
+    "EntityType",
+    "Feedback",
+    "IdempotencyKey",
+    "LoginSession",
+    "Membership",
+    "Message",
+    "OneTimeLink",
+    "SessionEvent",
+    "SharedContext",
+    "SharedContextFeedback",
+    "SharedContextHistory",
+    "SharedContextUsage",
+    "SignInAttempt",
+    "Task",
+    "Tenant",
+    "User",
+]

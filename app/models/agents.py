@@ -1,0 +1,79 @@
+"""Agents and their immutable versions; scheduled tasks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.types import created_at, json_object, uuid_pk
+from app.models.base import Model, OfTenant, addressable, one_of, within
+
+AGENT_KINDS = ("builtin", "endpoint", "external")
+
+
+class Agent(OfTenant, Model):
+    """Who answers. Archived rather than deleted; its knowledge then deactivates."""
+
+    __tablename__ = "agents"
+    __table_args__ = (
+        addressable(),
+        UniqueConstraint("tenant_id", "slug"),
+        CheckConstraint(one_of("kind", AGENT_KINDS), name="kind_known"),
+        CheckConstraint("slug ~ '^[a-z0-9][a-z0-9._-]{0,119}$'", name="slug_form"),
+    )
+
+    id: Mapped[uuid_pk]
+    slug: Mapped[str]
+    name: Mapped[str]
+    description: Mapped[str | None]
+    kind: Mapped[str] = mapped_column(server_default="external")
+    is_system: Mapped[bool] = mapped_column(server_default=text("false"))
+    current_version: Mapped[int] = mapped_column(server_default=text("1"))
+    archived_at: Mapped[datetime | None]
+    created_at: Mapped[created_at]
+    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class AgentVersion(OfTenant, Model):
+    """What an agent was at one time: instructions, model, tools. Never changed after it was written."""
+
+    __tablename__ = "agent_versions"
+    __table_args__ = (
+        addressable(),
+        UniqueConstraint("tenant_id", "agent_id", "version"),
+        within("agents", "agent_id", ondelete="CASCADE"),
+    )
+
+    id: Mapped[uuid_pk]
+    agent_id: Mapped[UUID]
+    version: Mapped[int]
+    config: Mapped[json_object]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    created_at: Mapped[created_at]
+
+
+class Task(OfTenant, Model):
+    """Scheduled work of a workspace and its last outcome."""
+
+    __tablename__ = "tasks"
+    __table_args__ = (
+        addressable(),
+        UniqueConstraint("tenant_id", "slug"),
+        within("agents", "agent_id", ondelete="SET NULL"),
+        Index("tasks_due_idx", "next_run_at", postgresql_where=text("enabled")),
+    )
+
+    id: Mapped[uuid_pk]
+    slug: Mapped[str]
+    name: Mapped[str]
+    agent_id: Mapped[UUID | None]
+    cron: Mapped[str]
+    enabled: Mapped[bool] = mapped_column(server_default=text("false"))
+    next_run_at: Mapped[datetime | None]
+    last_run_at: Mapped[datetime | None]
+    last_outcome: Mapped[str | None]
+    last_detail: Mapped[str | None]
+    created_at: Mapped[created_at]

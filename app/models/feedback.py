@@ -1,0 +1,130 @@
+"""Feedback: the input of the loop. One table for every signal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, Uuid, func, text
+from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.types import created_at, json_object, uuid_pk
+from app.models.base import Model, OfTenant, addressable, one_of, within
+
+SOURCES = ("chat", "response", "extraction", "tool", "session", "observation")
+RATINGS = ("positive", "negative", "neutral")
+STATUSES = ("pending", "reviewed", "applied", "dismissed")
+ORIGINS = ("user", "machine", "system")
+SIGNALS = ("helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate")
+KINDS = (
+    "reaction", "signal", "flag", "response_rejection", "extraction_rejection", "tool_observation",
+    "session_failure", "replay_failure", "comment",
+)  # fmt: skip
+
+
+class Feedback(OfTenant, Model):
+    """What somebody, or something, thought of an agent's work, and what became of that."""
+
+    __tablename__ = "feedback"
+    __table_args__ = (
+        addressable(),
+        within("sessions", "session_id", ondelete="SET NULL"),
+        within("entities", "entity_id", ondelete="SET NULL"),
+        within("agents", "agent_id", ondelete="SET NULL"),
+        within("agents", "reviewed_by_agent_id"),
+        Index("idx_feedback_tenant_status", "tenant_id", "status", text("created_at DESC")),
+        Index("idx_feedback_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
+        Index("idx_feedback_entity", "entity_id", postgresql_where=text("entity_id IS NOT NULL")),
+        Index("idx_feedback_agent", "agent_id", postgresql_where=text("agent_id IS NOT NULL")),
+        Index(
+            "idx_feedback_pending", "tenant_id", text("created_at DESC"), postgresql_where=text("status = 'pending'")
+        ),
+        Index("idx_feedback_trace", "trace_id", postgresql_where=text("trace_id IS NOT NULL")),
+        Index("feedback_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
+        Index("feedback_author_idx", "tenant_id", "created_by", text("created_at DESC"), text("id DESC")),
+        Index("feedback_rating_idx", "tenant_id", "rating", "status", text("created_at DESC"), text("id DESC")),
+        Index("feedback_message_idx", "tenant_id", "message_id", postgresql_where=text("message_id IS NOT NULL")),
+        Index("feedback_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
+        Index("feedback_search_idx", "search", postgresql_using="gin"),
+        Index(
+            "feedback_one_reaction_key",
+            "tenant_id",
+            "turn_id",
+            "created_by",
+            unique=True,
+            postgresql_where=text("kind = 'reaction' AND origin = 'user'"),
+        ),
+        Index(
+            "feedback_one_signal_key",
+            "tenant_id",
+            "message_id",
+            "created_by",
+            "signal",
+            unique=True,
+            postgresql_where=text("kind = 'signal'"),
+        ),
+        Index(
+            "feedback_one_failure_key",
+            "tenant_id",
+            "session_id",
+            unique=True,
+            postgresql_where=text("kind = 'session_failure'"),
+        ),
+        Index(
+            "feedback_one_replay_key",
+            "tenant_id",
+            "replay_session_id",
+            unique=True,
+            postgresql_where=text("kind = 'replay_failure'"),
+        ),
+        CheckConstraint(one_of("source_type", SOURCES), name="source_type_known"),
+        CheckConstraint(one_of("rating", RATINGS), name="rating_known"),
+        CheckConstraint(one_of("status", STATUSES), name="status_known"),
+        CheckConstraint(one_of("origin", ORIGINS), name="origin_known"),
+        CheckConstraint(one_of("kind", KINDS), name="kind_known"),
+        CheckConstraint(f"signal IS NULL OR {one_of('signal', SIGNALS)}", name="signal_known"),
+        CheckConstraint("(kind = 'signal') = (signal IS NOT NULL)", name="signal_named"),
+        CheckConstraint("confidence >= 0 AND confidence <= 1", name="confidence_range"),
+        CheckConstraint("origin <> 'user' OR confidence = 1", name="people_are_sure"),
+        CheckConstraint("origin <> 'machine' OR confidence >= 0.70", name="machine_is_sure_enough"),
+        CheckConstraint("(status = 'pending') = (reviewed_at IS NULL)", name="reviewed_when"),
+        CheckConstraint(
+            "status = 'pending' OR num_nonnulls(reviewed_by_user_id, reviewed_by_agent_id) = 1", name="reviewed_by_one"
+        ),
+        CheckConstraint("status <> 'dismissed' OR review_notes <> ''", name="dismissed_has_notes"),
+    )
+
+    id: Mapped[uuid_pk]
+    source_type: Mapped[str]
+    rating: Mapped[str]
+    comment: Mapped[str | None]
+    session_id: Mapped[UUID | None]
+    entity_id: Mapped[UUID | None]
+    agent_id: Mapped[UUID | None]
+    context: Mapped[json_object]
+    status: Mapped[str] = mapped_column(server_default="pending")
+    reviewed_by_agent_id: Mapped[UUID | None]
+    reviewed_by_user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    reviewed_at: Mapped[datetime | None]
+    review_notes: Mapped[str | None]
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    created_at: Mapped[created_at]
+    kind: Mapped[str] = mapped_column(server_default="comment")
+    origin: Mapped[str] = mapped_column(server_default="user")
+    confidence: Mapped[float] = mapped_column(server_default=text("1"))
+    signal: Mapped[str | None]
+    trace_id: Mapped[str | None]
+    chat_id: Mapped[str | None]
+    message_id: Mapped[str | None]
+    turn_id: Mapped[str | None]
+    project: Mapped[str] = mapped_column(server_default="default")
+    details: Mapped[json_object]
+    outcome: Mapped[json_object]
+    occurred_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    replay_session_id: Mapped[UUID | None] = mapped_column(
+        Uuid, Computed("(context #>> '{replay_session_ids,0}')::uuid", persisted=True)
+    )
+    search: Mapped[str] = mapped_column(
+        TSVECTOR, Computed("to_tsvector('english', left(coalesce(comment, ''), 20000))", persisted=True), deferred=True
+    )

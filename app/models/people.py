@@ -1,0 +1,187 @@
+"""Workspaces, people and what lets them in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.types import created_at, json_object, text_list, uuid_pk
+from app.models.base import Model, OfTenant, addressable, one_of
+
+ROLES = ("member", "admin", "owner")
+LINK_KINDS = ("invite", "sign_in")
+
+
+class Tenant(Model):
+    """A workspace. `settings` holds what its admins decided; `secret` keys the delimiters of its prompts."""
+
+    __tablename__ = "tenants"
+    __table_args__ = (CheckConstraint("slug ~ '^[a-z0-9][a-z0-9-]{0,59}$'", name="slug_form"),)
+
+    id: Mapped[uuid_pk]
+    slug: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    settings: Mapped[json_object]
+    secret: Mapped[str] = mapped_column(
+        server_default=text("replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')")
+    )
+    created_at: Mapped[created_at]
+
+
+class User(Model):
+    """A person, or a workspace's system user. Erasing somebody anonymises this row; what they said stays."""
+
+    __tablename__ = "users"
+    __table_args__ = (
+        Index("users_email_key", text("lower(email)"), unique=True, postgresql_where=text("email IS NOT NULL")),
+        Index(
+            "users_external_key",
+            "external_tenant_id",
+            "external_id",
+            unique=True,
+            postgresql_where=text("external_id IS NOT NULL"),
+        ),
+        CheckConstraint(
+            "email IS NOT NULL OR is_system OR external_id IS NOT NULL OR erased_at IS NOT NULL", name="reachable"
+        ),
+    )
+
+    id: Mapped[uuid_pk]
+    email: Mapped[str | None]
+    name: Mapped[str]
+    password_hash: Mapped[str | None]
+    is_system: Mapped[bool] = mapped_column(server_default=text("false"))
+    # A person without sign-in whom the workspace's own product knows by this id.
+    external_id: Mapped[str | None]
+    external_tenant_id: Mapped[UUID | None] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    erased_at: Mapped[datetime | None]
+    created_at: Mapped[created_at]
+
+
+class Membership(OfTenant, Model):
+    __tablename__ = "memberships"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "user_id"),
+        Index("memberships_user_idx", "user_id", "created_at"),
+        CheckConstraint(one_of("role", (*ROLES, "system")), name="role_known"),
+    )
+
+    id: Mapped[uuid_pk]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    role: Mapped[str]
+    created_at: Mapped[created_at]
+
+
+class LoginSession(OfTenant, Model):
+    """Somebody signed in, in one workspace. Only the hash of the cookie is kept; a revoked row ends it at once."""
+
+    __tablename__ = "login_sessions"
+    __table_args__ = (
+        Index("login_sessions_user_idx", "user_id"),
+        CheckConstraint("expires_at > created_at", name="ends"),
+    )
+
+    id: Mapped[uuid_pk]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    token_hash: Mapped[str] = mapped_column(unique=True)
+    created_at: Mapped[created_at]
+    seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    expires_at: Mapped[datetime]
+    revoked_at: Mapped[datetime | None]
+    user_agent: Mapped[str | None]
+
+
+class OneTimeLink(OfTenant, Model):
+    """An invitation or a sign-in link: works once, until it expires."""
+
+    __tablename__ = "one_time_links"
+    __table_args__ = (CheckConstraint(one_of("kind", LINK_KINDS), name="kind_known"),)
+
+    id: Mapped[uuid_pk]
+    kind: Mapped[str]
+    token_hash: Mapped[str] = mapped_column(unique=True)
+    user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    email: Mapped[str | None]
+    role: Mapped[str | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    created_at: Mapped[created_at]
+    expires_at: Mapped[datetime]
+    used_at: Mapped[datetime | None]
+
+
+class ApiKey(OfTenant, Model):
+    """A key acts as its person, in its workspace, within its scopes. The key itself is shown once and never kept."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (
+        addressable(),
+        Index("api_keys_tenant_idx", "tenant_id", "created_at"),
+        CheckConstraint(
+            "scopes <@ ARRAY['ingest', 'feedback', 'context', 'admin'] AND cardinality(scopes) > 0", name="scopes_known"
+        ),
+    )
+
+    id: Mapped[uuid_pk]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    name: Mapped[str]
+    prefix: Mapped[str]
+    key_hash: Mapped[str] = mapped_column(unique=True)
+    scopes: Mapped[text_list]
+    created_at: Mapped[created_at]
+    last_used_at: Mapped[datetime | None]
+    expires_at: Mapped[datetime | None]
+    revoked_at: Mapped[datetime | None]
+
+
+class SignInAttempt(Model):
+    """Failed attempts per key (a hash of the address and the e-mail, or of the address alone) in a window of time."""
+
+    __tablename__ = "sign_in_attempts"
+
+    key: Mapped[str] = mapped_column(primary_key=True)
+    failures: Mapped[int] = mapped_column(server_default=text("0"))
+    window_began: Mapped[datetime] = mapped_column(server_default=func.now())
+
+
+class AuditEntry(OfTenant, Model):
+    """Who did what to which record, from what to what. Append-only."""
+
+    __tablename__ = "audit_log"
+    __table_args__ = (
+        Index("audit_log_tenant_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
+        Index("audit_log_subject_idx", "tenant_id", "subject_type", "subject_id"),
+    )
+
+    id: Mapped[uuid_pk]
+    actor_user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    actor_agent_id: Mapped[UUID | None]
+    action: Mapped[str]
+    subject_type: Mapped[str]
+    subject_id: Mapped[UUID | None]
+    details: Mapped[json_object]
+    request_id: Mapped[str | None]
+    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+
+
+class IdempotencyKey(OfTenant, Model):
+    """What was answered to a request that may come again. Kept for a day."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "user_id", "route", "key"),
+        Index("idempotency_keys_age_idx", "tenant_id", "created_at"),
+    )
+
+    id: Mapped[uuid_pk]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    route: Mapped[str]
+    key: Mapped[str]
+    body_hash: Mapped[str]
+    status: Mapped[int | None]
+    answer: Mapped[Any | None] = mapped_column(JSONB)
+    created_at: Mapped[created_at]

@@ -1,0 +1,131 @@
+"""Sessions and their events: the unit of work, of evidence and of evaluation."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Index, Numeric, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.types import created_at, json_object, text_list, uuid_pk
+from app.models.base import Model, OfTenant, addressable, one_of, within
+
+SESSION_TYPES = ("chat", "agent", "response", "tool", "mixed")
+SESSION_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
+EVENT_TYPES = (
+    "session.created", "session.claimed", "context.loaded", "user.message", "agent.message", "tool.call",
+    "tool.result", "entity.created", "entity.updated", "response.submitted", "feedback.reviewed",
+    "knowledge.changed", "agent.updated", "session.completed", "session.failed",
+)  # fmt: skip
+
+
+class AgentSession(OfTenant, Model):
+    """One run of an agent, from its first input to its last event.
+
+    Golden and replay sessions are ordinary sessions: the marks live in `meta` (`golden`, `eval_source`,
+    `eval_result`). What lists show or filter on is a column of its own; lists never load `meta`.
+    """
+
+    __tablename__ = "sessions"
+    __table_args__ = (
+        addressable(),
+        within("agents", "agent_id", ondelete="RESTRICT"),
+        within("agent_versions", "agent_version_id", ondelete="RESTRICT"),
+        within("chats", "chat_id", ondelete="SET NULL"),
+        within("entities", "entity_id", ondelete="SET NULL"),
+        Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
+        Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
+        Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),
+        Index(
+            "sessions_external_key",
+            "tenant_id",
+            "external_id",
+            unique=True,
+            postgresql_where=text("external_id IS NOT NULL"),
+        ),
+        Index("sessions_trace_idx", "tenant_id", "trace_id", postgresql_where=text("trace_id IS NOT NULL")),
+        Index(
+            "sessions_golden_idx",
+            "tenant_id",
+            "golden_set",
+            text("created_at DESC"),
+            postgresql_where=text("golden_set IS NOT NULL"),
+        ),
+        Index(
+            "sessions_replay_idx",
+            "tenant_id",
+            "eval_source",
+            text("created_at DESC"),
+            postgresql_where=text("eval_source IS NOT NULL"),
+        ),
+        Index("sessions_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
+        Index(
+            "sessions_claim_idx", "lease_until", "created_at", postgresql_where=text("status IN ('pending', 'running')")
+        ),
+        Index("sessions_search_idx", "search", postgresql_using="gin"),
+        CheckConstraint(one_of("session_type", SESSION_TYPES), name="type_known"),
+        CheckConstraint(one_of("status", SESSION_STATUSES), name="status_known"),
+    )
+
+    id: Mapped[uuid_pk]
+    external_id: Mapped[str | None]
+    title: Mapped[str]
+    session_type: Mapped[str] = mapped_column(server_default="agent")
+    output_type: Mapped[str | None]
+    status: Mapped[str] = mapped_column(server_default="pending")
+    error: Mapped[str | None]
+    agent_id: Mapped[UUID]
+    agent_version_id: Mapped[UUID | None]
+    chat_id: Mapped[UUID | None]
+    entity_id: Mapped[UUID | None]
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    trace_id: Mapped[str | None]
+    model: Mapped[str | None]
+    input_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    output_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    cost: Mapped[Decimal | None] = mapped_column(Numeric(14, 6))
+    duration_ms: Mapped[int | None] = mapped_column(BigInteger)
+    environment: Mapped[str | None]
+    tags: Mapped[text_list]
+    import_id: Mapped[UUID | None]
+    event_count: Mapped[int] = mapped_column(server_default=text("0"))
+    lease_owner: Mapped[str | None]
+    lease_until: Mapped[datetime | None]
+    attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    created_at: Mapped[created_at]
+    started_at: Mapped[datetime | None]
+    finished_at: Mapped[datetime | None]
+    # `metadata` belongs to SQLAlchemy on a model class, so the attribute is `meta`.
+    meta: Mapped[json_object] = mapped_column("metadata", deferred=True)
+    golden_set: Mapped[str | None] = mapped_column(Computed("metadata #>> '{golden,set}'", persisted=True))
+    eval_source: Mapped[str | None] = mapped_column(Computed("metadata ->> 'eval_source'", persisted=True))
+    search: Mapped[str] = mapped_column(
+        TSVECTOR,
+        Computed("to_tsvector('english', left(title || ' ' || coalesce(error, ''), 20000))", persisted=True),
+        deferred=True,
+    )
+
+
+class SessionEvent(OfTenant, Model):
+    """What happened in a session. Append-only; readers order by (occurred_at, sequence)."""
+
+    __tablename__ = "session_events"
+    __table_args__ = (
+        addressable(),
+        within("sessions", "session_id", ondelete="CASCADE"),
+        UniqueConstraint("tenant_id", "session_id", "sequence"),
+        Index("session_events_order_idx", "tenant_id", "session_id", "occurred_at", "sequence"),
+        CheckConstraint(one_of("event_type", EVENT_TYPES), name="type_known"),
+    )
+
+    id: Mapped[uuid_pk]
+    session_id: Mapped[UUID]
+    sequence: Mapped[int]
+    event_type: Mapped[str]
+    payload: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    occurred_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
+    created_at: Mapped[created_at]
