@@ -1,0 +1,81 @@
+"""The two ways in which a view answers: a page or its fragment, and a fragment with toasts or a redirect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flask import Response, flash, get_flashed_messages, make_response, redirect, render_template, request
+
+
+@dataclass(frozen=True)
+class Toast:
+    """What happened, in a few words. `kind` is success, error or info; `undo` is the address that takes it back,
+    posted with `fields`. With `target` the answer to the undo replaces that element, without it the page reloads."""
+
+    text: str
+    kind: str = "success"
+    undo: str = ""
+    target: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+def wants_fragment() -> bool:
+    """htmx asks for a part of the page. For a whole body (Back button, boosted link) it wants the page."""
+    return request.headers.get("HX-Request") == "true" and request.headers.get("HX-Request-Type") != "full"
+
+
+def page(template: str, fragment: str, *, status: int = 200, **context: Any) -> Response:
+    """A resource: the whole page, or the one part of it that htmx asked for."""
+    name = fragment if wants_fragment() else template
+    return varied(make_response(render_template(name, **context), status))
+
+
+def swap(
+    template: str, *, fallback: str, status: int = 200, toasts: Sequence[Toast | str] = (), **context: Any
+) -> Response:
+    """The answer to an action: the changed part and its toasts, or a 303 to `fallback` that shows them there.
+
+    What was `flash`ed is a toast too. Without htmx a refusal (4xx) is said on the page that is redirected to.
+    """
+    if not wants_fragment():
+        for toast in toasts:
+            flash(_stored(toast), _kind(toast))
+        return varied(redirect(fallback, 303))
+    shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
+    html = render_template(template, **context) + render_template("shell/_toasts_oob.html", toasts=shown)
+    return varied(make_response(html, status))
+
+
+def toast_only(*toasts: Toast | str, status: int = 200) -> Response:
+    """Nothing on the page changes but the toasts."""
+    shown = [toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts]
+    return varied(make_response(render_template("shell/_toasts_oob.html", toasts=shown), status))
+
+
+def flashed_toasts() -> list[Toast]:
+    """What the last request left to say, whether it was flashed as text or as a toast."""
+    return [_restored(message, kind) for kind, message in get_flashed_messages(with_categories=True)]
+
+
+def varied(response: Any) -> Response:
+    """One address answers in two shapes, so that a cache must keep them apart."""
+    response.vary.add("HX-Request")
+    answer: Response = response
+    return answer
+
+
+def _stored(toast: Toast | str) -> Any:
+    return asdict(toast) if isinstance(toast, Toast) else toast
+
+
+def _kind(toast: Toast | str) -> str:
+    return toast.kind if isinstance(toast, Toast) else "success"
+
+
+def _restored(message: Any, kind: str) -> Toast:
+    if isinstance(message, dict):
+        fields = tuple((str(name), str(value)) for name, value in message.get("fields", ()))
+        return Toast(**{**message, "fields": fields})
+    return Toast(str(message), "info" if kind == "message" else kind)
