@@ -88,5 +88,4 @@ def engine_options(threads: int) -> dict[str, Any]:
         "max_overflow": 4,
         "pool_timeout": 5,
         "pool_recycle": 1800,
-        "connect_args": {"connect_timeout": 5, "application_name": "upshot"},
     }

@@ -7,9 +7,13 @@ from uuid import UUID
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db import db
+from app.db.types import Base
 
-Model = db.Model
+
+class Model(Base):
+    """A table of ours."""
+
+    __abstract__ = True
 
 
 class OfTenant:

@@ -1,0 +1,56 @@
+"""Upshot: the whole wiring on one screen."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from flask import Flask
+
+from app.config import Settings
+
+if TYPE_CHECKING:
+    from app.db.boot import Opened
+
+VIEWS = (
+    "app.views.shell",
+)  # fmt: skip
+APIS = ()  # fmt: skip
+
+
+def create_app(settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False) -> Flask:
+    """The app on an open database. Without one it opens the database that the settings name."""
+    from app.db.boot import connect_app, open_database
+
+    settings = settings or Settings.from_env()
+    opened = opened or open_database(settings)
+    app = Flask(__name__)
+    app.config.update(
+        SETTINGS=settings,
+        SECRET_KEY=opened.secret_key,
+        SECURE=settings.secure,
+        DEMO=demo and settings.on_loopback,
+        VERSION=own_version(),
+        TRUSTED_HOSTS=settings.trusted_hosts,
+        KNOWS_PERSON=set(),
+        MAX_CONTENT_LENGTH=1024 * 1024,
+        MAX_FORM_MEMORY_SIZE=512 * 1024,
+        MAX_FORM_PARTS=1000,
+        SEND_FILE_MAX_AGE_DEFAULT=3600,
+    )
+    connect_app(app, opened, settings)
+    from app import gate, headers
+
+    gate.install(app)
+    headers.install(app)
+    for name in (*VIEWS, *APIS):
+        import_module(name).register(app)
+    return app
+
+
+def own_version() -> str:
+    try:
+        return version("upshot")
+    except PackageNotFoundError:
+        return "0"

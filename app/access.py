@@ -1,0 +1,44 @@
+"""Who may reach a route. Every view declares it; a route without a declaration answers nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flask import Flask
+
+View = TypeVar("View", bound=Callable[..., Any])
+LEVELS = ("public", "signed_in", "member", "admin", "owner")
+
+
+@dataclass(frozen=True)
+class Access:
+    """`level` is the least role (`public` needs nobody, `signed_in` any person). `scope` is what a key must have;
+    without one, keys are not taken and only a browser session will do."""
+
+    level: str
+    scope: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ValueError(f"{self.level} is no access level")
+
+
+def access(level: str, scope: str | None = None) -> Callable[[View], View]:
+    """Declare who may reach a view."""
+
+    def declare(view: View) -> View:
+        view.access = Access(level, scope)  # type: ignore[attr-defined]
+        return view
+
+    return declare
+
+
+def of(app: Flask, endpoint: str | None) -> Access | None:
+    """The declaration of an endpoint, or None when there is none."""
+    if endpoint == "static":
+        return Access("public")
+    view = app.view_functions.get(endpoint or "")
+    found = getattr(view, "access", None)
+    return found if isinstance(found, Access) else None

@@ -1,0 +1,130 @@
+"""Opening the database: the embedded one or the operator's, and refusing what would not be safe."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from flask import Flask
+
+from app.config import Settings
+from app.db import db, engine_options
+from app.errors import Unusable
+
+if TYPE_CHECKING:
+    from app.db.embedded import Embedded
+
+OLDEST = 150000
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A database that is ready for the app. `app_url` and `owner_url` are what psycopg connects with."""
+
+    app_url: str
+    secret_key: str
+    owner_url: str | None = None
+    embedded: Embedded | None = None
+
+
+def open_database(settings: Settings) -> Opened:
+    """Start or reach the database, bring the embedded one up to date, and check what must hold."""
+    if settings.embedded:
+        return _open_embedded(settings)
+    with connect(settings.database_url, "UPSHOT_DATABASE_URL") as connection:
+        check_server(connection)
+        check_app_role(connection)
+        check_current(connection)
+    return Opened(settings.database_url, secret_key(settings), settings.owner_database_url or None)
+
+
+def _open_embedded(settings: Settings) -> Opened:
+    from app.db.embedded import Embedded
+    from app.db.migrate import upgrade
+
+    embedded = Embedded(settings.data_dir / "postgres").start()
+    owner_url = embedded.url("owner")
+    upgrade(owner_url)
+    app_url = embedded.url("app")
+    with connect(app_url, "the embedded database") as connection:
+        check_server(connection)
+        check_app_role(connection)
+        check_durable(connection)
+    return Opened(app_url, secret_key(settings), owner_url, embedded)
+
+
+def secret_key(settings: Settings) -> str:
+    """The operator's, or one that is made once and kept in the data directory."""
+    from app.db.secrets import read_or_make
+
+    if settings.secret_key:
+        return settings.secret_key
+    return read_or_make(settings.data_dir / "secret_key", lambda: secrets.token_urlsafe(48))
+
+
+def connect(url: str, name: str) -> psycopg.Connection[Any]:
+    """A plain connection, or one sentence about why there is none."""
+    try:
+        return psycopg.connect(url, connect_timeout=5, application_name="upshot")
+    except psycopg.ProgrammingError:
+        raise Unusable(
+            f"{name} is not a PostgreSQL address; write postgresql://user:password@host:5432/name."
+        ) from None
+    except psycopg.OperationalError as trouble:
+        reason = str(trouble).strip().splitlines()[-1] if str(trouble).strip() else "no answer"
+        raise Unusable(f"Cannot reach {name}: {reason}. Check host, port, name, user and password.") from None
+
+
+def check_server(connection: psycopg.Connection[Any]) -> None:
+    if connection.info.server_version < OLDEST:
+        raise Unusable(f"PostgreSQL {connection.info.server_version // 10000} is too old; use 15 or newer.")
+
+
+def check_app_role(connection: psycopg.Connection[Any]) -> None:
+    """Row-level security is decoration for a superuser, for BYPASSRLS and for the owner of the tables."""
+    row = connection.execute(
+        "select current_user, r.rolsuper, r.rolbypassrls,"
+        " exists(select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        "        where c.relowner = r.oid and n.nspname = 'public' and c.relkind in ('r', 'p'))"
+        " from pg_roles r where r.rolname = current_user"
+    ).fetchone()
+    assert row is not None  # noqa: S101 - a session always has a role
+    name, superuser, bypasses, owns = row
+    if superuser or bypasses or owns:
+        why = "is a superuser" if superuser else "may bypass row-level security" if bypasses else "owns the tables"
+        raise Unusable(
+            f"The role {name} in UPSHOT_DATABASE_URL {why}, so workspaces would not be kept apart;"
+            " make a role of its own with `upshot db init` and use that."
+        )
+
+
+def check_durable(connection: psycopg.Connection[Any]) -> None:
+    """What was acknowledged must survive a crash."""
+    for name in ("fsync", "synchronous_commit", "full_page_writes"):
+        row = connection.execute("select current_setting(%s)", (name,)).fetchone()
+        if row is None or row[0] != "on":
+            raise Unusable(f"The embedded database runs with {name} off; remove that from its configuration.")
+
+
+def check_current(connection: psycopg.Connection[Any]) -> None:
+    from app.db.migrate import is_current
+
+    if not is_current(connection):
+        raise Unusable(
+            "The database is not at this version's schema; set UPSHOT_OWNER_DATABASE_URL and run `upshot db upgrade`."
+        )
+
+
+def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
+    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in."""
+
+    def creator() -> psycopg.Connection[Any]:
+        return psycopg.connect(opened.app_url, connect_timeout=5, application_name="upshot")
+
+    options = engine_options(settings.threads) | {"creator": creator}
+    app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = options
+    app.extensions["upshot.opened"] = opened
+    db.init_app(app)

@@ -1,0 +1,163 @@
+"""The gate in front of every view: who is it, may they, and did they mean it.
+
+In this order: the route's declared access, the credential (one statement, which also binds the transaction), the role
+or scope, and for changes made with a cookie the origin and the CSRF token.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from flask import Flask, current_app, g, request
+from sqlalchemy import Row, text
+from sqlalchemy.exc import OperationalError
+from werkzeug.exceptions import NotFound as UnknownRoute
+
+from app import access, tokens
+from app.actor import RANK, Actor
+from app.db import db
+from app.errors import Forbidden, SignInNeeded
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+BIND = text("select * from bind_credential(:hash)")
+
+
+@dataclass(frozen=True)
+class Person:
+    """The person in front of the page, and the workspace they are in."""
+
+    id: UUID
+    email: str | None
+    name: str
+    workspace: str
+    workspace_slug: str
+    role: str
+
+    @property
+    def initials(self) -> str:
+        words = [word for word in self.name.replace(".", " ").split() if word]
+        return ("".join(word[0] for word in words[:2]) or "?").upper()
+
+
+def install(app: Flask) -> None:
+    app.before_request(check)
+
+
+def cookie_name(kind: str = "upshot") -> str:
+    """Over TLS the browser itself guarantees that the cookie is ours alone (`__Host-`)."""
+    return f"__Host-{kind}" if current_app.config["SECURE"] else kind
+
+
+def check() -> None:
+    """Let the request pass or raise what is wrong with it."""
+    g.request_id = secrets.token_hex(8)
+    g.actor = None
+    g.person = None
+    g.login_id = None
+    if request.endpoint is None:
+        return
+    declared = access.of(current_app, request.endpoint)
+    if declared is None:
+        raise UnknownRoute()
+    if request.endpoint == "static":
+        return
+    by_key = identify(declared)
+    if request.method not in SAFE and not by_key:
+        check_origin()
+        check_csrf(declared)
+    permit(declared, by_key)
+
+
+def identify(declared: access.Access) -> bool:
+    """Find out who it is; true when by a key. A public route takes no key and does not need the database."""
+    header = request.headers.get("Authorization")
+    if header is not None and declared.scope is not None:
+        scheme, _, key = header.partition(" ")
+        if scheme.lower() != "bearer" or not _enter(key.strip()):
+            raise SignInNeeded(
+                "This key is not valid: it is unknown, revoked or expired. Send `Authorization: Bearer KEY`."
+            )
+        if g.actor.scopes is None:
+            raise SignInNeeded("Send an API key; this is no key.")
+        return True
+    cookie = request.cookies.get(cookie_name())
+    if cookie and (declared.level != "public" or request.endpoint in current_app.config["KNOWS_PERSON"]):
+        _enter(cookie, login=True)
+    return False
+
+
+def _enter(token: str, login: bool = False) -> bool:
+    found = bind(token)
+    if found is None or (found.kind == "login") != login:
+        db.session.rollback()
+        return False
+    g.login_id = found.credential_id if login else None
+    g.actor = Actor(
+        id=found.user_id,
+        tenant_id=found.tenant_id,
+        role=found.role,
+        name=found.name,
+        scopes=None if login else frozenset(found.scopes),
+        key_id=None if login else found.credential_id,
+        request_id=g.request_id,
+    )
+    g.person = Person(found.user_id, found.email, found.name, found.tenant_name, found.tenant_slug, found.role)
+    db.session().info["actor"] = g.actor
+    return True
+
+
+def bind(token: str) -> Row[tuple[object, ...]] | None:
+    """Sign in and bind the transaction in one round trip; once more when the pooled connection had died meanwhile."""
+    parameters = {"hash": tokens.digest(token)}
+    try:
+        return db.session.execute(BIND, parameters).one_or_none()
+    except OperationalError:
+        db.session.rollback()
+        return db.session.execute(BIND, parameters).one_or_none()
+
+
+def permit(declared: access.Access, by_key: bool) -> None:
+    """Raise unless the actor may."""
+    if declared.level == "public":
+        return
+    actor: Actor | None = g.actor
+    if actor is None:
+        raise SignInNeeded("Sign in first." if declared.scope is None else "Send `Authorization: Bearer KEY`.")
+    if by_key and not actor.has_scope(declared.scope or "admin"):
+        raise Forbidden(f"This key lacks the scope `{declared.scope}`.")
+    if declared.level != "signed_in" and RANK[actor.role] < RANK[declared.level]:
+        raise Forbidden(f"This needs the role {declared.level}; you are {actor.role}.")
+    if by_key and declared.level in {"admin", "owner"} and not actor.is_admin:
+        raise Forbidden("This key lacks the scope `admin`.")
+
+
+def check_origin() -> None:
+    """A browser names where a form came from; another site's form is refused."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"}:
+        raise Forbidden("This request came from another site.")
+    origin = request.headers.get("Origin")
+    if origin and urlsplit(origin).netloc != request.host:
+        raise Forbidden("This request came from another site.")
+
+
+def csrf_token() -> str:
+    """Bound to the cookie it protects: the login's, or before sign-in the visit's."""
+    cookie = request.cookies.get(cookie_name()) if g.get("actor") else None
+    if cookie is None:
+        cookie = request.cookies.get(cookie_name("upshot_visit")) or g.get("new_visit")
+    if cookie is None:
+        cookie = g.new_visit = tokens.new_token()
+    return tokens.sign(current_app.config["SECRET_KEY"], "csrf", cookie)
+
+
+def check_csrf(declared: access.Access) -> None:
+    if g.actor is None and declared.level != "public":
+        return  # Nobody is signed in: `permit` refuses it.
+    if g.actor is None and not request.cookies.get(cookie_name("upshot_visit")):
+        raise Forbidden("This form is too old. Load the page again and send it once more.")
+    given = request.headers.get("X-CSRFToken") or request.form.get("csrf_token", "")
+    if not tokens.same(given, csrf_token()):
+        raise Forbidden("This form is too old. Load the page again and send it once more.")

@@ -1,0 +1,50 @@
+"""What every answer carries: the browser's own defences, the request id, and no caching of private pages."""
+
+from __future__ import annotations
+
+from flask import Flask, Response, g, request
+
+from app.gate import cookie_name
+
+CSP = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "object-src 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": CSP,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+
+def install(app: Flask) -> None:
+    app.after_request(dress)
+
+
+def dress(response: Response) -> Response:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["X-Request-Id"] = g.get("request_id", "")
+    if request.endpoint != "static":
+        response.headers.setdefault("Cache-Control", "no-store")
+    if request.is_secure:
+        response.headers.setdefault("Strict-Transport-Security", "max-age=31536000")
+    visit = g.get("new_visit")
+    if visit:
+        secure = cookie_name().startswith("__Host-")
+        response.set_cookie(cookie_name("upshot_visit"), visit, httponly=True, samesite="Lax", secure=secure, path="/")
+    return response

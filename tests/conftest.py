@@ -1,0 +1,291 @@
+"""Everything runs on a real PostgreSQL: one server for the machine, one migrated database for each test process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from bs4 import BeautifulSoup
+from flask import Flask
+from flask.testing import FlaskClient
+from psycopg import sql
+from sqlalchemy import event
+from werkzeug.test import TestResponse
+
+ROOT = Path(__file__).resolve().parent.parent
+ROLES = {"superuser": "postgres", "owner": "upshot_owner", "app": "upshot_app"}
+PASSWORD = "only-for-tests"
+
+
+class Server:
+    """A PostgreSQL that tests may make databases on."""
+
+    def __init__(self, superuser: str) -> None:
+        self.superuser = superuser
+
+    def conninfo(self, role: str, dbname: str) -> str:
+        if role == "superuser":
+            return psycopg.conninfo.make_conninfo(self.superuser, dbname=dbname)
+        return psycopg.conninfo.make_conninfo(self.superuser, dbname=dbname, user=ROLES[role], password=PASSWORD)
+
+    def run(self, statement: sql.Composable | str, dbname: str = "postgres") -> None:
+        with psycopg.connect(self.conninfo("superuser", dbname), autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[arg-type]
+
+    def create(self, name: str, template: str = "template0") -> None:
+        strategy = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER upshot_owner ENCODING 'UTF8'")
+        self.run(strategy.format(sql.Identifier(name), sql.Identifier(template)))
+
+    def drop(self, name: str) -> None:
+        self.run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def exists(self, name: str) -> bool:
+        with psycopg.connect(self.conninfo("superuser", "postgres")) as connection:
+            return connection.execute("select 1 from pg_database where datname = %s", (name,)).fetchone() is not None
+
+    @contextmanager
+    def alone(self, key: int) -> Iterator[None]:
+        with psycopg.connect(self.conninfo("superuser", "postgres"), autocommit=True) as connection:
+            connection.execute("select pg_advisory_lock(%s)", (key,))
+            yield
+
+    def prepare(self, dbname: str) -> None:
+        """Roles and rights in a database, as `upshot db init` gives them."""
+        from app.db.roles import ensure_roles
+
+        with psycopg.connect(self.conninfo("superuser", dbname), autocommit=True) as connection:
+            ensure_roles(connection, owner_password=PASSWORD, app_password=PASSWORD, dbname=dbname)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """The server named by UPSHOT_TEST_SERVER, or an embedded one that all tests of this checkout share."""
+    named = os.environ.get("UPSHOT_TEST_SERVER")
+    if named:
+        yield Server(named)
+        return
+    from app.db.embedded import Embedded
+
+    mark = hashlib.sha256(f"{ROOT}:{os.getuid()}".encode()).hexdigest()[:12]
+    embedded = Embedded(Path(tempfile.gettempdir()) / f"upshot-tests-{mark}" / "postgres").start()
+    yield Server(embedded.conninfo("superuser", "postgres"))
+    embedded.release()
+
+
+def schema_mark() -> str:
+    """Changes whenever a migration does, so that a stale template is never used."""
+    files = sorted((ROOT / "migrations").rglob("*.py")) + sorted((ROOT / "migrations").rglob("*.sql"))
+    files += [ROOT / "app/db/roles.py", ROOT / "app/db/migrate.py"]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
+
+
+@pytest.fixture(scope="session")
+def template(server: Server) -> str:
+    """A migrated, empty database, made once for each state of the migrations."""
+    from app.db.migrate import upgrade
+
+    name = f"tpl_{schema_mark()}"
+    with server.alone(7301):
+        if not server.exists(name):
+            building = f"building_{secrets.token_hex(4)}"
+            server.run("DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$")
+            server.create(building)
+            server.prepare(building)
+            upgrade(server.conninfo("owner", building))
+            server.run(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(building), sql.Identifier(name)))
+            server.prepare(name)
+    return name
+
+
+@pytest.fixture(scope="session")
+def database(server: Server, template: str) -> Iterator[str]:
+    """This test process's own database."""
+    name = f"test_{secrets.token_hex(6)}"
+    with server.alone(7302):
+        server.create(name, template)
+    server.prepare(name)
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def empty_database(server: Server) -> Iterator[str]:
+    """A database of its own with roles and no table, for tests of the migrations."""
+    name = f"empty_{secrets.token_hex(6)}"
+    server.run("DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$")
+    server.create(name)
+    server.prepare(name)
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture(scope="session")
+def app_url(server: Server, database: str) -> str:
+    return server.conninfo("app", database)
+
+
+@pytest.fixture(scope="session")
+def owner_url(server: Server, database: str) -> str:
+    return server.conninfo("owner", database)
+
+
+@pytest.fixture(scope="session")
+def superuser_url(server: Server, database: str) -> str:
+    return server.conninfo("superuser", database)
+
+
+@pytest.fixture(scope="session")
+def app(app_url: str, owner_url: str, tmp_path_factory: pytest.TempPathFactory) -> Flask:
+    """The product on this process's database, as the app role. Nothing is replaced."""
+    from app import create_app
+    from app.config import Settings
+    from app.db.boot import Opened
+
+    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads_text="8")
+    flask = create_app(settings, Opened(app_url, secrets.token_urlsafe(48), owner_url), demo=True)
+    flask.config["PROPAGATE_EXCEPTIONS"] = False
+    return flask
+
+
+@pytest.fixture
+def context(app: Flask) -> Iterator[None]:
+    """An application context for tests of services."""
+    with app.app_context():
+        yield
+
+
+class Workspace:
+    """A workspace with people in it, made through the product's own services."""
+
+    def __init__(self, tenant_id: UUID, slug: str, people: dict[str, Any]) -> None:
+        self.id = tenant_id
+        self.slug = slug
+        self.people = people
+
+    def actor(self, role: str = "admin") -> Any:
+        return self.people[role]
+
+
+@pytest.fixture
+def make_workspace(app: Flask) -> Callable[..., Workspace]:
+    """Make a workspace with an owner, an admin, a member and a second member (`other`), each with an Actor."""
+    from app.actor import Actor
+    from app.db import acting_as, transaction
+    from app.services import people, workspaces
+
+    def make(name: str = "Acme") -> Workspace:
+        slug = f"t-{secrets.token_hex(6)}"
+        with app.app_context():
+            with transaction():
+                tenant, system = workspaces.create_workspace(slug=slug, name=name)
+            actors: dict[str, Any] = {"system": system}
+            with acting_as(system), transaction():
+                for label, role in (("owner", "owner"), ("admin", "admin"), ("member", "member"), ("other", "member")):
+                    user = people.create_person(
+                        email=f"{label}-{slug}@example.test", name=f"{label.title()} {slug}", role=role, actor=system
+                    )
+                    actors[label] = Actor(user.id, tenant.id, role, user.name)
+            return Workspace(tenant.id, slug, actors)
+
+    return make
+
+
+@pytest.fixture
+def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
+    return make_workspace()
+
+
+@pytest.fixture
+def sign_in(app: Flask) -> Callable[..., FlaskClient]:
+    """A browser without JavaScript that is signed in as somebody. `client.csrf` is its token."""
+    from app import gate, tokens
+    from app.db import acting_as, transaction
+    from app.services import logins
+
+    def enter(actor: Any) -> FlaskClient:
+        client = app.test_client()
+        with app.app_context(), acting_as(actor), transaction():
+            token = logins.begin(actor=actor, user_agent="tests")
+        with app.test_request_context():
+            name = gate.cookie_name()
+        client.set_cookie(name, token, domain="localhost")
+        client.csrf = tokens.sign(app.config["SECRET_KEY"], "csrf", token)  # type: ignore[attr-defined]
+        return client
+
+    return enter
+
+
+class Api:
+    """An agent's program: a key and JSON."""
+
+    def __init__(self, client: FlaskClient, key: str) -> None:
+        self.client = client
+        self.key = key
+
+    def request(self, method: str, path: str, json: Any = None, headers: dict[str, str] | None = None) -> TestResponse:
+        sent = {"Authorization": f"Bearer {self.key}", **(headers or {})}
+        return self.client.open(path, method=method, json=json, headers=sent)
+
+    def get(self, path: str, **more: Any) -> TestResponse:
+        return self.request("GET", path, **more)
+
+    def post(self, path: str, json: Any = None, **more: Any) -> TestResponse:
+        return self.request("POST", path, json, **more)
+
+    def patch(self, path: str, json: Any = None, **more: Any) -> TestResponse:
+        return self.request("PATCH", path, json, **more)
+
+    def delete(self, path: str, **more: Any) -> TestResponse:
+        return self.request("DELETE", path, **more)
+
+
+@pytest.fixture
+def api(app: Flask) -> Callable[..., Api]:
+    """A key of somebody's with scopes, ready to call."""
+    from app.db import acting_as, transaction
+    from app.services import keys
+
+    def make(actor: Any, *scopes: str) -> Api:
+        with app.app_context(), acting_as(actor), transaction():
+            _, key = keys.create_key(name=f"k-{uuid4().hex[:6]}", scopes=list(scopes or ("admin",)), actor=actor)
+        return Api(app.test_client(), key)
+
+    return make
+
+
+@pytest.fixture
+def count_queries(app: Flask) -> Callable[[], Any]:
+    """`with count_queries() as seen:` then `len(seen)`: statements besides sign-in and tenant binding."""
+    from app.db import db
+
+    @contextmanager
+    def counting() -> Iterator[list[str]]:
+        seen: list[str] = []
+
+        def note(_c: Any, _cursor: Any, statement: str, *_rest: Any) -> None:
+            if not re.search(r"bind_credential|set_config\('app\.tenant_id'", statement):
+                seen.append(statement)
+
+        with app.app_context():
+            engine = db.engine
+        event.listen(engine, "before_cursor_execute", note)
+        try:
+            yield seen
+        finally:
+            event.remove(engine, "before_cursor_execute", note)
+
+    return counting
+
+
+def soup(response: TestResponse) -> BeautifulSoup:
+    return BeautifulSoup(response.get_data(as_text=True), "html.parser")
