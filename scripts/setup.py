@@ -4,8 +4,6 @@
 Each step leaves a stamp, so that a second run takes no time.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import json
