@@ -98,7 +98,9 @@ def template(server: Server) -> str:
     with server.alone(7301):
         if not server.exists(name):
             building = f"building_{secrets.token_hex(4)}"
-            server.run("DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$")
+            server.run(
+                "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$"
+            )
             server.create(building)
             server.prepare(building)
             upgrade(server.conninfo("owner", building))
@@ -122,7 +124,9 @@ def database(server: Server, template: str) -> Iterator[str]:
 def empty_database(server: Server) -> Iterator[str]:
     """A database of its own with roles and no table, for tests of the migrations."""
     name = f"empty_{secrets.token_hex(6)}"
-    server.run("DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$")
+    server.run(
+        "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$"
+    )
     server.create(name)
     server.prepare(name)
     yield name
