@@ -66,7 +66,9 @@ def account_for(*directories: Path) -> Account:
         with suppress(KeyError):
             entry = pwd.getpwnam(name)
             return Account(entry.pw_uid, entry.pw_gid, switch=True)
-    raise Unusable("PostgreSQL does not run as root and there is no account postgres or nobody: start Upshot as a user.")
+    raise Unusable(
+        "PostgreSQL does not run as root and there is no account postgres or nobody: start Upshot as a user."
+    )
 
 
 @contextmanager
@@ -76,7 +78,9 @@ def visible(directory: Path, account: Account) -> Iterator[tuple[str, tuple[int,
         yield str(directory), ()
         return
     if not Path("/proc/self/fd").is_dir():
-        raise Unusable(f"The account that runs PostgreSQL cannot enter {directory}: set UPSHOT_DATA_DIR to another place.")
+        raise Unusable(
+            f"The account that runs PostgreSQL cannot enter {directory}: set UPSHOT_DATA_DIR to another place."
+        )
     # Going through the descriptor, the kernel asks for no permission on the directories above.
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -96,7 +100,7 @@ def binaries(account: Account, near: Path) -> Path:
         return installed
     for place in (near, Path("/var/cache/upshot"), Path(tempfile.gettempdir()) / "upshot-programs"):
         with suppress(OSError):
-            copied = _copy(package, place)
+            copied = _copy(package, place, account)
             if _runs(copied, account):
                 return copied
     raise Unusable(f"The account that runs PostgreSQL can read neither {installed} nor a copy: start Upshot as a user.")
@@ -143,18 +147,17 @@ def _runs(directory: Path, account: Account) -> bool:
 
 
 def _succeeds(command: list[str], **options: Any) -> bool:
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
-        return subprocess.run(command, check=False, timeout=60, **quiet, **options).returncode == 0
+        return subprocess.run(command, check=False, capture_output=True, timeout=60, **options).returncode == 0
     except OSError:
         return False
 
 
-def _copy(package: Path, place: Path) -> Path:
+def _copy(package: Path, place: Path, account: Account) -> Path:
     """A copy that everybody may read, made aside and then renamed, so that it is whole or not there."""
     place.mkdir(mode=0o755, exist_ok=True)
     found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (place.name.startswith("upshot") and found.st_uid != os.geteuid()):
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (account.uid, os.geteuid()):
         raise PermissionError(f"{place} belongs to another user")
     whole = place / f"postgresql-{importlib.metadata.version(_PACKAGE.replace('_', '-'))}"
     wanted = whole / _PACKAGE / f"pginstall{MAJOR}"

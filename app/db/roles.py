@@ -86,9 +86,7 @@ def _ensure_database(admin: Connection, dbname: str) -> None:
     superuser = admin.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
     if superuser is not None and not superuser[0]:
         _run(admin, "GRANT {} TO CURRENT_USER", OWNER)
-    owner = admin.execute(
-        "SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = %s", (dbname,)
-    ).fetchone()
+    owner = admin.execute("SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = %s", (dbname,)).fetchone()
     if owner is None:
         _run(admin, "CREATE DATABASE {} OWNER {} TEMPLATE template0 ENCODING 'UTF8'", dbname, OWNER)
     elif owner[0] != OWNER:

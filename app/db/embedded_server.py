@@ -1,0 +1,270 @@
+"""One PostgreSQL server on one data directory: make it, boot it, prove that it lives, stop it.
+
+Every process of the server inherits an open, locked file. The kernel keeps that lock exactly as long as one of them
+lives, so the lock, and never a PID file, says whether there is a server. Callers hold the start lock of `Embedded`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from app.db.embedded_places import MAJOR, Account, binaries, prepare_socket_dir, visible
+from app.db.secrets import sync_directory
+from app.errors import Unusable
+
+PORT = 5432  # Only part of the socket's name: the server does not listen on the network.
+LOG_LIMIT = 5_000_000
+_PATIENCE = 900.0  # Crash recovery of a big database on a slow disk takes minutes.
+
+# On the command line, where nothing in the data directory can overrule them.
+_SETTINGS = {
+    "listen_addresses": "",
+    "port": str(PORT),
+    "unix_socket_permissions": "0700",
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "password_encryption": "scram-sha-256",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # Small at rest: few processes, few slots.
+    "shared_buffers": "32MB",
+    "huge_pages": "off",
+    "max_connections": "60",
+    "max_worker_processes": "2",
+    "max_parallel_workers": "2",
+    "max_logical_replication_workers": "0",
+    "max_wal_senders": "0",
+    "max_replication_slots": "0",
+    "autovacuum": "on",
+    "autovacuum_worker_slots": "2",
+    "autovacuum_max_workers": "2",
+    "io_method": "sync",
+    "jit": "off",
+    "max_wal_size": "512MB",
+    # The log names what went wrong and holds no row, no statement and no value.
+    "logging_collector": "off",
+    "log_min_messages": "warning",
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
+}
+
+
+class Server:
+    def __init__(self, root: Path, account: Account) -> None:
+        self.root = root
+        self.account = account
+        self.data = root / "pgdata"
+        self.log = root / "server.log"
+        self._child: subprocess.Popen[bytes] | None = None
+
+    # -- the lock that the server's processes hold
+
+    def running(self) -> bool:
+        """Whether any process of this server, or of its making, lives anywhere on this machine."""
+        if self._child is not None:
+            self._child.poll()  # Takes away the remains of a dead one.
+        try:
+            with self._lock():
+                return False
+        except BlockingIOError:
+            return True
+
+    @contextmanager
+    def _lock(self) -> Iterator[int]:
+        handle = os.open(self.root / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self.account.own(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield handle
+        finally:
+            os.close(handle)  # Without unlocking: a child that inherited it goes on holding it.
+
+    # -- making the data directory
+
+    def made(self) -> bool:
+        """Whether there is a data directory that these binaries can serve."""
+        version = self.data / "PG_VERSION"
+        if not version.exists():
+            if self.data.exists() and any(self.data.iterdir()):
+                raise Unusable(f"{self.data} holds no database: move it away, or set UPSHOT_DATA_DIR to another place.")
+            return False
+        major = version.read_text(encoding="utf-8").strip()
+        if major != str(MAJOR):
+            newer = major.isdigit() and int(major) > MAJOR
+            raise Unusable(
+                f"{self.data} was made by PostgreSQL {major}, {'newer' if newer else 'older'} than the {MAJOR} of this"
+                f" Upshot: {'update Upshot' if newer else 'restore a dump of it'}, or set UPSHOT_DATA_DIR to another place."
+            )
+        return True
+
+    def make(self, superuser: str, password: str) -> None:
+        """Beside its final place, then renamed: an interrupted attempt leaves nothing that looks like a database."""
+        self._wait_until_gone(60)
+        for leftover in self.root.glob("pgdata.new-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        stage = Path(tempfile.mkdtemp(prefix="pgdata.new-", dir=self.root))
+        try:
+            self.account.own(stage)
+            (stage / "password").write_text(password + "\n", encoding="utf-8")
+            (stage / "data").mkdir(mode=0o700)
+            for path in (stage / "password", stage / "data"):
+                self.account.own(path)
+            self._initdb(stage, superuser)
+            (stage / "data").rename(self.data)
+            sync_directory(self.root)
+        finally:
+            self._wait_until_gone(60)
+            shutil.rmtree(stage, ignore_errors=True)
+
+    def _initdb(self, stage: Path, superuser: str) -> None:
+        with visible(stage, self.account) as (path, handles), tempfile.TemporaryFile() as output:
+            options = [
+                "-U",
+                superuser,
+                "-A",
+                "scram-sha-256",
+                "--encoding=UTF8",
+                "--data-checksums",
+                "--no-instructions",
+            ]
+            options += ["--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+            options += ["-D", f"{path}/data", f"--pwfile={path}/password"]
+            child = self._spawn("initdb", *options, cwd=stage, handles=handles, output=output)
+            try:
+                code = child.wait()
+            except BaseException:
+                child.kill()
+                child.wait()
+                raise
+            if code:
+                output.seek(0)
+                raise Unusable(f"The database could not be made in {self.root}: {_last_line(output.read())}")
+
+    # -- booting
+
+    def boot(self, sockets: Path) -> None:
+        """Start it. Only called when nothing runs, so a PID file or socket that is still there is a stale one."""
+        prepare_socket_dir(sockets, self.account)
+        socket = sockets / f".s.PGSQL.{PORT}"
+        for stale in (self.data / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
+            stale.unlink(missing_ok=True)
+        if self.log.exists() and self.log.stat().st_size > LOG_LIMIT // 10:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        quoted = str(sockets).replace('"', '""')
+        settings = _SETTINGS | {"unix_socket_directories": f'"{quoted}"'}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        with visible(self.data, self.account) as (path, handles), self.log.open("ab") as log:
+            self.account.own(self.log)
+            self.log.chmod(0o600)
+            self._child = self._spawn("postgres", "-D", path, *options, cwd=self.data, handles=handles, output=log)
+
+    def wait_for_answer(self, answers: Callable[[], bool], given_up: Callable[[], bool]) -> None:
+        """As long as it takes, if the server is still at work; recovery after a crash may take minutes."""
+        deadline = time.monotonic() + _PATIENCE
+        while not answers():
+            if given_up():
+                return
+            if not self.running():
+                raise Unusable(f"The database did not start; the last line of {self.log}: {self._last_words()}")
+            if time.monotonic() > deadline:
+                raise Unusable(
+                    f"The database runs but does not answer; see {self.log}, and TMPDIR if another user runs it."
+                )
+            time.sleep(0.05)
+
+    def trim_log(self) -> None:
+        """The server appends, so the file may be cut under its hands."""
+        with suppress(FileNotFoundError):
+            if self.log.stat().st_size > LOG_LIMIT:
+                os.truncate(self.log, 0)
+
+    def _last_words(self) -> str:
+        with suppress(FileNotFoundError):
+            return _last_line(self.log.read_bytes()[-4000:])
+        return "it said nothing."
+
+    def _spawn(
+        self, program: str, *options: str, cwd: Path, handles: tuple[int, ...], output: Any
+    ) -> subprocess.Popen[bytes]:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        with self._lock() as lock:
+            return subprocess.Popen(
+                [str(binaries(self.account, self.root) / program), *options],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=environment | {"LC_ALL": "C"},
+                pass_fds=(lock, *handles),
+                start_new_session=True,  # Ctrl-C in the terminal is for us; the server is stopped by us.
+                **self.account.popen,
+            )
+
+    # -- stopping
+
+    def stop(self) -> None:
+        """A fast shutdown, whatever state it is in; after half a minute an immediate one, which is still safe."""
+        begun = time.monotonic()
+        asked: set[tuple[int, int]] = set()
+        while self.running():
+            patience = time.monotonic() - begun
+            if patience > 90:
+                raise Unusable(f"The database in {self.data} does not stop; see {self.log}.")
+            wish = signal.SIGINT if patience < 30 else signal.SIGQUIT
+            postmaster = self._postmaster()
+            if postmaster is not None and (postmaster.pid, wish) not in asked:
+                asked.add((postmaster.pid, wish))
+                with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                    postmaster.send_signal(wish)
+            time.sleep(0.02)
+        self._child = None
+
+    def _postmaster(self) -> subprocess.Popen[bytes] | psutil.Process | None:
+        """Our own child, or the process that is proved to be ours by its name and its working directory."""
+        if self._child is not None and self._child.poll() is None:
+            return self._child
+        ours = {}
+        for process in psutil.process_iter(["name", "ppid"]):
+            if process.info["name"] == "postgres" and self._works_here(process):
+                ours[process.pid] = process
+        return next((process for process in ours.values() if process.info["ppid"] not in ours), None)
+
+    def _works_here(self, process: psutil.Process) -> bool:
+        try:
+            return process.cwd() == os.path.realpath(self.data)
+        except psutil.AccessDenied:
+            return self.account.switch and self._works_here_as_seen_by_account(process.pid)
+        except psutil.Error:
+            return False
+
+    def _works_here_as_seen_by_account(self, pid: int) -> bool:
+        """Root without the right to trace, as in most containers, may not look; the account itself may."""
+        command = ["readlink", f"/proc/{pid}/cwd"]
+        seen = subprocess.run(command, check=False, capture_output=True, cwd="/", **self.account.popen)
+        return os.fsdecode(seen.stdout).rstrip("\n") == os.path.realpath(self.data)
+
+    def _wait_until_gone(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while self.running():
+            if time.monotonic() > deadline:
+                raise Unusable(f"Something still works on {self.root}: wait for it to end, then try again.")
+            time.sleep(0.02)
+
+
+def _last_line(output: bytes) -> str:
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing."
