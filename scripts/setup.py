@@ -7,11 +7,8 @@ Each step leaves a stamp, so that a second run takes no time.
 import argparse
 import fcntl
 import json
-import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 if sys.version_info < (3, 11):  # noqa: UP036 - whoever has an older one shall read a sentence, not a traceback.
     sys.exit(
@@ -20,14 +17,22 @@ if sys.version_info < (3, 11):  # noqa: UP036 - whoever has an older one shall r
     )
 
 from scripts import build_assets, test_oldest_postgres
-from scripts.tools import CACHE, ROOT, SetupError, can_install_packages, fingerprint, install_debian_packages, quietly
+from scripts.tools import (
+    CACHE,
+    ROOT,
+    SetupError,
+    can_install_packages,
+    find_browser,
+    fingerprint,
+    install_debian_packages,
+    quietly,
+)
 
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / ".installed"
 CONSTRAINTS = ROOT / "constraints.txt"
 PYPROJECT = ROOT / "pyproject.toml"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 def main() -> int:
@@ -103,17 +108,14 @@ def create_venv() -> None:
 
 def prepare_browser() -> None:
     """Find a Chromium for the browser tests, or install Debian's."""
-    named = os.environ.get("UPSHOT_CHROMIUM")
-    if named:
-        if not os.access(named, os.X_OK) or not Path(named).is_file():
-            raise SetupError(f"UPSHOT_CHROMIUM names {named}, which is not a program that can be started.")
-    elif not any(shutil.which(name) for name in BROWSERS):
-        if not can_install_packages():
-            raise SetupError(
-                "The browser tests need Chromium. Install it, or set UPSHOT_CHROMIUM to the path of one "
-                "(Google Chrome will do), then run make test again."
-            )
-        install_debian_packages("chromium", "fonts-liberation")
+    if find_browser():
+        return
+    if not can_install_packages():
+        raise SetupError(
+            "The browser tests need Chromium. Install it, or set UPSHOT_CHROMIUM to the path of one "
+            "(Google Chrome will do), then run make test again."
+        )
+    install_debian_packages("chromium", "fonts-liberation")
 
 
 if __name__ == "__main__":

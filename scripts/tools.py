@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 class SetupError(Exception):
@@ -33,6 +34,14 @@ def fingerprint(*paths: Path) -> str:
     for path in paths:
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def find_browser() -> str | None:
+    """The Chromium for the browser tests: the one that UPSHOT_CHROMIUM names, or the first on the PATH."""
+    named = os.environ.get("UPSHOT_CHROMIUM")
+    if named and not (os.access(named, os.X_OK) and Path(named).is_file()):
+        raise SetupError(f"UPSHOT_CHROMIUM names {named}, which is not a program that can be started.")
+    return named or next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def can_install_packages() -> bool:
