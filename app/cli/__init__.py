@@ -1,0 +1,38 @@
+"""The `upshot` command. Each group is imported when it is used, so that `--help` is quick."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "serve": ("app.cli.serve", "Run the server."),
+    "db": ("app.cli.db", "Prepare, upgrade and check the database."),
+    "demo": ("app.cli.demo", "Fill or refill the demo workspace."),
+    "tenant": ("app.cli.people", "Make workspaces."),
+    "user": ("app.cli.people", "Make people."),
+    "key": ("app.cli.people", "Make API keys."),
+    "signin-link": ("app.cli.people", "Print a link that signs somebody in once."),
+}
+
+
+class Lazy(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        found = getattr(import_module(COMMANDS[name][0]), name.replace("-", "_"))
+        return found if isinstance(found, click.Command) else None
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="upshot", prog_name="upshot")
+def main() -> None:
+    """Upshot turns every agent interaction into durable workspace intelligence."""

@@ -1,0 +1,151 @@
+"""`upshot db …`: roles, schema and addresses."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import psycopg
+
+from app.cli.output import emit, json_option, plain_failures
+from app.config import Settings
+from app.errors import Unusable
+
+
+@click.group()
+def db() -> None:
+    """Prepare, upgrade and check the database."""
+
+
+@contextmanager
+def owner_url() -> Iterator[str]:
+    """The owner's address: the embedded server's (started for as long as it is needed) or the operator's."""
+    settings = Settings.from_env()
+    if not settings.embedded:
+        if not settings.owner_database_url:
+            raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address; `upshot db init` makes one.")
+        yield settings.owner_database_url
+        return
+    from app.db.embedded import Embedded
+
+    embedded = Embedded(settings.data_dir / "postgres").start()
+    try:
+        yield embedded.url("owner")
+    finally:
+        embedded.release()
+
+
+@db.command()
+@click.argument("revision", default="head")
+@json_option
+@plain_failures
+def upgrade(revision: str, as_json: bool) -> None:
+    """Bring the schema up to REVISION (the newest)."""
+    from app.db import migrate
+
+    with owner_url() as url:
+        migrate.upgrade(url, revision)
+        at = _revision(url)
+    emit({"revision": at}, f"The schema is at {at}.", as_json)
+
+
+@db.command()
+@click.argument("revision")
+@json_option
+@plain_failures
+def downgrade(revision: str, as_json: bool) -> None:
+    """Take the schema back to REVISION (`base` for an empty database)."""
+    from app.db import migrate
+
+    with owner_url() as url:
+        migrate.downgrade(url, revision)
+        at = _revision(url)
+    emit({"revision": at}, f"The schema is at {at or 'the beginning'}.", as_json)
+
+
+@db.command()
+@json_option
+@plain_failures
+def check(as_json: bool) -> None:
+    """Compare the schema with what this version expects; exit 1 when they differ."""
+    from app.db import migrate
+
+    with owner_url() as url:
+        differences = migrate.check(url)
+        at = _revision(url)
+    ok = not differences
+    text = f"The schema is at {at} and as expected." if ok else "\n".join(["The schema differs:", *differences])
+    emit({"ok": ok, "revision": at, "differences": differences}, text, as_json)
+    if not ok:
+        raise SystemExit(1)
+
+
+@db.command()
+@click.option("--url", "privileged", required=True, help="Address of the database as a superuser or CREATEROLE role.")
+@json_option
+@plain_failures
+def init(privileged: str, as_json: bool) -> None:
+    """Make the owner's and the app's role in a database and print both addresses. Run it again for new passwords."""
+    from app.db.boot import check_server, connect
+    from app.db.roles import ensure_roles
+
+    owner_password, app_password = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+    with connect(privileged, "the database of --url") as connection:
+        check_server(connection)
+        connection.rollback()
+        connection.autocommit = True
+        try:
+            ensure_roles(
+                connection,
+                owner_password=owner_password,
+                app_password=app_password,
+                dbname=connection.info.dbname,
+            )
+        except psycopg.errors.InsufficientPrivilege:
+            raise Unusable(f"The role {connection.info.user} may not make roles; use a superuser's address.") from None
+        owner = _address(connection, "upshot_owner", owner_password)
+        app = _address(connection, "upshot_app", app_password)
+    lines = [f"UPSHOT_OWNER_DATABASE_URL={owner}", f"UPSHOT_DATABASE_URL={app}"]
+    emit({"owner": owner, "app": app}, "\n".join(lines), as_json)
+
+
+@db.command()
+@click.option("--role", type=click.Choice(["app", "owner"]), default="app", show_default=True)
+@json_option
+@plain_failures
+def url(role: str, as_json: bool) -> None:
+    """Print the address in use, the embedded one too."""
+    settings = Settings.from_env()
+    if settings.embedded:
+        from app.db.embedded import Embedded
+
+        found = Embedded(settings.data_dir / "postgres").url(role)
+    else:
+        found = settings.database_url if role == "app" else settings.owner_database_url
+    if not found:
+        raise Unusable("UPSHOT_OWNER_DATABASE_URL is not set.")
+    emit({"url": found, "role": role}, found, as_json)
+
+
+def _revision(url: str) -> str | None:
+    from app.db import migrate
+
+    with psycopg.connect(url) as connection:
+        return migrate.current(connection)
+
+
+def _address(connection: psycopg.Connection[Any], user: str, password: str) -> str:
+    """The same server and database for another role, as a URL."""
+    from urllib.parse import quote, urlencode
+
+    info = connection.info
+    where = quote(info.host, safe="") if info.host.startswith("/") else info.host
+    query = ""
+    if info.host.startswith("/"):
+        query, where = "?" + urlencode({"host": info.host, "port": info.port}), ""
+    else:
+        where = f"[{where}]:{info.port}" if ":" in where else f"{where}:{info.port}"
+    return f"postgresql://{user}:{quote(password, safe='')}@{where}/{quote(info.dbname, safe='')}{query}"

@@ -1,0 +1,73 @@
+"""What commands share: one way to answer, one way to fail, one way to reach the database."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from flask import Flask
+
+from app.errors import Problem, Unusable
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+
+
+def emit(payload: dict[str, Any], text: str, as_json: bool) -> None:
+    """Answer: one JSON object, or a sentence."""
+    click.echo(json.dumps(payload, ensure_ascii=False, default=str) if as_json else text)
+
+
+def fail(sentence: str, code: int = 1) -> None:
+    click.echo(f"upshot: {sentence}", err=True)
+    sys.exit(code)
+
+
+def plain_failures(command: Command) -> Command:
+    """What cannot be done is one sentence on stderr and exit 1, never a traceback."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except (Unusable, Problem) as trouble:
+            fail(str(trouble))
+
+    return run  # type: ignore[return-value]
+
+
+@contextmanager
+def opened_app() -> Iterator[Flask]:
+    """The app on its database, in an application context; an embedded server that we started stops again."""
+    from app import create_app
+    from app.config import Settings
+    from app.db.boot import open_database
+
+    settings = Settings.from_env()
+    opened = open_database(settings)
+    try:
+        app = create_app(settings, opened)
+        with app.app_context():
+            yield app
+    finally:
+        if opened.embedded:
+            opened.embedded.release()
+
+
+def workspace_command(command: Command) -> Command:
+    """A command that works in an application context. Its `--json` flag arrives as `as_json`."""
+
+    @json_option
+    @plain_failures
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with opened_app():
+            return command(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
