@@ -105,9 +105,10 @@ class Server:
         major = version.read_text(encoding="utf-8").strip()
         if major != str(MAJOR):
             newer = major.isdigit() and int(major) > MAJOR
+            advice = "update Upshot" if newer else "restore a dump of it with this version"
             raise Unusable(
-                f"{self.data} was made by PostgreSQL {major}, {'newer' if newer else 'older'} than the {MAJOR} of this"
-                f" Upshot: {'update Upshot' if newer else 'restore a dump of it'}, or set UPSHOT_DATA_DIR to another place."
+                f"{self.data} was made by PostgreSQL {major} and this Upshot brings {MAJOR}:"
+                f" {advice}, or set UPSHOT_DATA_DIR to another place."
             )
         return True
 

@@ -60,7 +60,7 @@ def _another(connection: Connection, dbname: str) -> Connection:
 
 def _run(connection: Connection, statement: str, *names: str) -> None:
     """Run a statement with identifiers in its places."""
-    connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+    connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 def _ensure_role(admin: Connection, role: str) -> None:
