@@ -36,7 +36,8 @@ def ensure_roles(superuser_connection: Connection, *, owner_password: str, app_p
         admin.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         for role in (OWNER, APP, DOOR):
             _ensure_role(admin, role)
-        _run(admin, "GRANT {} TO {}", DOOR, OWNER)
+        explicit = " WITH INHERIT FALSE, SET TRUE" if admin.info.server_version >= 160000 else ""
+        _run(admin, "GRANT {} TO {}" + explicit, DOOR, OWNER)
         _ensure_database(admin, dbname)
         with _another(superuser_connection, dbname) as inside, inside.transaction():
             _ensure_grants(inside, dbname)
@@ -96,12 +97,21 @@ def _ensure_database(admin: Connection, dbname: str) -> None:
 def _ensure_grants(inside: Connection, dbname: str) -> None:
     _run(inside, "REVOKE ALL ON DATABASE {} FROM PUBLIC", dbname)
     _run(inside, "GRANT CONNECT ON DATABASE {} TO {}, {}", dbname, OWNER, APP)
-    _run(inside, "ALTER SCHEMA public OWNER TO {}", OWNER)
+    _own_schema(inside)
     _run(inside, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     _run(inside, "GRANT USAGE ON SCHEMA public TO {}, {}", APP, DOOR)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET statement_timeout = '10s'", APP, dbname)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET idle_in_transaction_session_timeout = '30s'", APP, dbname)
     inside.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(dbname), sql.Literal(MARK)))
+
+
+def _own_schema(inside: Connection) -> None:
+    """On PostgreSQL 15 an administrator who is no superuser reaches the schema only through an owner who inherits."""
+    owner = inside.execute("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'public'").fetchone()
+    if owner != (OWNER,):
+        _run(inside, "ALTER ROLE {} INHERIT", OWNER)
+        _run(inside, "ALTER SCHEMA public OWNER TO {}", OWNER)
+        _run(inside, "ALTER ROLE {} NOINHERIT", OWNER)
 
 
 def _set_password(inside: Connection, role: str, password: str) -> None:
