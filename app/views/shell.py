@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from importlib.metadata import version
 from typing import Any
-from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, redirect, render_template, request
 
+from app import gate
 from app.access import access
 from app.actor import Actor
+from app.gate import Person
 from app.views import errors, markdown, texts, times
-from app.views.htmx import flashed_toasts, varied
+from app.views.htmx import Toast, flashed_toasts, varied
 from app.views.sections import TABS, Group, Tab, navigation
 
 THEMES = ("light", "dark", "auto")
@@ -30,8 +30,19 @@ class Shell:
         return g.get("actor")
 
     @property
-    def person(self) -> Any:
+    def person(self) -> Person | None:
         return g.get("person")
+
+    @property
+    def workspace_name(self) -> str:
+        return self.person.workspace if self.person else ""
+
+    @cached_property
+    def workspaces(self) -> list[Any]:
+        """The workspaces this person may switch to: id, name, role."""
+        from app.services import people
+
+        return list(people.workspaces_of(self.person.id)) if self.person else []
 
     @cached_property
     def navigation(self) -> list[Group]:
@@ -50,32 +61,22 @@ class Shell:
 
         return waiting.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
 
-    @cached_property
-    def workspaces(self) -> list[Any]:
-        from app.services import people
-
-        return list(people.workspaces_of(self.person.id)) if self.person is not None else []
-
     @property
     def theme(self) -> str:
-        return theme_of_request()
+        chosen = request.cookies.get("theme", "auto")
+        return chosen if chosen in THEMES else "auto"
 
     @property
-    def toasts(self) -> list[Any]:
+    def toasts(self) -> list[Toast]:
         return flashed_toasts()
 
-    @cached_property
+    @property
     def version(self) -> str:
-        return version("upshot")
+        return str(current_app.config["VERSION"])
 
     @property
     def model(self) -> str:
         return str(current_app.config["SETTINGS"].model)
-
-
-def theme_of_request() -> str:
-    chosen = request.cookies.get("theme", "auto")
-    return chosen if chosen in THEMES else "auto"
 
 
 @bp.post("/theme")
@@ -83,35 +84,42 @@ def theme_of_request() -> str:
 def theme() -> Response:
     """Remember the theme and go back to where the person was; a script that only wants it kept gets 204."""
     chosen = request.form.get("theme", "auto")
-    answer = Response(status=204) if "HX-Request" in request.headers else redirect(_came_from(), 303)
+    answer: Any = Response(status=204) if "HX-Request" in request.headers else redirect(own_path(), 303)
     answer.set_cookie(
         "theme",
         chosen if chosen in THEMES else "auto",
         max_age=A_YEAR,
-        secure=request.is_secure,
+        secure=current_app.config["SECURE"],
         httponly=True,
         samesite="Lax",
     )
     return varied(answer)
 
 
-def _came_from() -> str:
-    """The path of the page the form stood on, never another site's."""
-    came = urlsplit(request.referrer or "")
-    if came.netloc != request.host or not came.path.startswith("/") or came.path.startswith("//"):
-        return "/"
-    return came.path + (f"?{came.query}" if came.query else "")
+def own_path() -> str:
+    """Where the form stood. Only a path of ours: what begins with two slashes would be another site."""
+    path = request.form.get("next", "/")
+    inside = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if inside else "/"
 
 
 @bp.get("/keys")
 @access("public")
 def keys() -> str:
+    """What each key does, for those without a script."""
     return render_template("shell/keys.html")
+
+
+def context() -> dict[str, Any]:
+    """`shell` for the frame, and the token that every form on the page carries."""
+    g.csrf = gate.csrf_token()
+    return {"shell": Shell()}
 
 
 def register(app: Flask) -> None:
     """Install the blueprint, what templates read, their filters, and the error pages."""
     app.register_blueprint(bp)
+    app.config["KNOWS_PERSON"].update({"shell.theme", "shell.keys"})
     app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
-    app.context_processor(lambda: {"shell": Shell()})
+    app.context_processor(context)
     errors.register(app)

@@ -1,0 +1,23 @@
+"""What waits for a decision, as the tabs say it."""
+
+from __future__ import annotations
+
+from sqlalchemy import ScalarSelect, func, literal, select
+
+from app.actor import Actor
+from app.db import db
+from app.models.feedback import Feedback
+from app.models.knowledge import SharedContext
+
+MOST = 1000
+
+
+def counts(*, actor: Actor) -> dict[str, int]:
+    """Pending feedback and proposed knowledge, each counted up to `MOST`: a tab says "1,000+" and stays quick."""
+    pending = select(literal(1)).where(Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending")
+    proposed = select(literal(1)).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed")
+    columns: list[ScalarSelect[int]] = [
+        select(func.count()).select_from(rows.limit(MOST).subquery()).scalar_subquery() for rows in (pending, proposed)
+    ]
+    feedback, knowledge = db.session.execute(select(*columns)).one()
+    return {"feedback": feedback, "knowledge": knowledge}

@@ -1,0 +1,108 @@
+/* What every page has: times in the viewer's zone, toasts, menus, copying, focus on the first error. */
+(() => {
+  const each = (root, selector, act) => {
+    if (root.matches?.(selector)) act(root);
+    root.querySelectorAll?.(selector).forEach(act);
+  };
+
+  /* Times ---------------------------------------------------------------------------------------------------------- */
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const localise = (time) => {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) return;
+    time.title = exact.format(at);
+    if (time.dataset.local === "clock") time.textContent = clock.format(at);
+  };
+
+  /* Toasts: 8 seconds, and the clock stands still while one is hovered or has the focus. ----------------------------- */
+  const LASTS = 8000;
+  const startToast = (toast) => {
+    if (toast.dataset.started) return;
+    toast.dataset.started = "1";
+    let left = LASTS;
+    let since = 0;
+    let timer = 0;
+    const run = () => { since = Date.now(); timer = setTimeout(() => toast.remove(), left); };
+    const rest = () => { clearTimeout(timer); left -= Date.now() - since; };
+    const held = () => toast.matches(":hover") || toast.contains(document.activeElement);
+    toast.addEventListener("pointerenter", rest);
+    toast.addEventListener("focusin", rest);
+    toast.addEventListener("pointerleave", () => { if (!held()) run(); });
+    toast.addEventListener("focusout", () => { setTimeout(() => { if (!held()) run(); }); });
+    run();
+  };
+
+  const say = (text, kind = "error") => {
+    const toast = document.createElement("div");
+    toast.className = "u-toast";
+    toast.dataset.toast = "";
+    const glyph = document.createElement("span");
+    glyph.className = `u-state ${kind === "error" ? "is-fail" : "is-pass"}`;
+    glyph.ariaHidden = "true";
+    glyph.textContent = kind === "error" ? "✗" : "✓";
+    const words = document.createElement("span");
+    words.textContent = text;
+    toast.append(glyph, words);
+    document.getElementById("toasts")?.append(toast);
+    startToast(toast);
+  };
+
+  /* Menus: one open at a time; a click elsewhere or Esc closes it. --------------------------------------------------- */
+  const closeMenus = (except) => {
+    let closed = false;
+    for (const menu of document.querySelectorAll("[data-menu][open]")) {
+      if (menu === except) continue;
+      closed = true;
+      if (menu.contains(document.activeElement)) menu.querySelector("summary").focus();
+      menu.open = false;
+    }
+    return closed;
+  };
+
+  const copy = async (button) => {
+    try {
+      await navigator.clipboard.writeText(button.dataset.copy);
+      say("Copied.", "success");
+    } catch {
+      say("The browser did not let us copy. Select the text and copy it by hand.");
+    }
+  };
+
+  document.addEventListener("click", (event) => {
+    const at = (selector) => event.target.closest(selector);
+    closeMenus(at("[data-menu]"));
+    if (at("[data-copy]")) copy(at("[data-copy]"));
+    at("[data-close-toast]")?.closest("[data-toast]").remove();
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
+  });
+
+  /* The chosen tab is in sight on a narrow screen, and what htmx brought in is made ready like the rest. ------------- */
+  const ready = (root) => {
+    each(root, "time[datetime]", localise);
+    each(root, "[data-toast]", startToast);
+    each(root, ".u-tabs [aria-current], .u-seg [aria-current]", (tab) => {
+      tab.parentElement.scrollLeft = tab.offsetLeft - tab.parentElement.offsetLeft - 60;
+    });
+  };
+
+  const focusError = (root) => root.querySelector?.("[aria-invalid=true]")?.focus();
+
+  ready(document.body);
+  focusError(document.body);
+  document.addEventListener("htmx:after:settle", (event) => {
+    for (const node of event.detail.newContent ?? []) {
+      if (node.nodeType !== Node.ELEMENT_NODE || !node.isConnected) continue;
+      ready(node);
+      focusError(node);
+    }
+  });
+  document.addEventListener("htmx:error", (event) => {
+    if (event.detail.error?.name === "AbortError") return;
+    say("The server cannot be reached. Check the connection and try again.");
+  });
+
+  window.upshot = { say, closeMenus };
+})();

@@ -1,0 +1,61 @@
+/* Keys: J K Enter Esc X / ?, and any button or link that carries data-key. They rest while somebody types. */
+(() => {
+  const dialog = () => document.getElementById("keys");
+  const typing = (at) => at.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");
+  const visible = (element) => element.getClientRects().length > 0 && !element.disabled;
+
+  const help = () => {
+    const keys = dialog();
+    if (keys) keys.showModal(); else location.href = "/keys";
+  };
+
+  /* The panel's button answers first, then the bar of the selected rows, then the page. */
+  const press = (key) => {
+    const all = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter(visible);
+    const found = all.find((one) => one.closest("#panel")) ?? all.find((one) => one.closest(".u-select")) ?? all[0];
+    found?.click();
+    return Boolean(found);
+  };
+
+  const escape = () => {
+    if (upshot.closeMenus()) return true;
+    if (upshotList.isOpen()) { upshotList.close(); return true; }
+    if (upshotList.count()) { upshotList.clear(); return true; }
+    return false;
+  };
+
+  const acts = {
+    j: () => upshotList.walk(1) ?? true,
+    k: () => upshotList.walk(-1) ?? true,
+    x: () => upshotList.toggle() ?? true,
+    o: () => { const link = document.querySelector("#panel header a[href]"); link?.click(); return Boolean(link); },
+    "?": () => help() ?? true,
+    "/": () => { const box = document.querySelector("[data-search]"); box?.select(); return Boolean(box); },
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const at = event.target instanceof Element ? event.target : document.body;
+    if (dialog()?.open) return;
+    if (event.key === "Escape") {
+      if (typing(at) && !at.closest("[data-menu]")) at.blur();
+      else if (escape()) event.preventDefault();
+      return;
+    }
+    if (typing(at)) return;
+    if (event.key === "Enter") {
+      if (at.matches("[data-open]")) { event.preventDefault(); upshotList.open(); }
+      return;
+    }
+    const key = event.key.length === 1 ? event.key.toLowerCase() : "";
+    if (key && (press(key) || acts[key]?.())) event.preventDefault();
+  });
+
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-keys]") && dialog()) {
+      event.preventDefault();
+      document.getElementById("side")?.hidePopover?.();
+      help();
+    } else if (event.target === dialog()) dialog().close();
+  });
+})();

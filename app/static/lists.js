@@ -1,0 +1,182 @@
+/* Lists and their side panel: one click opens the row, J and K walk, Back and Esc close, the row keeps its place.
+   The open row is the address's #fragment, so that Back, reload and a shared link all mean the same. */
+(() => {
+  const list = () => document.querySelector("[data-list]");
+  const rows = () => [...document.querySelectorAll("[data-list] [data-row]")];
+  const panel = () => document.getElementById("panel");
+  const openRow = () => document.querySelector("[data-row].is-open");
+  const isOpen = () => Boolean(panel() && !panel().hidden);
+  const here = () => location.pathname + location.search;
+  let shownAt = here();
+  let wanted = null;
+  let loading = false;
+
+  const mark = (row) => {
+    for (const other of document.querySelectorAll("[data-row].is-open")) {
+      other.classList.remove("is-open");
+      other.removeAttribute("aria-current");
+    }
+    row?.classList.add("is-open");
+    row?.setAttribute("aria-current", "true");
+  };
+
+  const place = () => {
+    const row = openRow();
+    const all = rows();
+    const where = panel()?.querySelector("[data-position]");
+    if (where) where.textContent = row ? `${all.indexOf(row) + 1} of ${all.length}` : "";
+  };
+
+  const focusRow = (row) => (row?.querySelector("[data-open]") ?? row)?.focus({ preventScroll: true });
+
+  /* Fetch the row's page as a panel. One request at a time: whoever walks fast sees the row they stopped at. */
+  const load = async (row, focus) => {
+    mark(row);
+    row.scrollIntoView({ block: "nearest" });
+    wanted = row;
+    if (loading) return;
+    loading = true;
+    panel().setAttribute("aria-busy", "true");
+    while (wanted) {
+      const url = new URL(wanted.dataset.href, location.href);
+      url.searchParams.set("panel", "1");
+      wanted = null;
+      await htmx.ajax("GET", url.pathname + url.search, { target: "#panel", swap: "outerHTML" });
+    }
+    loading = false;
+    reveal(focus);
+  };
+
+  /* Show what came, unless it was closed meanwhile or nothing came. */
+  const reveal = (focus) => {
+    const shown = panel();
+    shown.removeAttribute("aria-busy");
+    if (!openRow()) { shown.hidden = true; return; }
+    if (!shown.hasChildNodes()) { close(); return; }
+    shown.hidden = false;
+    document.getElementById("body")?.classList.add("u-with-panel");
+    place();
+    if (focus) shown.querySelector(".u-panel-body")?.focus({ preventScroll: true });
+    openRow().scrollIntoView({ block: "nearest" });
+  };
+
+  const hide = () => {
+    wanted = null;
+    const row = openRow();
+    mark(null);
+    document.getElementById("body")?.classList.remove("u-with-panel");
+    if (!panel()) return;
+    panel().hidden = true;
+    panel().replaceChildren();
+    if (row) focusRow(row);
+  };
+
+  const open = (row, focus = true) => {
+    if (!row || row === openRow()) return;
+    const first = !isOpen() && !location.hash;
+    const state = { upshotPanel: first || Boolean(history.state?.upshotPanel) };
+    history[first ? "pushState" : "replaceState"](state, "", `${here()}#${row.id}`);
+    load(row, focus);
+  };
+
+  /* Back is the way out when a click brought us in; a shared link has nothing behind it to go back to. */
+  const close = () => {
+    if (history.state?.upshotPanel) { history.back(); return; }
+    history.replaceState(history.state, "", here());
+    hide();
+  };
+
+  const walk = (step) => {
+    const all = rows();
+    if (!all.length) return;
+    const now = openRow() ?? document.activeElement?.closest?.("[data-row]");
+    const next = all[Math.min(Math.max(all.indexOf(now) + step, 0), all.length - 1)];
+    if (isOpen()) open(next, panel().contains(document.activeElement));
+    else { focusRow(next); next.scrollIntoView({ block: "nearest" }); }
+  };
+
+  /* Bring the panel in line with the address. */
+  const follow = () => {
+    const row = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+    if (row?.matches("[data-row]")) { if (row !== openRow()) load(row, false); }
+    else if (isOpen() || openRow()) hide();
+  };
+
+  /* Selection --------------------------------------------------------------------------------------------------------- */
+  const boxes = () => [...document.querySelectorAll("[data-list] [data-select]")];
+  const count = () => {
+    const all = boxes();
+    const chosen = all.filter((box) => box.checked);
+    for (const text of document.querySelectorAll("[data-selected-count]")) text.textContent = chosen.length;
+    const head = document.querySelector("[data-list] [data-select-all]");
+    if (head) {
+      head.checked = all.length > 0 && chosen.length === all.length;
+      head.indeterminate = chosen.length > 0 && chosen.length < all.length;
+    }
+    return chosen.length;
+  };
+  const clear = () => { for (const box of boxes()) box.checked = false; count(); };
+  const toggle = () => {
+    const row = document.activeElement?.closest?.("[data-row]") ?? openRow();
+    const box = row?.querySelector("[data-select]");
+    if (box) { box.checked = !box.checked; count(); }
+  };
+
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-select-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("[data-select], [data-select-all]")) count();
+  });
+
+  document.addEventListener("click", (event) => {
+    const at = (selector) => event.target.closest(selector);
+    if (at("[data-close-panel]")) { close(); return; }
+    if (at("[data-walk]")) { walk(Number(at("[data-walk]").dataset.walk)); return; }
+    if (at("[data-select-none]")) { clear(); return; }
+    const row = at("[data-list] [data-row]");
+    const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey && event.button === 0;
+    if (!row || !plain || !panel() || event.defaultPrevented) return;
+    const control = at("a, button, input, label, select, summary, form");
+    if (control && !control.matches("[data-open]")) return;
+    if (!control && String(getSelection())) return;
+    event.preventDefault();
+    open(row);
+  });
+
+  addEventListener("popstate", () => { if (here() === shownAt) follow(); });
+  document.addEventListener("htmx:before:history:restore", (event) => {
+    if (event.detail.path === shownAt) event.preventDefault();
+  });
+  document.addEventListener("htmx:after:history:update", () => { shownAt = here(); });
+
+  /* An empty field is no filter: it stays out of the address. */
+  document.addEventListener("htmx:config:request", (event) => {
+    const { method, body } = event.detail.ctx.request;
+    if (method === "GET" && body) for (const [name, value] of [...body]) if (value === "") body.delete(name);
+  });
+
+  /* What was typed while the answer was under way is not lost. */
+  let typed = null;
+  document.addEventListener("htmx:before:swap", () => {
+    const box = document.activeElement;
+    typed = box?.matches?.("[data-search]") ? box.value : null;
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    shownAt = here();
+    const box = document.activeElement;
+    if (typed !== null && box?.matches?.("[data-search]") && box.value !== typed) {
+      box.value = typed;
+      box.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+    typed = null;
+    const row = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (isOpen() && row?.matches?.("[data-row]")) { mark(row); place(); }
+    else if (isOpen() && list() && !row) hide();
+    count();
+  });
+
+  count();
+  addEventListener("DOMContentLoaded", follow);
+  if (document.readyState === "complete") follow();
+
+  window.upshotList = { walk, close, clear, toggle, isOpen, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
+})();

@@ -1,0 +1,133 @@
+"""Pages for what went wrong: what happened, what to do next, in the product's own frame.
+
+Addresses that speak JSON answer `application/problem+json` instead; the API installs that under `JSON_ANSWER`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flask import Flask, Response, current_app, g, make_response, redirect, render_template, request, url_for
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from werkzeug.exceptions import HTTPException, InternalServerError
+
+from app import gate
+from app.access import Access
+from app.db import db
+from app.errors import Problem, SignInNeeded, Throttled
+from app.views.htmx import Toast, varied, wants_fragment
+
+JSON_ANSWER = "json_problem"
+JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/")
+RETRY_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Words:
+    """`title` says what happened, `advice` what to do; the sentence of the error itself stands between them."""
+
+    title: str
+    advice: str
+
+
+WORDS = {
+    400: Words("This request does not make sense here", "Go back, load the page again and try once more."),
+    403: Words("This is not open to you", "Ask an admin of your workspace if you need it."),
+    404: Words("There is nothing at this address", "It was removed, it never existed, or it belongs to another workspace."),
+    405: Words("This address cannot be used that way", "Go back and use the buttons of the page."),
+    409: Words("Not possible as things are now", "Load the page again to see how they are, then decide."),
+    413: Words("That is too much at once", "Send less, or split it into several parts."),
+    422: Words("Something in the form does not fit", "Go back, correct what is marked and send it again."),
+    429: Words("Too many attempts", "Wait a little, then try again."),
+    500: Words("Something broke on our side", "Nothing was saved. Try again; if it stays, tell whoever runs Upshot this number:"),
+    503: Words("The database is not answering", "Nothing was saved. It usually comes back by itself within half a minute."),
+}
+
+
+def register(app: Flask) -> None:
+    app.register_error_handler(Problem, problem)
+    app.register_error_handler(HTTPException, http_error)
+    for error in (OperationalError, InterfaceError, PoolTimeout):
+        app.register_error_handler(error, database_down)
+    app.register_error_handler(InternalServerError, broken)
+
+
+def problem(error: Problem) -> Response:
+    """A product error that no view turned into a form or a toast."""
+    if isinstance(error, SignInNeeded) and not _speaks_json():
+        return to_sign_in()
+    answer = answer_with(error, error.status, error.detail)
+    if isinstance(error, Throttled):
+        answer.headers["Retry-After"] = str(error.retry_after)
+    return answer
+
+
+def http_error(error: HTTPException) -> Response:
+    """What routing and parsing refuse. A redirect that routing raises is passed on as it is."""
+    if error.code is None or error.code < 400:
+        return make_response(error.get_response())
+    answer = answer_with(error, error.code)
+    for name, value in error.get_headers():
+        if name.lower() in {"allow", "retry-after"}:
+            answer.headers[name] = value
+    return answer
+
+
+def database_down(error: Exception) -> Response:
+    """No connection, or it died under us. The page asks nothing of the database."""
+    current_app.logger.warning("request %s: the database is not answering: %s", g.get("request_id"), error)
+    answer = answer_with(error, 503, frame=False)
+    answer.headers["Retry-After"] = str(RETRY_SECONDS)
+    return answer
+
+
+def broken(error: InternalServerError) -> Response:
+    """A fault of ours: its trace is in the log already, and the number to find it by is on the page."""
+    current_app.logger.error("request %s failed", g.get("request_id"))
+    return answer_with(error, 500, frame=False)
+
+
+def to_sign_in() -> Response:
+    """To the sign-in page, and back to this one afterwards."""
+    wanted = request.full_path.rstrip("?") if request.method == "GET" else None
+    if wants_fragment():
+        return varied(Response(status=401, headers={"HX-Redirect": url_for("auth.sign_in")}))
+    return varied(redirect(url_for("auth.sign_in", next=wanted if wanted != "/" else None), 303))
+
+
+def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool = True) -> Response:
+    """The error as JSON, as a toast over the page that htmx is on, or as a page. `frame` is False where reading who
+    is here or what is waiting could fail again."""
+    if _speaks_json():
+        return _json_answer()(error)
+    words = WORDS.get(status) or WORDS[400 if status < 500 else 500]
+    if wants_fragment():
+        toast = Toast(detail or f"{words.title}. {words.advice}", "error")
+        html = render_template("shell/_toasts_oob.html", toasts=[toast])
+        return varied(make_response(html, status, {"HX-Reswap": "none"}))
+    plain = not (frame and _recognised())
+    html = render_template("errors/error.html", words=words, status=status, detail=detail, plain=plain)
+    return varied(make_response(html, status))
+
+
+def _recognised() -> bool:
+    """Whether somebody is signed in. An address that leads nowhere never asked who it is, so it is asked here."""
+    try:
+        if g.get("actor") is None and request.endpoint is None:
+            gate.identify(Access("signed_in"))
+        db.session.rollback()
+        return g.get("actor") is not None
+    except (OperationalError, InterfaceError, PoolTimeout, Problem):
+        return False
+
+
+def _speaks_json() -> bool:
+    return request.path.startswith(JSON_PATHS) and JSON_ANSWER in current_app.extensions
+
+
+def _json_answer() -> Callable[[Exception], Any]:
+    answer: Callable[[Exception], Any] = current_app.extensions[JSON_ANSWER]
+    return answer
