@@ -19,32 +19,27 @@ from bs4 import BeautifulSoup
 from flask import Flask
 from flask.testing import FlaskClient
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import event
 from werkzeug.test import TestResponse
 
 ROOT = Path(__file__).resolve().parent.parent
-ROLES = {"superuser": "postgres", "owner": "upshot_owner", "app": "upshot_app"}
 PASSWORD = "only-for-tests"
 
 
 class Server:
-    """A PostgreSQL that tests may make databases on."""
+    """A PostgreSQL that tests may make databases on: how each role reaches a database of it."""
 
-    def __init__(self, superuser: str) -> None:
-        self.superuser = superuser
-
-    def conninfo(self, role: str, dbname: str) -> str:
-        if role == "superuser":
-            return psycopg.conninfo.make_conninfo(self.superuser, dbname=dbname)
-        return psycopg.conninfo.make_conninfo(self.superuser, dbname=dbname, user=ROLES[role], password=PASSWORD)
+    def __init__(self, conninfo: Callable[[str, str], str]) -> None:
+        self.conninfo = conninfo
 
     def run(self, statement: sql.Composable | str, dbname: str = "postgres") -> None:
         with psycopg.connect(self.conninfo("superuser", dbname), autocommit=True) as connection:
             connection.execute(statement)  # type: ignore[arg-type]
 
-    def create(self, name: str, template: str = "template0") -> None:
-        strategy = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER upshot_owner ENCODING 'UTF8'")
-        self.run(strategy.format(sql.Identifier(name), sql.Identifier(template)))
+    def copy(self, template: str, name: str) -> None:
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER upshot_owner")
+        self.run(statement.format(sql.Identifier(name), sql.Identifier(template)))
 
     def drop(self, name: str) -> None:
         self.run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -60,11 +55,14 @@ class Server:
             yield
 
     def prepare(self, dbname: str) -> None:
-        """Roles and rights in a database, as `upshot db init` gives them."""
+        """Roles and rights in a database, which is made where it is missing, as `upshot db init` does."""
         from app.db.roles import ensure_roles
 
-        with psycopg.connect(self.conninfo("superuser", dbname), autocommit=True) as connection:
-            ensure_roles(connection, owner_password=PASSWORD, app_password=PASSWORD, dbname=dbname)
+        def password(role: str) -> str:
+            return str(conninfo_to_dict(self.conninfo(role, dbname))["password"])
+
+        with psycopg.connect(self.conninfo("superuser", "postgres"), autocommit=True) as connection:
+            ensure_roles(connection, owner_password=password("owner"), app_password=password("app"), dbname=dbname)
 
 
 @pytest.fixture(scope="session")
@@ -72,14 +70,20 @@ def server() -> Iterator[Server]:
     """The server named by UPSHOT_TEST_SERVER, or an embedded one that all tests of this checkout share."""
     named = os.environ.get("UPSHOT_TEST_SERVER")
     if named:
-        yield Server(named)
+        yield Server(lambda role, dbname: named_conninfo(named, role, dbname))
         return
     from app.db.embedded import Embedded
 
     mark = hashlib.sha256(f"{ROOT}:{os.getuid()}".encode()).hexdigest()[:12]
     embedded = Embedded(Path(tempfile.gettempdir()) / f"upshot-tests-{mark}" / "postgres").start()
-    yield Server(embedded.conninfo("superuser", "postgres"))
+    yield Server(embedded.conninfo)
     embedded.release()
+
+
+def named_conninfo(superuser: str, role: str, dbname: str) -> str:
+    if role == "superuser":
+        return make_conninfo(superuser, dbname=dbname)
+    return make_conninfo(superuser, dbname=dbname, user=f"upshot_{role}", password=PASSWORD)
 
 
 def schema_mark() -> str:
@@ -98,10 +102,6 @@ def template(server: Server) -> str:
     with server.alone(7301):
         if not server.exists(name):
             building = f"building_{secrets.token_hex(4)}"
-            server.run(
-                "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$"
-            )
-            server.create(building)
             server.prepare(building)
             upgrade(server.conninfo("owner", building))
             server.run(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(sql.Identifier(building), sql.Identifier(name)))
@@ -114,7 +114,7 @@ def database(server: Server, template: str) -> Iterator[str]:
     """This test process's own database."""
     name = f"test_{secrets.token_hex(6)}"
     with server.alone(7302):
-        server.create(name, template)
+        server.copy(template, name)
     server.prepare(name)
     yield name
     server.drop(name)
@@ -124,10 +124,6 @@ def database(server: Server, template: str) -> Iterator[str]:
 def empty_database(server: Server) -> Iterator[str]:
     """A database of its own with roles and no table, for tests of the migrations."""
     name = f"empty_{secrets.token_hex(6)}"
-    server.run(
-        "DO $$ BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'upshot_owner') THEN CREATE ROLE upshot_owner LOGIN; END IF; END $$"
-    )
-    server.create(name)
     server.prepare(name)
     yield name
     server.drop(name)
