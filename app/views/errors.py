@@ -78,7 +78,7 @@ def http_error(error: HTTPException) -> Response:
 
 def database_down(error: Exception) -> Response:
     """No connection, or it died under us. The page asks nothing of the database."""
-    current_app.logger.warning("request %s: the database is not answering: %s", g.get("request_id"), error)
+    current_app.logger.warning("request %s: the database is not answering (%s)", g.get("request_id"), type(error).__name__)
     answer = answer_with(error, 503, frame=False)
     answer.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
