@@ -1,0 +1,102 @@
+"""A real `upshot serve` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+UPSHOT = str(Path(sys.executable).parent / "upshot")
+PATIENCE = 120.0
+
+
+def wait_for(check: Callable[[], Any], patience: float = PATIENCE) -> Any:
+    """What `check` gives once it gives something."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = check()
+        if found:
+            return found
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    """Ours without anybody's settings, and a data directory of the test's own."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("UPSHOT_", "PG"))}
+    return {**kept, "UPSHOT_DATA_DIR": str(data), **more}
+
+
+def upshot(*arguments: str, data: Path, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [UPSHOT, *arguments], env=environment(data, **more), input=stdin, capture_output=True, text=True, timeout=300
+    )
+
+
+class Serving:
+    def __init__(self, data: Path, *arguments: str, **more: str) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = data
+        self.log = (data.parent / f"serve-{self.port}.log").open("w+")
+        env = environment(data, UPSHOT_PORT=str(self.port), **more)
+        self.process = subprocess.Popen([UPSHOT, "serve", *arguments], env=env, stdout=self.log, stderr=self.log)
+
+    def output(self) -> str:
+        return Path(self.log.name).read_text()
+
+    def get(self, path: str) -> int:
+        try:
+            return httpx.get(self.url + path, timeout=10).status_code
+        except httpx.HTTPError:
+            return 0
+
+    def up(self) -> Serving:
+        def answers() -> bool:
+            assert self.process.poll() is None, self.output()
+            return self.get("/readyz") == 200
+
+        wait_for(answers)
+        return self
+
+    def postmaster(self) -> int:
+        """The process id of the embedded server that works in our data directory."""
+        for process in psutil.process_iter(["name"]):
+            try:
+                if process.info["name"] == "postgres" and Path(process.cwd()).is_relative_to(self.data.resolve()):
+                    parent = process.parent()
+                    return process.pid if parent is None or parent.name() != "postgres" else parent.pid
+            except psutil.Error:
+                continue
+        return 0
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def serving(data: Path, *arguments: str, **more: str) -> Iterator[Serving]:
+    one = Serving(data, *arguments, **more)
+    try:
+        yield one.up()
+    finally:
+        one.stop()
+        one.log.close()
