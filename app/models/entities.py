@@ -70,7 +70,7 @@ class EntityResponse(OfTenant, Model):
         within("agents", "agent_id", ondelete="SET NULL"),
         Index("entity_responses_entity_idx", "tenant_id", "entity_id", text("created_at DESC")),
         CheckConstraint(one_of("status", RESPONSE_STATUSES), name="status_known"),
-        CheckConstraint("status <> 'rejected' OR rejection_reason <> ''", name="rejection_has_reason"),
+        CheckConstraint("status <> 'rejected' OR coalesce(rejection_reason, '') <> ''", name="rejection_has_reason"),
     )
 
     id: Mapped[uuid_pk]

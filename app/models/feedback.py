@@ -92,7 +92,7 @@ class Feedback(OfTenant, Model):
         CheckConstraint(
             "status = 'pending' OR num_nonnulls(reviewed_by_user_id, reviewed_by_agent_id) = 1", name="reviewed_by_one"
         ),
-        CheckConstraint("status <> 'dismissed' OR review_notes <> ''", name="dismissed_has_notes"),
+        CheckConstraint("status <> 'dismissed' OR coalesce(review_notes, '') <> ''", name="dismissed_has_notes"),
     )
 
     id: Mapped[uuid_pk]

@@ -168,6 +168,18 @@ class AuditEntry(OfTenant, Model):
     created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
 
 
+class Purge(Model):
+    """A workspace that was deleted for good, and how many rows went with it. Only the owner role writes and reads it."""
+
+    __tablename__ = "purges"
+
+    id: Mapped[uuid_pk]
+    workspace_id: Mapped[UUID]
+    counts: Mapped[json_object]
+    purged_by: Mapped[str] = mapped_column(server_default=text("session_user"))
+    purged_at: Mapped[created_at]
+
+
 class IdempotencyKey(OfTenant, Model):
     """What was answered to a request that may come again. Kept for a day."""
 
