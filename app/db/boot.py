@@ -109,8 +109,9 @@ def check_durable(connection: psycopg.Connection[Any]) -> None:
 
 
 def check_current(connection: psycopg.Connection[Any]) -> None:
-    from app.db.migrate import is_current
+    from app.db.migrate import is_current, refuse_newer
 
+    refuse_newer(connection)
     if not is_current(connection):
         raise Unusable(
             "The database is not at this version's schema; set UPSHOT_OWNER_DATABASE_URL and run `upshot db upgrade`."

@@ -7,17 +7,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, NullPool, create_engine, text
+from psycopg import errors
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from app.errors import Unusable
 
+AnyConnection = Connection | psycopg.Connection[Any]
 LOCK = 0x75707368_6D696772  # Any number; the same for everyone who migrates a database.
 
 
@@ -33,11 +36,19 @@ def downgrade(owner_url: str, revision: str) -> None:
         command.downgrade(config, revision)
 
 
-def current(connection: Connection) -> str | None:
+def current(connection: AnyConnection) -> str | None:
     """The revision that the database is at, or None when it has never been migrated."""
-    if connection.scalar(text("SELECT to_regclass('alembic_version')")) is None:
+    if _value(connection, "SELECT to_regclass('public.alembic_version')::text") is None:
         return None
-    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return _value(connection, "SELECT version_num FROM alembic_version")
+
+
+def _value(connection: AnyConnection, query: LiteralString) -> str | None:
+    if isinstance(connection, psycopg.Connection):
+        row = connection.execute(query).fetchone()
+    else:
+        row = connection.exec_driver_sql(query).fetchone()
+    return row[0] if row else None
 
 
 @cache
@@ -48,11 +59,11 @@ def head() -> str:
     return newest
 
 
-def is_current(connection: Connection) -> bool:
+def is_current(connection: AnyConnection) -> bool:
     return current(connection) == head()
 
 
-def refuse_newer(connection: Connection) -> None:
+def refuse_newer(connection: AnyConnection) -> None:
     """A database that a newer Upshot made is left alone."""
     at = current(connection)
     if at is not None and at not in _known():
@@ -91,10 +102,13 @@ def _config(connection: Connection | None = None) -> Config:
     return config
 
 
-def _engine(url: str) -> Any:
+def _engine(url: str) -> Engine:
     """An engine for what psycopg understands: a URL or a `key=value` string."""
+    from app.db.boot import connect
+
     conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
-    return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo), poolclass=NullPool)
+    name = "the database as its owner"
+    return create_engine("postgresql+psycopg://", creator=lambda: connect(conninfo, name), poolclass=NullPool)
 
 
 @contextmanager
@@ -106,4 +120,10 @@ def _migrating(owner_url: str) -> Iterator[Config]:
         try:
             yield _config(connection)
         except CommandError as error:
-            raise Unusable(f"{error}.".replace("..", ".")) from error
+            raise Unusable(f"The database cannot go to that revision: {error}") from error
+        except ProgrammingError as error:
+            if isinstance(error.orig, errors.InsufficientPrivilege | errors.UndefinedObject):
+                raise Unusable(
+                    f"This role cannot migrate the database; run upshot db init first. ({error.orig})"
+                ) from error
+            raise

@@ -169,7 +169,7 @@ class AuditEntry(OfTenant, Model):
 
 
 class Purge(Model):
-    """A workspace that was deleted for good, and how many rows went with it. Only the owner role writes and reads it."""
+    """A workspace that was deleted for good, and how many rows went with it. Only the owner reads and writes it."""
 
     __tablename__ = "purges"
 
