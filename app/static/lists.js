@@ -74,7 +74,7 @@
   const open = (row, focus = true) => {
     if (!row || row === openRow()) return;
     const first = !isOpen() && !location.hash;
-    const state = { upshotPanel: first || Boolean(history.state?.upshotPanel) };
+    const state = { htmx: true, upshotPanel: first || Boolean(history.state?.upshotPanel) };
     history[first ? "pushState" : "replaceState"](state, "", `${here()}#${row.id}`);
     load(row, focus);
   };
@@ -95,11 +95,17 @@
     else { focusRow(next); next.scrollIntoView({ block: "nearest" }); }
   };
 
+  const addressed = () => {
+    const row = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
+    return row?.matches("[data-row]") ? row : null;
+  };
+
   /* Bring the panel in line with the address. */
   const follow = () => {
-    const row = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
-    if (row?.matches("[data-row]")) { if (row !== openRow()) load(row, false); }
-    else if (isOpen() || openRow()) hide();
+    const row = addressed();
+    if (!row) { if (isOpen() || openRow()) hide(); return; }
+    if (!isOpen() || row !== openRow()) load(row, false);
+    else place();
   };
 
   /* Selection --------------------------------------------------------------------------------------------------------- */
@@ -168,9 +174,7 @@
       box.dispatchEvent(new Event("input", { bubbles: true }));
     }
     typed = null;
-    const row = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (isOpen() && row?.matches?.("[data-row]")) { mark(row); place(); }
-    else if (isOpen() && list() && !row) hide();
+    if (!loading && list()) follow();
     count();
   });
 
