@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 VIEWS = (
     "app.views.shell",
 )  # fmt: skip
-APIS = ()  # fmt: skip
+APIS = (
+    "app.api.problems",
+    "app.api.limits",
+    "app.api.health",
+    "app.api.metrics",
+    "app.api.openapi",
+    "app.api.docs",
+    "app.api.settings",
+)  # fmt: skip
 
 
 def create_app(settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False) -> Flask:

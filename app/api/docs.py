@@ -1,0 +1,122 @@
+"""The API for people: one page from the same data as `/api/openapi.json`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from flask import Blueprint, Flask, render_template
+
+from app.access import access
+from app.api import problems
+from app.api.openapi import described
+
+bp = Blueprint("api_docs", __name__)
+
+
+@dataclass(frozen=True)
+class Field:
+    """One row of a table: a field of a body or an answer, or a parameter."""
+
+    name: str
+    type: str
+    required: bool
+    about: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One route as the page shows it."""
+
+    id: str
+    method: str
+    path: str
+    summary: str
+    about: str
+    parameters: list[Field] = field(default_factory=list)
+    body: list[Field] = field(default_factory=list)
+    answers: list[tuple[str, str]] = field(default_factory=list)
+    answer: list[Field] = field(default_factory=list)
+
+
+@bp.get("/api/docs")
+@access("public")
+def page() -> str:
+    document = json.loads(described())
+    return render_template("api/docs.html", groups=grouped(document), problems=problems.ABOUT, info=document["info"])
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
+    app.config["KNOWS_PERSON"].add("api_docs.page")
+
+
+def grouped(document: dict[str, Any]) -> dict[str, list[Operation]]:
+    """Operations under the noun of their path."""
+    groups: dict[str, list[Operation]] = {}
+    for path, methods in document["paths"].items():
+        for method, told in methods.items():
+            groups.setdefault(group_of(path), []).append(shown(document, method.upper(), path, told))
+    return groups
+
+
+def group_of(path: str) -> str:
+    words = [word for word in path.strip("/").split("/") if word not in {"api", "admin", "v1"} and "{" not in word]
+    return words[0].capitalize() if path.startswith("/api/") and "." not in path else "Service"
+
+
+def shown(document: dict[str, Any], method: str, path: str, told: dict[str, Any]) -> Operation:
+    answers = [(status, response["description"]) for status, response in told["responses"].items()]
+    good = next(iter(told["responses"].values()))
+    return Operation(
+        id=told["operationId"],
+        method=method,
+        path=path,
+        summary=told["summary"],
+        about=told["description"],
+        parameters=[
+            Field(one["name"], type_of(one["schema"]), one["required"], one.get("description", ""))
+            for one in told.get("parameters", [])
+        ],
+        body=fields_of(document, told.get("requestBody", {})),
+        answers=answers,
+        answer=fields_of(document, good),
+    )
+
+
+def fields_of(document: dict[str, Any], holder: dict[str, Any]) -> list[Field]:
+    """The fields of the model that a body or a response refers to."""
+    for content in holder.get("content", {}).values():
+        if "schema" in content:
+            model = document["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[1]]
+            required = set(model.get("required", []))
+            return [
+                Field(name, type_of(schema), name in required, schema.get("description", ""))
+                for name, schema in model.get("properties", {}).items()
+            ]
+    return []
+
+
+def type_of(schema: dict[str, Any]) -> str:
+    """A type in a few words."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[1]
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "const" in schema:
+        return str(schema["const"])
+    if "anyOf" in schema:
+        return " | ".join(type_of(inner) for inner in schema["anyOf"])
+    if schema.get("type") == "array":
+        return f"list of {type_of(schema.get('items', {}))}"
+    bounds = limits_of(schema)
+    return " ".join(filter(None, [schema.get("format") or schema.get("type") or "any", bounds]))
+
+
+def limits_of(schema: dict[str, Any]) -> str:
+    if "maxLength" in schema:
+        return f"up to {schema['maxLength']}"
+    if "minimum" in schema and "maximum" in schema:
+        return f"{schema['minimum']} to {schema['maximum']}"
+    return ""

@@ -1,0 +1,142 @@
+"""Types that bodies and queries are made of, and the sentence for each way in which a value can fail to fit."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+
+from app.errors import Invalid
+
+AHEAD = timedelta(minutes=5)
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_LIMIT = 100
+RFC3339 = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ]([0-9]{2}:[0-9]{2}:[0-9]{2})(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+class Body(BaseModel):
+    """What a client may send: exactly these fields, of exactly these types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Query(BaseModel):
+    """What may follow the `?`: exactly these names, each at most once."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """What we answer. Read from attributes, so that a row of a service can be given as it is."""
+
+    model_config = ConfigDict(from_attributes=True, json_schema_serialization_defaults_required=True)
+
+
+def read_moment(text: Any) -> datetime:
+    """RFC 3339 with an offset. `now`, `infinity` and times without a zone, which PostgreSQL would take, are refused."""
+    match = RFC3339.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("Give a time with its offset, such as 2026-03-01T09:30:00Z.")
+    day, clock, fraction, offset = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}{(fraction or '')[:7]}{offset.upper()}").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("There is no such time.") from None
+    if moment < EARLIEST:
+        raise ValueError("Give a time after 1970.")
+    return moment
+
+
+def read_past_moment(text: Any) -> datetime:
+    """A time that may have been: clocks differ by minutes, not more."""
+    moment = read_moment(text)
+    if moment > datetime.now(UTC) + AHEAD:
+        raise ValueError("This time is more than 5 minutes in the future.")
+    return moment
+
+
+def read_limit(text: Any) -> int:
+    """Clamped to 1..100. `int` would also take other scripts' digits, underscores and spaces."""
+    if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+        raise ValueError("Give a whole number from 1 to 100.")
+    return min(max(int(text[-9:]) if len(text.lstrip("0")) <= 9 else MAX_LIMIT, 1), MAX_LIMIT)
+
+
+def read_id(value: Any) -> UUID:
+    try:
+        return UUID(value)
+    except (ValueError, TypeError, AttributeError):
+        raise ValueError("Give an id (a UUID).") from None
+
+
+def say(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+_MOMENT = {"type": "string", "format": "date-time"}
+PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
+Moment = Annotated[datetime, PlainSerializer(say), WithJsonSchema(_MOMENT)]
+Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+Limit = Annotated[
+    int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT})
+]
+Cursor = Annotated[str, Field(max_length=500)]
+
+
+class Page(Query):
+    """Lists come in pages; `next_cursor` of one is the `cursor` of the next."""
+
+    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+
+
+def invalid(error: ValidationError, what: str) -> Invalid:
+    """The product's own words for what pydantic found. Neither the value nor anything of it is repeated."""
+    fields: dict[str, str] = {}
+    for found in error.errors(include_url=False, include_input=False):
+        name = ".".join(str(part) for part in found["loc"])[:100]
+        fields.setdefault(name, sentence(found["type"], found.get("ctx") or {}))
+    name, message = next(iter(fields.items()))
+    return Invalid(f"{what} `{name}`: {message}" if name else f"{what}: {message}", fields)
+
+
+def sentence(kind: str, about: dict[str, Any]) -> str:
+    """One sentence that says what to send instead."""
+    if kind in {"value_error", "assertion_error"}:
+        return str(about.get("error", "This value does not fit."))
+    template = _SENTENCES.get(kind, "This value does not fit.")
+    return template.format_map(about)
+
+
+_SENTENCES = {
+    "missing": "This is required.",
+    "extra_forbidden": "This name is not known here; leave it out.",
+    "model_type": "Send a JSON object.",
+    "model_attributes_type": "Send a JSON object.",
+    "dict_type": "Send a JSON object.",
+    "list_type": "Send a list.",
+    "string_type": "Send text.",
+    "string_too_long": "Send at most {max_length} characters.",
+    "string_too_short": "Send at least {min_length} characters.",
+    "string_pattern_mismatch": "This text does not have the right form.",
+    "literal_error": "Send one of {expected}.",
+    "bool_type": "Send true or false.",
+    "bool_parsing": "Send true or false.",
+    "int_type": "Send a whole number.",
+    "int_parsing": "Send a whole number.",
+    "int_from_float": "Send a whole number.",
+    "float_type": "Send a number.",
+    "float_parsing": "Send a number.",
+    "finite_number": "Send a finite number.",
+    "greater_than_equal": "Send at least {ge}.",
+    "less_than_equal": "Send at most {le}.",
+    "greater_than": "Send more than {gt}.",
+    "less_than": "Send less than {lt}.",
+    "too_long": "Send at most {max_length} entries.",
+    "too_short": "Send at least {min_length} entries.",
+}

@@ -1,0 +1,43 @@
+"""`Idempotency-Key`: the same request may come twice and happens once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+from flask import Response, g, request
+
+from app.errors import Invalid
+from app.services import idempotency
+
+MAX_LENGTH = 255
+
+
+def once(sent: Any, work: Callable[[], Response]) -> Response:
+    """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
+    of the work, so the two are kept together or not at all."""
+    key = request.headers["Idempotency-Key"]
+    if not (0 < len(key) <= MAX_LENGTH and key.isascii() and key.isprintable()):
+        raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
+    place = f"{request.method} {request.path}"
+    claim = idempotency.claim(key, route=place, body_hash=digest(sent), actor=g.actor)
+    if claim.status is not None:
+        return replayed(claim)
+    response = work()
+    body = response.get_data()
+    idempotency.keep_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
+    return response
+
+
+def replayed(claim: idempotency.Claim) -> Response:
+    """What the first request was told, marked as told again."""
+    text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False)
+    return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
+
+
+def digest(sent: Any) -> str:
+    """The same for bodies that say the same, however they are spaced and ordered."""
+    text = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,144 @@
+"""Figures for a Prometheus server, as text. For the machine itself, and for whoever has an admin key."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app, g, request, request_started
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import QueuePool
+
+from app.api import problems
+from app.api.route import route
+from app.config import LOOPBACK
+from app.db import act_as, db
+from app.errors import Forbidden, Problem, SignInNeeded
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PASSED_ON = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
+
+bp = Blueprint("metrics", __name__)
+
+
+class Requests:
+    """How many requests were answered, by method, route and status, and how long they took. In this process only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.counts: dict[tuple[str, str, int], int] = defaultdict(int)
+        self.slots = [0] * (len(BOUNDS) + 1)
+        self.seconds = 0.0
+
+    def note(self, method: str, rule: str, status: int, seconds: float) -> None:
+        with self._lock:
+            self.counts[method, rule, status] += 1
+            self.slots[bisect_left(BOUNDS, seconds)] += 1
+            self.seconds += seconds
+
+    def lines(self) -> Iterator[str]:
+        with self._lock:
+            counts, slots, seconds = sorted(self.counts.items()), list(self.slots), self.seconds
+        yield "# HELP upshot_requests_total Requests answered."
+        yield "# TYPE upshot_requests_total counter"
+        for (method, rule, status), count in counts:
+            yield f'upshot_requests_total{{method="{method}",route="{rule}",status="{status}"}} {count}'
+        yield "# HELP upshot_request_seconds How long requests took."
+        yield "# TYPE upshot_request_seconds histogram"
+        total = 0
+        for bound, slot in zip((*map(str, BOUNDS), "+Inf"), slots, strict=True):
+            total += slot
+            yield f'upshot_request_seconds_bucket{{le="{bound}"}} {total}'
+        yield f"upshot_request_seconds_sum {seconds:.6f}"
+        yield f"upshot_request_seconds_count {total}"
+
+
+@route(bp, "GET", "/metrics", access=("public", "admin"), transactional=False, media_type="text/plain",
+       summary="Figures for Prometheus", also={401: "Not from this machine and no key", 403: "Not an admin key"},
+       about="Open to requests from the machine itself; others send an admin key.")  # fmt: skip
+def metrics() -> Response:
+    refusal = refused()
+    if refusal is not None:
+        return problems.answer(refusal)
+    lines = [*requests().lines(), *pool_lines(), *workspace_lines()]
+    return Response("\n".join(lines) + "\n", content_type=MEDIA_TYPE)
+
+
+def refused() -> Problem | None:
+    """Why these figures are not for whoever asks, or None."""
+    if g.actor is not None:
+        return None if g.actor.is_admin else Forbidden("This needs a key of an admin with the scope `admin`.")
+    return None if from_this_machine() else SignInNeeded("Ask from the machine itself, or send an admin key.")
+
+
+def from_this_machine() -> bool:
+    """A reverse proxy on the same machine also comes from loopback: what it passes on is not ours."""
+    direct = not any(name in request.headers for name in PASSED_ON)
+    host = request.host.rsplit(":", 1)[0].strip("[]") if not request.host.endswith("]") else request.host.strip("[]")
+    return direct and request.remote_addr in LOOPBACK and host in LOOPBACK
+
+
+def pool_lines() -> Iterator[str]:
+    pool = db.engine.pool
+    if isinstance(pool, QueuePool):
+        yield "# HELP upshot_database_connections Connections of this process."
+        yield "# TYPE upshot_database_connections gauge"
+        yield f'upshot_database_connections{{state="used"}} {pool.checkedout()}'
+        yield f'upshot_database_connections{{state="idle"}} {pool.checkedin()}'
+
+
+def workspace_lines() -> Iterator[str]:
+    """What waits, over all workspaces. Without a database the other figures are still worth having."""
+    try:
+        act_as(None)
+        found = db.session.execute(text("select * from door_counts()")).mappings().all()
+        up = 1
+    except SQLAlchemyError:
+        found, up = [], 0
+    finally:
+        db.session.rollback()
+    yield "# HELP upshot_database_up Whether the database answered just now."
+    yield "# TYPE upshot_database_up gauge"
+    yield f"upshot_database_up {up}"
+    yield from counted(found)
+
+
+def counted(rows: Any) -> Iterator[str]:
+    sums: dict[str, int] = defaultdict(int)
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, int):
+                sums[name] += value
+    for name, value in sorted(sums.items()):
+        yield f"# TYPE upshot_{name} gauge"
+        yield f"upshot_{name} {value}"
+
+
+def requests() -> Requests:
+    found: Requests = current_app.extensions["upshot.requests"]
+    return found
+
+
+def begin(_app: Flask) -> None:
+    g.began = time.perf_counter()
+
+
+def end(response: Response) -> Response:
+    """Addresses that lead nowhere and methods that do not exist share one name each: visitors choose them."""
+    rule = request.url_rule.rule if request.url_rule is not None else "none"
+    method = request.method if request.method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} else "other"
+    requests().note(method, rule, response.status_code, time.perf_counter() - g.began)
+    return response
+
+
+def register(app: Flask) -> None:
+    app.extensions["upshot.requests"] = Requests()
+    app.register_blueprint(bp)
+    request_started.connect(begin, app)
+    app.after_request(end)

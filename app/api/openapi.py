@@ -1,0 +1,184 @@
+"""OpenAPI 3.1, made from what the routes declare."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app
+from pydantic import BaseModel, create_model
+from pydantic.json_schema import models_json_schema
+
+from app.api import problems
+from app.api.fields import Answer
+from app.api.route import Declared, route
+
+ROLES = {
+    "public": "Anyone, without a key.",
+    "signed_in": "Any person of the workspace.",
+    "member": "Members; a key needs the scope `{scope}`.",
+    "admin": "Admins; a key needs the scope `{scope}`.",
+    "owner": "Owners; a key needs the scope `{scope}`.",
+}
+VARIABLE = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
+REFERENCE = "#/components/schemas/{model}"
+ABOUT = (
+    "Feedback in, knowledge out. Send `Authorization: Bearer KEY` with a key from Settings. Bodies are JSON up to 1"
+    " MiB, unknown fields are refused, times are RFC 3339 with an offset. Errors are `application/problem+json`."
+)
+
+bp = Blueprint("openapi", __name__)
+
+
+class FieldError(Answer):
+    field: str
+    message: str
+
+
+class ProblemDocument(Answer):
+    """What went wrong and what to change (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[FieldError] | None = None
+
+
+@route(bp, "GET", "/api/openapi.json", access=("public", None), transactional=False,
+       summary="This description", about="OpenAPI 3.1 of every JSON route.")  # fmt: skip
+def document() -> Response:
+    return Response(described(), mimetype="application/json", headers={"Cache-Control": "no-cache"})
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
+
+
+def described() -> str:
+    """The document as text. Routes never change while the process lives, so it is made once."""
+    kept = current_app.extensions.get("upshot.openapi")
+    if kept is None:
+        kept = current_app.extensions["upshot.openapi"] = json.dumps(describe(current_app), ensure_ascii=False)
+    text: str = kept
+    return text
+
+
+def declared_routes(app: Flask) -> Iterator[Declared]:
+    """Every JSON route, in order of path and method."""
+    views = [getattr(app.view_functions[rule.endpoint], "declared", None) for rule in app.url_map.iter_rules()]
+    yield from sorted((view for view in views if view is not None), key=lambda view: (view.path, view.method))
+
+
+def describe(app: Flask) -> dict[str, Any]:
+    routes = list(declared_routes(app))
+    paths: dict[str, Any] = {}
+    for declared in routes:
+        paths.setdefault(VARIABLE.sub(r"{\2}", declared.path), {})[declared.method.lower()] = operation(declared)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Upshot", "version": app.config["VERSION"], "description": ABOUT},
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(routes),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "An API key."}},
+        },
+    }
+
+
+def operation(declared: Declared) -> dict[str, Any]:
+    level, scope = declared.access
+    found: dict[str, Any] = {
+        "operationId": name_of(declared),
+        "summary": declared.summary,
+        "description": " ".join(filter(None, [declared.about, ROLES[level].format(scope=scope)])),
+        "responses": {str(status): body for status, body in responses(declared)},
+    }
+    parameters = list(parameters_of(declared))
+    if parameters:
+        found["parameters"] = parameters
+    if declared.body is not None:
+        found["requestBody"] = {"required": True, "content": content("application/json", declared.body)}
+    if scope is not None:
+        found["security"] = [{"key": []}, *([{}] if level == "public" else [])]
+    return found
+
+
+def name_of(declared: Declared) -> str:
+    words = re.findall(r"[A-Za-z0-9]+", VARIABLE.sub("one", declared.path))
+    return "_".join([declared.method.lower(), *words])
+
+
+def parameters_of(declared: Declared) -> Iterator[dict[str, Any]]:
+    for kind, name in VARIABLE.findall(declared.path):
+        schema = {"type": "string", "format": "uuid"} if kind == "uuid" else {"type": "string"}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+    if declared.query is not None:
+        model = declared.query.model_json_schema(mode="validation")
+        for name, inner in model["properties"].items():
+            about = inner.pop("description", None)
+            shown = {"name": name, "in": "query", "required": name in model.get("required", []), "schema": inner}
+            yield shown | ({"description": about} if about else {})
+    if declared.idempotent:
+        yield {
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            "description": "The same key with the same body gets the first answer again, for 24 hours.",
+        }
+
+
+def responses(declared: Declared) -> Iterator[tuple[int | str, dict[str, Any]]]:
+    """What may come back: the answer, what the declaration adds, and what any such route can refuse."""
+    good: dict[str, Any] = {"description": HTTPStatus(declared.status).phrase}
+    if declared.answer is not None:
+        good["content"] = content(declared.media_type, declared.answer)
+    elif declared.status != HTTPStatus.NO_CONTENT:
+        good["content"] = {declared.media_type: {}}
+    yield declared.status, good
+    refusals = dict.fromkeys(refusals_of(declared)) | declared.also
+    for status in sorted(refusals):
+        about = refusals[status] or problems.ABOUT[status]
+        if status < HTTPStatus.BAD_REQUEST:
+            yield status, good | {"description": about}
+        else:
+            yield status, {"description": about, "content": content(problems.MEDIA_TYPE, ProblemDocument)}
+
+
+def refusals_of(declared: Declared) -> Iterator[int]:
+    if declared.body is not None or declared.query is not None:
+        yield 400
+    if declared.body is not None:
+        yield from (413, 415)
+    if declared.access[0] != "public":
+        yield from (401, 403, 429, 503)
+    if "<" in declared.path:
+        yield 404
+    if declared.idempotent:
+        yield 409
+
+
+def content(media_type: str, model: type[BaseModel]) -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": REFERENCE.format(model=model.__name__)}}}
+
+
+def schemas(routes: list[Declared]) -> dict[str, Any]:
+    """Every model by its own name; two that share one would hide each other, so the names must differ."""
+    bodies: list[Any] = [(route.body, "validation") for route in routes if route.body]
+    answers: list[Any] = [(route.answer, "serialization") for route in routes if route.answer]
+    _, found = models_json_schema([*bodies, *answers, (ProblemDocument, "serialization")], ref_template=REFERENCE)
+    definitions: dict[str, Any] = found["$defs"]
+    return dict(sorted(definitions.items()))
+
+
+def listing(item: type[BaseModel]) -> type[BaseModel]:
+    """The model of a page of items."""
+    return create_model(
+        f"{item.__name__}Page", __base__=Answer, items=(list[item], ...), next_cursor=(str | None, ...)  # type: ignore[valid-type]
+    )  # fmt: skip

@@ -1,0 +1,123 @@
+"""One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it.
+
+What it is told is also what `/api/openapi.json` and `/api/docs` say, so that these cannot differ from what happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+from flask import Blueprint, Response, g, request
+from pydantic import BaseModel, ValidationError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError
+
+from app import access as gatekeeping
+from app.api import idempotency, limits
+from app.api.fields import Body, Query, invalid
+from app.api.json import check_text, read_body
+from app.db import transaction
+from app.errors import Invalid
+
+Handler = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What a route promises. `access` is the least role and the scope that a key needs."""
+
+    method: str
+    path: str
+    access: tuple[str, str | None]
+    summary: str
+    body: type[Body] | None = None
+    query: type[Query] | None = None
+    answer: type[BaseModel] | None = None
+    status: int = 200
+    idempotent: bool = False
+    transactional: bool = True
+    media_type: str = "application/json"
+    also: dict[int, str] = field(default_factory=dict)
+    about: str = ""
+
+
+def route(
+    bp: Blueprint, method: str, path: str, *, access: tuple[str, str | None], summary: str, **more: Any
+) -> Callable[[Handler], Handler]:
+    """Declare a view as a JSON route of the blueprint.
+
+    The view gets what stands in the path, `body` and `query` as keyword arguments. It gives an answer, or an answer and
+    a status, or None, or a Response of its own. With `idempotent` a POST may carry an `Idempotency-Key`.
+    """
+    declared = Declared(method, path, access, summary, **more)
+
+    def declare(view: Handler) -> Handler:
+        @wraps(view)
+        def handle(**arguments: Any) -> Response:
+            return respond(declared, view, arguments)
+
+        handle.declared = declared  # type: ignore[attr-defined]
+        gatekeeping.access(*access)(handle)
+        bp.add_url_rule(path, view.__name__, handle, methods=[method])
+        return handle
+
+    return declare
+
+
+def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Response:
+    """Limit, read, work, commit, answer; in this order."""
+    if g.actor is not None and g.actor.key_id is not None:
+        limits.take(g.actor.key_id)
+    sent: Any = None
+    if declared.query is not None:
+        arguments["query"] = read_query(declared.query)
+    if declared.body is not None:
+        sent = read_body(request)
+        arguments["body"] = validate(declared.body, sent, "Field")
+    if not declared.transactional:
+        return dressed(declared, view(**arguments))
+    try:
+        with transaction():
+            if declared.idempotent and "Idempotency-Key" in request.headers:
+                return idempotency.once(sent, lambda: dressed(declared, view(**arguments)))
+            return dressed(declared, view(**arguments))
+    except DataError as error:
+        raise Invalid("A value is outside what can be stored.") from error
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise OperationalError(error.statement, error.params, error.orig or error) from error
+        raise
+
+
+def read_query(model: type[Query]) -> Query:
+    """What follows the `?`. A name that comes twice is refused: which of the two was meant?"""
+    given: dict[str, str] = {}
+    for name, values in request.args.lists():
+        check_text(name)
+        check_text("".join(values))
+        if len(values) > 1:
+            raise Invalid("A name in the query comes twice; send each once.")
+        given[name] = values[0]
+    found: Query = validate(model, given, "Query value")
+    return found
+
+
+def validate(model: type[BaseModel], value: Any, what: str) -> Any:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise invalid(error, what) from None
+
+
+def dressed(declared: Declared, result: Any) -> Response:
+    """The view's result as a response. It is written out inside the transaction: what cannot be said is not done."""
+    if isinstance(result, Response):
+        return result
+    status = declared.status
+    if isinstance(result, tuple):
+        result, status = result
+    if result is None:
+        return Response(status=204 if status == 200 else status)
+    return Response(result.model_dump_json(), status, mimetype="application/json")

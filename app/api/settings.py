@@ -1,0 +1,65 @@
+"""What the admins of a workspace decide."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from flask import Blueprint, Flask, g
+from pydantic import Field
+
+from app.api.fields import Answer, Body
+from app.api.route import route
+from app.services import workspaces
+
+bp = Blueprint("settings_api", __name__)
+
+
+class WorkspaceSettingsAnswer(Answer):
+    """The settings as they are."""
+
+    review_enabled: bool
+    review_cron: str
+    knowledge_gate: Literal["propose", "proved"]
+    author_private: bool
+    timezone: str
+    retention_days: int | None
+    training_consent: bool
+    context_top_n: int
+    feedback_origins: list[str]
+
+
+class SettingsChange(Body):
+    """What to change; what is left out stays."""
+
+    review_enabled: bool = Field(False, description="Whether the Feedback Review Agent works on its schedule.")
+    review_cron: str = Field("0 * * * *", max_length=100, description="When it works, as five cron fields.")
+    knowledge_gate: Literal["propose", "proved"] = Field(
+        "propose", description="Who lets knowledge from feedback become active: a person, or proof by goldens."
+    )
+    author_private: bool = Field(False, description="Whether admins see who gave feedback.")
+    timezone: str = Field("UTC", max_length=64, description="Where a day begins, such as Europe/Berlin.")
+    retention_days: int | None = Field(None, description="After how many days conversations go; null keeps them.")
+    training_consent: bool = Field(False, description="Whether anonymised exports may be used for training.")
+    context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
+    feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
+
+
+@route(bp, "GET", "/api/admin/settings", access=("admin", "admin"), answer=WorkspaceSettingsAnswer,
+       summary="Read the workspace's settings")  # fmt: skip
+def read_settings() -> WorkspaceSettingsAnswer:
+    return shown(workspaces.get_settings(g.actor))
+
+
+@route(bp, "PATCH", "/api/admin/settings", access=("admin", "admin"), body=SettingsChange,
+       answer=WorkspaceSettingsAnswer, summary="Change settings",
+       about="Send only what changes; the answer has all of them.")  # fmt: skip
+def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
+    return shown(workspaces.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
+
+
+def shown(settings: Any) -> WorkspaceSettingsAnswer:
+    return WorkspaceSettingsAnswer.model_validate(settings)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,96 @@
+"""Requests that may come again: who asked what under which key, and what they were told. Kept for a day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Refused
+from app.models.people import IdempotencyKey
+
+KEPT = timedelta(hours=24)
+PURGED_AT_ONCE = 500
+
+
+@dataclass(frozen=True)
+class Claim:
+    """`status` is None for whoever came first and has to do the work."""
+
+    id: UUID
+    status: int | None = None
+    answer: Any = None
+
+
+def claim(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
+    """Take the key, or find what was answered to the same request before.
+
+    A second request that comes while the first is still at work waits on the unique index until that has committed, and
+    then finds its answer; had it failed, the second goes to work. What is older than a day counts as never seen.
+    """
+    taken = db.session.execute(_take(key, route, body_hash, actor)).scalar_one_or_none()
+    if taken is not None:
+        return Claim(taken)
+    found = db.session.execute(
+        select(IdempotencyKey.id, IdempotencyKey.body_hash, IdempotencyKey.status, IdempotencyKey.answer).where(
+            IdempotencyKey.tenant_id == actor.tenant_id,
+            IdempotencyKey.user_id == actor.id,
+            IdempotencyKey.route == route,
+            IdempotencyKey.key == key,
+        )
+    ).one()
+    if found.body_hash != body_hash:
+        raise Refused("This idempotency key was used with another body; take a new key for a new request.")
+    return Claim(found.id, found.status, found.answer)
+
+
+def _take(key: str, route: str, body_hash: str, actor: Actor) -> Any:
+    row = {
+        "tenant_id": actor.tenant_id,
+        "user_id": actor.id,
+        "route": route,
+        "key": key,
+        "body_hash": body_hash,
+    }
+    fresh = {"body_hash": body_hash, "status": None, "answer": None, "created_at": func.now()}
+    return (
+        insert(IdempotencyKey)
+        .values(row)
+        .on_conflict_do_update(
+            index_elements=["tenant_id", "user_id", "route", "key"],
+            set_=fresh,
+            where=IdempotencyKey.created_at < func.now() - KEPT,
+        )
+        .returning(IdempotencyKey.id)
+    )
+
+
+def keep_answer(claim_id: UUID, *, status: int, answer: Any) -> None:
+    """Remember what was answered, and let some of what is too old go: never many at once, so nobody waits for it."""
+    db.session.execute(
+        update(IdempotencyKey)
+        .where(IdempotencyKey.id == claim_id)
+        .values(status=status, answer=answer)
+        .execution_options(synchronize_session=False)
+    )
+    if claim_id.int % 64 == 0:
+        purge()
+
+
+def purge() -> None:
+    """Delete keys that are older than a day, skipping those that somebody is taking again just now."""
+    old = (
+        select(IdempotencyKey.id)
+        .where(IdempotencyKey.created_at < func.now() - KEPT)
+        .limit(PURGED_AT_ONCE)
+        .with_for_update(skip_locked=True)
+    )
+    db.session.execute(
+        delete(IdempotencyKey).where(IdempotencyKey.id.in_(old)).execution_options(synchronize_session=False)
+    )
