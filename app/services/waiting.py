@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ScalarSelect, func, literal, select
+from sqlalchemy import ScalarSelect, Select, func, literal, select
 
 from app.actor import Actor
 from app.db import db
@@ -16,8 +16,9 @@ def counts(*, actor: Actor) -> dict[str, int]:
     """Pending feedback and proposed knowledge, each counted up to `MOST`: a tab says "1,000+" and stays quick."""
     pending = select(literal(1)).where(Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending")
     proposed = select(literal(1)).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed")
-    columns: list[ScalarSelect[int]] = [
-        select(func.count()).select_from(rows.limit(MOST).subquery()).scalar_subquery() for rows in (pending, proposed)
-    ]
-    feedback, knowledge = db.session.execute(select(*columns)).one()
-    return {"feedback": feedback, "knowledge": knowledge}
+    found = db.session.execute(select(_count(pending), _count(proposed))).one()
+    return {"feedback": found[0], "knowledge": found[1]}
+
+
+def _count(rows: Select[int]) -> ScalarSelect[int]:
+    return select(func.count()).select_from(rows.limit(MOST).subquery()).scalar_subquery()

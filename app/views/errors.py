@@ -36,14 +36,21 @@ class Words:
 WORDS = {
     400: Words("This request does not make sense here", "Go back, load the page again and try once more."),
     403: Words("This is not open to you", "Ask an admin of your workspace if you need it."),
-    404: Words("There is nothing at this address", "It was removed, it never existed, or it belongs to another workspace."),
+    404: Words(
+        "There is nothing at this address", "It was removed, it never existed, or it belongs to another workspace."
+    ),
     405: Words("This address cannot be used that way", "Go back and use the buttons of the page."),
     409: Words("Not possible as things are now", "Load the page again to see how they are, then decide."),
     413: Words("That is too much at once", "Send less, or split it into several parts."),
     422: Words("Something in the form does not fit", "Go back, correct what is marked and send it again."),
     429: Words("Too many attempts", "Wait a little, then try again."),
-    500: Words("Something broke on our side", "Nothing was saved. Try again; if it stays, tell whoever runs Upshot this number:"),
-    503: Words("The database is not answering", "Nothing was saved. It usually comes back by itself within half a minute."),
+    500: Words(
+        "Something broke on our side",
+        "Nothing was saved. Try again; if it stays, tell whoever runs Upshot this number:",
+    ),
+    503: Words(
+        "The database is not answering", "Nothing was saved. It usually comes back by itself within half a minute."
+    ),
 }
 
 
@@ -78,7 +85,9 @@ def http_error(error: HTTPException) -> Response:
 
 def database_down(error: Exception) -> Response:
     """No connection, or it died under us. The page asks nothing of the database."""
-    current_app.logger.warning("request %s: the database is not answering (%s)", g.get("request_id"), type(error).__name__)
+    current_app.logger.warning(
+        "request %s: the database is not answering (%s)", g.get("request_id"), type(error).__name__
+    )
     answer = answer_with(error, 503, frame=False)
     answer.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
@@ -102,7 +111,7 @@ def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool 
     """The error as JSON, as a toast over the page that htmx is on, or as a page. `frame` is False where reading who
     is here or what is waiting could fail again."""
     if _speaks_json():
-        return _json_answer()(error)
+        return make_response(_json_answer()(error))
     words = WORDS.get(status) or WORDS[400 if status < 500 else 500]
     if wants_fragment():
         toast = Toast(detail or f"{words.title}. {words.advice}", "error")

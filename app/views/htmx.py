@@ -56,7 +56,8 @@ def toast_only(*toasts: Toast | str, status: int = 200) -> Response:
 
 def flashed_toasts() -> list[Toast]:
     """What the last request left to say, whether it was flashed as text or as a toast."""
-    return [_restored(message, kind) for kind, message in get_flashed_messages(with_categories=True)]
+    flashed: Any = get_flashed_messages(with_categories=True)
+    return [_restored(message, kind) for kind, message in flashed]
 
 
 def varied(response: Any) -> Response:

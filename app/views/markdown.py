@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 LONGEST = 100_000
 TAGS = frozenset(
-    "a blockquote br code del em h3 h4 h5 h6 hr li ol p pre s strong table tbody td th thead tr ul".split()
+    {"a", "blockquote", "br", "code", "del", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s"}
+    | {"strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
 )
 ATTRIBUTES = {"a": {"href", "title"}, "ol": {"start"}}
 SCHEMES = frozenset({"http", "https", "mailto"})

@@ -27,11 +27,13 @@ class Shell:
 
     @property
     def actor(self) -> Actor | None:
-        return g.get("actor")
+        actor: Actor | None = g.get("actor")
+        return actor
 
     @property
     def person(self) -> Person | None:
-        return g.get("person")
+        person: Person | None = g.get("person")
+        return person
 
     @property
     def workspace_name(self) -> str:

@@ -53,7 +53,7 @@ def pretty_json(value: Any) -> str:
 
 
 def query(url: str, args: Mapping[str, Any] | None = None, **changes: Any) -> str:
-    """The address with a query: `args` with `changes` laid over it. Empty values disappear, so no filter reads twice."""
+    """The address with a query: `args` with `changes` laid over it. Empty values are left out."""
     merged = {**(args or {}), **changes}
     pairs = [(name, str(value)) for name, value in merged.items() if value not in (None, "")]
     return f"{url}?{urlencode(pairs)}" if pairs else url
