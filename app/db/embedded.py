@@ -11,7 +11,6 @@ import atexit
 import fcntl
 import os
 import secrets
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from psycopg.conninfo import make_conninfo
 from app.db import roles
 from app.db.embedded_places import account_for, belongs_to, socket_dir
 from app.db.embedded_server import PORT, Server
+from app.db.embedded_signals import held_back, leave_in_good_order
 from app.db.secrets import read_or_make
 from app.errors import Unusable
 
@@ -48,15 +48,19 @@ class Embedded:
     def start(self) -> Embedded:
         """Make the database if there is none, start it unless it answers, and hold it until release()."""
         self._prepare_root()
-        self._engage()
-        try:
-            with self._guard():
-                self._take_lease()
-                self._ensure_running()
-                self._ensure_roles()
-        except BaseException:
-            self.release()
-            raise
+        leave_in_good_order()
+        with held_back() as interrupted:
+            self._engage()
+            try:
+                with self._guard(interrupted):
+                    self._take_lease()
+                    self._ensure_running(interrupted)
+                    self._ensure_roles()
+            except BaseException:
+                self.release()
+                raise
+            if interrupted():
+                self.release()
         return self
 
     def conninfo(self, role: str, dbname: str = DATABASE) -> str:
@@ -97,15 +101,14 @@ class Embedded:
         """Let go; the last one stops the server. Copes with every half state that an interrupted start leaves."""
         if self._engaged_by is None:
             return
-        self._released.set()
-        if self._engaged_by == os.getpid():  # A forked child must not count for its parent.
-            self._join_watcher()
-            with self._guard():
-                if self._is_last():
-                    self._stop()
-        self._drop_lease()
-        self._engaged_by = None
-        atexit.unregister(self.release)
+        with held_back() as interrupted:
+            self._released.set()
+            if self._engaged_by == os.getpid():  # A forked child must not count for its parent.
+                self._join_watcher()
+                self._stop_if_last(interrupted)
+            self._drop_lease()
+            self._engaged_by = None
+            atexit.unregister(self.release)
 
     # -- who uses it
 
@@ -113,24 +116,26 @@ class Embedded:
         """Before anything is started: whatever interrupts us from here on, release() runs."""
         if self._engaged_by == os.getpid() and not self._released.is_set():
             return
+        if self._engaged_by not in (None, os.getpid()):  # Inherited from the process that forked us.
+            self._drop_lease()
+            self._server = None
         self._released = threading.Event()
         self._engaged_by = os.getpid()
         atexit.register(self.release)
-        _leave_in_good_order()
 
     def _take_lease(self) -> None:
         if self._lease is None:
             self._lease = self._open("users.lock")
             fcntl.flock(self._lease, fcntl.LOCK_SH)
 
-    def _is_last(self) -> bool:
-        if self._lease is None:
-            self._lease = self._open("users.lock")
-        try:
-            fcntl.flock(self._lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    def _stop_if_last(self, given_up: Callable[[], bool]) -> None:
+        with self._guard(given_up):
+            if self._lease is None:
+                self._lease = self._open("users.lock")
+            if _locks(self._lease, fcntl.LOCK_EX):
+                self._server_here().stop()
+                with suppress(OSError):
+                    self._socket_dir().rmdir()
 
     def _drop_lease(self) -> None:
         if self._lease is not None:
@@ -138,10 +143,14 @@ class Embedded:
             self._lease = None
 
     @contextmanager
-    def _guard(self) -> Iterator[None]:
+    def _guard(self, given_up: Callable[[], bool]) -> Iterator[None]:
+        """One process, and one thread of it, at a time."""
         handle = self._open("start.lock")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            while not _locks(handle, fcntl.LOCK_EX):
+                if given_up():
+                    raise Unusable("Interrupted while another process starts or stops the database.")
+                time.sleep(0.02)
             yield
         finally:
             os.close(handle)
@@ -173,22 +182,19 @@ class Embedded:
             self._server = Server(self.root, account_for(self.root / "pgdata", self.root))
         return self._server
 
-    def _ensure_running(self) -> None:
+    def _ensure_running(self, given_up: Callable[[], bool]) -> None:
         server = self._server_here()
         made = server.made()
         self._check_format()
         if not made:
-            server.make(_USERS["superuser"], self._password("superuser"))
-        if not server.running():
+            server.make(_USERS["superuser"], self._password("superuser"), given_up)
+        # What still runs may be coming up, or be the last processes of a killed server on their way out.
+        if not (server.running() and server.answers(self.alive, given_up)):
             sockets = socket_dir(self.root, server.account)
             self._write("socket", str(sockets))
             server.boot(sockets)
-        server.wait_for_answer(self.alive, self._released.is_set)
-
-    def _stop(self) -> None:
-        self._server_here().stop()
-        with suppress(OSError):
-            self._socket_dir().rmdir()
+            if not server.answers(self.alive, given_up):
+                raise Unusable(f"The database did not start; the last line of {server.log}: {server.last_words()}")
 
     def _ensure_roles(self) -> None:
         with self._connect() as connection:
@@ -235,9 +241,8 @@ class Embedded:
     def _bring_back(self, released: threading.Event) -> str:
         begun = time.monotonic()
         try:
-            with self._guard():
-                if not released.is_set():
-                    self._ensure_running()
+            with self._guard(released.is_set):
+                self._ensure_running(released.is_set)
         except Unusable as error:
             return str(error)
         except (psycopg.Error, OSError) as error:
@@ -289,14 +294,10 @@ class Embedded:
         return password
 
 
-def _leave_in_good_order() -> None:
-    """atexit does not run when a signal kills the process; leaving through SystemExit it does."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _leave)
-
-
-def _leave(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)
+def _locks(handle: int, kind: int) -> bool:
+    """Whether the lock was to be had at once."""
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

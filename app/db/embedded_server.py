@@ -112,7 +112,7 @@ class Server:
             )
         return True
 
-    def make(self, superuser: str, password: str) -> None:
+    def make(self, superuser: str, password: str, given_up: Callable[[], bool]) -> None:
         """Beside its final place, then renamed: an interrupted attempt leaves nothing that looks like a database."""
         self._wait_until_gone(60)
         for leftover in self.root.glob("pgdata.new-*"):
@@ -124,14 +124,14 @@ class Server:
             (stage / "data").mkdir(mode=0o700)
             for path in (stage / "password", stage / "data"):
                 self.account.own(path)
-            self._initdb(stage, superuser)
+            self._initdb(stage, superuser, given_up)
             (stage / "data").rename(self.data)
             sync_directory(self.root)
         finally:
             self._wait_until_gone(60)
             shutil.rmtree(stage, ignore_errors=True)
 
-    def _initdb(self, stage: Path, superuser: str) -> None:
+    def _initdb(self, stage: Path, superuser: str, given_up: Callable[[], bool]) -> None:
         with visible(stage, self.account) as (path, handles), tempfile.TemporaryFile() as output:
             options = [
                 "-U",
@@ -145,13 +145,13 @@ class Server:
             options += ["--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
             options += ["-D", f"{path}/data", f"--pwfile={path}/password"]
             child = self._spawn("initdb", *options, cwd=stage, handles=handles, output=output)
-            try:
-                code = child.wait()
-            except BaseException:
-                child.kill()
-                child.wait()
-                raise
-            if code:
+            while child.poll() is None:
+                if given_up():
+                    child.kill()
+                    child.wait()
+                    raise Unusable("Interrupted before the database was ready.")
+                time.sleep(0.02)
+            if child.returncode:
                 output.seek(0)
                 raise Unusable(f"The database could not be made in {self.root}: {_last_line(output.read())}")
 
@@ -173,19 +173,18 @@ class Server:
             self.log.chmod(0o600)
             self._child = self._spawn("postgres", "-D", path, *options, cwd=self.data, handles=handles, output=log)
 
-    def wait_for_answer(self, answers: Callable[[], bool], given_up: Callable[[], bool]) -> None:
-        """As long as it takes, if the server is still at work; recovery after a crash may take minutes."""
+    def answers(self, alive: Callable[[], bool], given_up: Callable[[], bool]) -> bool:
+        """Wait while it is at work; recovery after a crash may take minutes. False when no process of it is left."""
         deadline = time.monotonic() + _PATIENCE
-        while not answers():
+        while not alive():
             if given_up():
-                return
+                raise Unusable("Interrupted before the database was ready.")
             if not self.running():
-                raise Unusable(f"The database did not start; the last line of {self.log}: {self._last_words()}")
+                return False
             if time.monotonic() > deadline:
-                raise Unusable(
-                    f"The database runs but does not answer; see {self.log}, and TMPDIR if another user runs it."
-                )
+                raise Unusable(f"The database runs but does not answer; see {self.log}, and TMPDIR if it is another's.")
             time.sleep(0.05)
+        return True
 
     def trim_log(self) -> None:
         """The server appends, so the file may be cut under its hands."""
@@ -193,7 +192,7 @@ class Server:
             if self.log.stat().st_size > LOG_LIMIT:
                 os.truncate(self.log, 0)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
         with suppress(FileNotFoundError):
             return _last_line(self.log.read_bytes()[-4000:])
         return "it said nothing."

@@ -36,7 +36,7 @@ def test_processes_that_ask_at_once_get_the_same_secret(tmp_path: Path) -> None:
             text=True,
             env=environment,
         )
-        for _ in range(6)
+        for _ in range(4)
     ]
     for process in processes:
         assert process.stdin is not None
