@@ -87,7 +87,7 @@ $$;
 # Matching a text is not leakproof, so under a policy PostgreSQL would read every row of the workspace instead of the
 # index. Here the tenant is a condition like any other. EXECUTE plans for the words at hand.
 SEARCH = """
-CREATE FUNCTION door_search(kind text, query text, n integer) RETURNS SETOF uuid
+CREATE FUNCTION door_search(kind text, query text, n integer) RETURNS TABLE (id uuid)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
     matching text := CASE kind
