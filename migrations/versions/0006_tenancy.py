@@ -60,12 +60,14 @@ WITHOUT_TENANT = {
 OWN_OR_ALL = "tenant_id = app_tenant() AND (app_role() IN ('admin', 'system') OR created_by = app_user())"
 OWN_KEY = "key = nullif(current_setting('app.throttle_key', true), '')"
 
+# The operator's commands name a workspace by its slug; the row of that one name is shown to whoever says it.
 TENANTS = """
 ALTER TABLE tenants ENABLE ROW LEVEL SECURITY;
 ALTER TABLE tenants FORCE ROW LEVEL SECURITY;
 CREATE POLICY tenants_bound ON tenants FOR SELECT USING (id = app_tenant());
 CREATE POLICY tenants_added ON tenants FOR INSERT WITH CHECK (id = app_tenant());
 CREATE POLICY tenants_changed ON tenants FOR UPDATE USING (id = app_tenant()) WITH CHECK (id = app_tenant());
+CREATE POLICY tenants_named ON tenants FOR SELECT USING (slug = nullif(current_setting('app.tenant_slug', true), ''));
 """
 
 # People are not of one workspace. Whoever adds somebody sees the row in that transaction, before the membership that
@@ -101,7 +103,7 @@ def downgrade() -> None:
         run(f"REVOKE ALL ON {table} FROM upshot_app")
     for table in (*OF_TENANT, "sign_in_attempts"):
         tear_down(table)
-    for table, policies in {"users": ("seen", "added", "changed"), "tenants": ("bound", "added", "changed")}.items():
+    for table, policies in {"users": ("seen", "added", "changed"), "tenants": ("bound", "added", "changed", "named")}.items():
         for policy in policies:
             run(f"DROP POLICY {table}_{policy} ON {table}")
         run(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
