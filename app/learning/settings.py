@@ -1,0 +1,106 @@
+"""What the admins of a workspace decide, with the limits of each decision."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+from zoneinfo import available_timezones
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
+# Least and greatest value of minute, hour, day of month, month and day of week.
+CRON_LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+CRON_PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?", re.ASCII)
+
+
+@lru_cache(maxsize=1)
+def timezones() -> frozenset[str]:
+    """Every zone this machine knows; UTC also where it has no list of zones."""
+    return frozenset(available_timezones() | {"UTC"})
+
+
+def known_timezone(name: str) -> str:
+    if name not in timezones():
+        raise ValueError("Give a time zone such as UTC or Europe/Berlin.")
+    return name
+
+
+def cron(text: str) -> str:
+    """Five fields of numbers, `*`, ranges, lists and steps."""
+    fields = text.split()
+    if len(fields) != len(CRON_LIMITS) or not all(map(_cron_field, fields, CRON_LIMITS)):
+        raise ValueError("Give five fields such as `0 * * * *`: minute, hour, day, month, day of the week.")
+    return " ".join(fields)
+
+
+def _cron_field(field: str, limits: tuple[int, int]) -> bool:
+    return len(field) <= 60 and all(_cron_part(part, *limits) for part in field.split(","))
+
+
+def _cron_part(part: str, least: int, most: int) -> bool:
+    found = CRON_PART.fullmatch(part)
+    if found is None:
+        return False
+    first, last, step = (int(group) if group else None for group in found.groups())
+    low = least if first is None else first
+    high = most if first is None else (low if last is None else last)
+    return least <= low <= high <= most and (step is None or 1 <= step <= most)
+
+
+def origin(text: str) -> str:
+    """Scheme, host and port of a site, as browsers send it."""
+    text = text.strip().lower().removesuffix("/")
+    found = ORIGIN.fullmatch(text)
+    if found is None or (found[1] is not None and not 1 <= int(found[1]) <= 65535):
+        raise ValueError(f"{text[:80]!r} is no origin; write https://app.example.com, without a path.")
+    return text
+
+
+def each_once(origins: list[str]) -> list[str]:
+    return list(dict.fromkeys(origins))
+
+
+class WorkspaceSettings(BaseModel):
+    """A workspace's settings. What was never decided has the value given here."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    review_enabled: bool = False
+    review_cron: Annotated[str, AfterValidator(cron)] = "0 * * * *"
+    knowledge_gate: Literal["propose", "proved"] = "propose"
+    author_private: bool = False
+    timezone: Annotated[str, AfterValidator(known_timezone)] = "UTC"
+    retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
+    training_consent: bool = False
+    context_top_n: Annotated[int, Field(ge=1, le=50)] = 8
+    feedback_origins: Annotated[
+        list[Annotated[str, AfterValidator(origin)]], Field(max_length=50), AfterValidator(each_once)
+    ] = []
+
+
+SENTENCES = {
+    "knowledge_gate": "Choose `propose` or `proved`.",
+    "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",
+    "context_top_n": "Give a number from 1 to 50.",
+}
+
+
+def complaints(error: ValidationError) -> dict[str, str]:
+    """The first complaint about each setting, in words for the person who typed it."""
+    found: dict[str, str] = {}
+    for problem in error.errors(include_url=False):
+        name = str(problem["loc"][0]) if problem["loc"] else "settings"
+        found.setdefault(name, SENTENCES.get(name) or _sentence(problem))
+    return found
+
+
+def _sentence(problem: Any) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "There is no such setting."
+    if problem["type"] == "value_error":
+        return str(problem["ctx"]["error"])
+    if problem["type"] == "too_long":
+        return "Give at most 50 origins."
+    return str(problem["msg"]).rstrip(".") + "."
