@@ -1,0 +1,64 @@
+"""The description of the API is valid OpenAPI 3.1 and leaves nothing out."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from flask import Flask
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from app.api.openapi import describe
+from app.api.problems import ABOUT
+from tests.conftest import soup
+
+
+def test_the_description_is_valid_and_public(app: Flask) -> None:
+    response = app.test_client().get("/api/openapi.json")
+    assert response.status_code == 200
+    assert response.mimetype == "application/json"
+    document = json.loads(response.data)
+    assert document["openapi"] == "3.1.0"
+    OpenAPIV31SpecValidator(document).validate()
+
+
+def test_every_json_route_is_described_with_its_models(app: Flask) -> None:
+    document = describe(app)
+    described = {(method.upper(), path) for path, told in document["paths"].items() for method in told}
+    for rule in app.url_map.iter_rules():
+        if rule.rule.startswith(("/api/", "/healthz", "/readyz", "/metrics")) and rule.endpoint != "api_docs.page":
+            path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
+            for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}:
+                assert (method, path) in described, (method, path)
+
+
+def test_operations_have_names_of_their_own_and_sentences(app: Flask) -> None:
+    operations = [told for methods in describe(app)["paths"].values() for told in methods.values()]
+    names = [told["operationId"] for told in operations]
+    assert len(names) == len(set(names))
+    for told in operations:
+        assert told["summary"]
+        assert told["description"]
+
+
+def test_bodies_say_that_they_take_no_other_field(app: Flask) -> None:
+    document = describe(app)
+    for methods in document["paths"].values():
+        for told in methods.values():
+            if "requestBody" in told:
+                name = told["requestBody"]["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]
+                assert document["components"]["schemas"][name]["additionalProperties"] is False
+
+
+def test_the_page_shows_every_operation_and_every_problem(app: Flask) -> None:
+    response = app.test_client().get("/api/docs")
+    assert response.status_code == 200
+    page = soup(response)
+    for path, methods in describe(app)["paths"].items():
+        for told in methods.values():
+            section = page.find(id=told["operationId"])
+            assert section is not None, told["operationId"]
+            assert path in section.get_text()
+    for status in ABOUT:
+        assert page.find(id=f"problem-{status}") is not None
+    assert not page.select("[style], script:not([src]), style")
