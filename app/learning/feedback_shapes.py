@@ -1,0 +1,124 @@
+"""What feedback may carry beside its text: the context of each source, and the details that any row may have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.errors import Invalid
+
+ErrorCategory = Literal[
+    "missing_context", "wrong_context", "ignored_constraints", "hallucination", "style_mismatch", "other"
+]
+OutputIssue = Literal["hallucination", "missed_requirement", "style_issue", "security_concern", "performance_concern"]
+Verdict = Literal["approved", "changes_requested", "rejected"]
+Percent = Annotated[int, Field(ge=0, le=100)]
+Short = Annotated[str, Field(min_length=1, max_length=256)]
+Long = Annotated[str, Field(max_length=20_000)]
+
+
+class Shape(BaseModel):
+    """Unknown names are refused: what nobody reads should not look stored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ChatContext(Shape):
+    chat_id: Short | None = None
+    message_index: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+
+
+class ResponseContext(Shape):
+    response_id: UUID
+    criteria_set_id: UUID | None = None
+    field_name: Short | None = None
+
+
+class ExtractionContext(Shape):
+    field_name: Short | None = None
+    entity_type_id: UUID | None = None
+    rejected_value: Any = None
+    retry_ref: Short | None = None
+    response_id: UUID | None = None
+
+
+class ToolContext(Shape):
+    tool_slug: Short
+    tool_run_id: Short | None = None
+
+
+class SessionContext(Shape):
+    failure_reason: Annotated[str, Field(max_length=4096)] | None = None
+    event_id: UUID | None = None
+
+
+class ReplayContext(Shape):
+    golden_session_id: UUID
+    replay_session_ids: Annotated[list[UUID], Field(min_length=1, max_length=100)]
+    divergences: Annotated[list[Any], Field(max_length=200)] = []
+
+
+class ObservationContext(Shape):
+    """What an admin's flag points at, as far as it is not the session itself."""
+
+    chat_id: Short | None = None
+    message_index: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
+    event_id: UUID | None = None
+    response_id: UUID | None = None
+
+
+class QualityScores(Shape):
+    accuracy: Percent | None = None
+    completeness: Percent | None = None
+    style_match: Percent | None = None
+
+
+class OutputReview(Shape):
+    verdict: Verdict
+    edit_distance: Percent | None = None
+    approximate: bool | None = None
+    issues: Annotated[list[OutputIssue], Field(max_length=10)] = []
+
+
+class Details(Shape):
+    error_categories: Annotated[list[ErrorCategory], Field(max_length=10)] | None = None
+    missing_context: Annotated[str, Field(max_length=4096)] | None = None
+    quality_scores: QualityScores | None = None
+    output_review: OutputReview | None = None
+    preferred_answer: Long | None = None
+    skipped: bool | None = None
+
+
+CONTEXTS: dict[str, type[Shape]] = {
+    "chat": ChatContext,
+    "response": ResponseContext,
+    "extraction": ExtractionContext,
+    "tool": ToolContext,
+    "session": SessionContext,
+    "observation": ObservationContext,
+}
+
+
+def read_context(source_type: str, kind: str, context: dict[str, Any]) -> dict[str, Any]:
+    """The context as it is stored, or Invalid with a sentence for each field."""
+    return _read("context", ReplayContext if kind == "replay_failure" else CONTEXTS[source_type], context)
+
+
+def read_details(details: dict[str, Any]) -> dict[str, Any]:
+    """The details as they are stored, or Invalid with a sentence for each field."""
+    return _read("details", Details, details)
+
+
+def _read(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return shape.model_validate(given).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    except ValidationError as trouble:
+        fields = {".".join((name, *map(str, error["loc"]))): _sentence(error["msg"]) for error in trouble.errors()}
+        first = next(iter(fields))
+        raise Invalid(f"{first}: {fields[first]}", fields) from None
+
+
+def _sentence(message: str) -> str:
+    return message[:1].upper() + message[1:] + ("" if message.endswith(".") else ".")

@@ -1,0 +1,108 @@
+"""Conversations in a list: who asked, what first, how it was received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Text, cast, func, or_, select
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
+from app.services import search
+from app.services.filters import ChatFilters
+from app.services.pages import Page, Slice, empty, read_page
+from app.services.session_lists import counted_ratings
+
+
+@dataclass(frozen=True)
+class ChatRow:
+    id: UUID
+    external_id: str | None
+    project: str
+    title: str
+    person_id: UUID
+    person: str | None
+    agent_id: UUID | None
+    agent: str | None
+    agent_version: int | None
+    message_count: int
+    turns: int
+    golden_set: str | None
+    created_at: datetime
+    last_message_at: datetime
+    positive: int
+    negative: int
+    neutral: int
+
+
+def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatRow]:
+    """One page of the workspace's conversations, by last activity. At most four queries."""
+    where = [Chat.tenant_id == actor.tenant_id, *filters.conditions()]
+    if filters.q:
+        ids = search.matching_ids("chats", filters.q)
+        if not ids:
+            return empty()
+        where.append(Chat.id.in_(ids))
+    statement = (
+        select(
+            Chat.id, Chat.external_id, Chat.project, Chat.title, Chat.user_id, User.name, Chat.agent_id, Agent.slug,
+            _version(), Chat.message_count, _turns(), _golden_set(), Chat.created_at, Chat.last_message_at,
+        )
+        .outerjoin(Agent, Agent.id == Chat.agent_id)
+        .outerjoin(User, User.id == Chat.user_id)
+    )  # fmt: skip
+    found = read_page(
+        statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
+    )
+    received = _ratings_of([row[0] for row in found.items], actor)
+    return found.map(lambda row: ChatRow(*row, *received.get(row[0], (0, 0, 0))))
+
+
+def _of_this_chat(*columns: Any) -> Any:
+    return select(*columns).where(AgentSession.tenant_id == Chat.tenant_id, AgentSession.chat_id == Chat.id)
+
+
+def _version() -> Any:
+    """The agent's version in the chat's latest session."""
+    return (
+        _of_this_chat(AgentVersion.version)
+        .join(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .order_by(AgentSession.created_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+def _golden_set() -> Any:
+    golden = _of_this_chat(AgentSession.golden_set).where(AgentSession.golden_set.is_not(None))
+    return golden.limit(1).scalar_subquery()
+
+
+def _turns() -> Any:
+    return (
+        select(func.count())
+        .select_from(Message)
+        .where(Message.tenant_id == Chat.tenant_id, Message.chat_id == Chat.id, Message.role == "user")
+        .scalar_subquery()
+    )
+
+
+def _ratings_of(chat_ids: list[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
+    """Feedback names a chat by our id or by the id its own product gave it."""
+    if not chat_ids:
+        return {}
+    rows = db.session.execute(
+        select(Chat.id, *counted_ratings())
+        .join(
+            Feedback,
+            (Feedback.tenant_id == Chat.tenant_id)
+            & or_(Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id),
+        )
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(chat_ids))
+        .group_by(Chat.id)
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}

@@ -1,0 +1,323 @@
+"""What a list may be narrowed by: query string → frozen dataclass → conditions.
+
+Names and values come from allow-lists. Anything else is refused with a sentence, so that a mistyped filter never
+looks like an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, ClassVar, Self
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.sql.elements import ColumnElement
+
+from app.errors import Invalid
+from app.models import Agent, AgentSession, Chat, Entity, EntityType, Feedback, SharedContext
+from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+
+Condition = ColumnElement[bool]
+PAGE_NAMES = frozenset({"limit", "cursor"})
+SORTS = ("newest", "oldest")
+YES_NO = ("yes", "no")
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
+# Python keywords cannot be field names, so the query string's names differ for these two.
+SPELLED = {"since": "from", "until": "to", "golden_set": "set"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filters:
+    """What every list has: words, a span of days, an order."""
+
+    q: str | None = None
+    since: date | None = None
+    until: date | None = None
+    sort: str = "newest"
+    zone: tzinfo = UTC
+
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+    slugs: ClassVar[tuple[str, ...]] = ()
+    ids: ClassVar[tuple[str, ...]] = ()
+    texts: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, str], *, also: tuple[str, ...] = (), zone: tzinfo = UTC) -> Self:
+        """Read a query string. `also` names what the page itself understands; empty values count as absent."""
+        names = {SPELLED.get(field.name, field.name): field.name for field in fields(cls) if field.name != "zone"}
+        found: dict[str, Any] = {"zone": zone}
+        for name, value in args.items():
+            if name in PAGE_NAMES or name in also:
+                continue
+            if name not in names:
+                raise Invalid(f"There is no filter {name[:40]!r}; use one of {', '.join(sorted(names))}.")
+            if value:
+                found[names[name]] = cls._read(names[name], name, value)
+        return cls(**found)
+
+    @classmethod
+    def _read(cls, field: str, name: str, value: str) -> Any:
+        if field == "sort":
+            return _choice(name, value, SORTS)
+        if field == "q" or field in cls.texts:
+            return _text(name, value)
+        if field in ("since", "until"):
+            return _day(name, value)
+        if field in cls.slugs:
+            return _slug(name, value)
+        if field in cls.ids:
+            return _id(name, value)
+        return _choice(name, value, cls.choices[field])
+
+    def as_args(self) -> dict[str, str]:
+        """The query string again, without what is at its default."""
+        found = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "zone" and value != field.default:
+                found[SPELLED.get(field.name, field.name)] = str(value)
+        return found
+
+    @property
+    def narrows(self) -> bool:
+        """Something is left out. Decides between the two empty states."""
+        return bool(self.as_args().keys() - {"sort"})
+
+    @property
+    def oldest_first(self) -> bool:
+        return self.sort == "oldest"
+
+    def conditions(self) -> list[Condition]:
+        raise NotImplementedError
+
+    def _within(self, column: Any) -> list[Condition]:
+        """The days, cut in the zone; the last day is part of the span."""
+        found: list[Condition] = []
+        if self.since:
+            found.append(column >= datetime.combine(self.since, time.min, self.zone))
+        if self.until:
+            found.append(column < datetime.combine(self.until + timedelta(days=1), time.min, self.zone))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackFilters(Filters):
+    status: str | None = None
+    source_type: str | None = None
+    rating: str | None = None
+    signal: str | None = None
+    origin: str | None = None
+    kind: str | None = None
+    agent: str | None = None
+    agent_id: UUID | None = None
+    session_id: UUID | None = None
+    entity_id: UUID | None = None
+    author_id: UUID | None = None
+    chat_id: str | None = None
+    trace_id: str | None = None
+
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "status": STATUSES,
+        "source_type": SOURCES,
+        "rating": RATINGS,
+        "signal": SIGNALS,
+        "origin": ORIGINS,
+        "kind": KINDS,
+    }
+    slugs: ClassVar[tuple[str, ...]] = ("agent",)
+    ids: ClassVar[tuple[str, ...]] = ("agent_id", "session_id", "entity_id", "author_id")
+    texts: ClassVar[tuple[str, ...]] = ("chat_id", "trace_id")
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(Feedback.created_at)
+        for name in (*self.choices, *self.texts, "agent_id", "session_id", "entity_id"):
+            value = getattr(self, name)
+            if value is not None:
+                found.append(getattr(Feedback, name) == value)
+        if self.author_id:
+            found.append(Feedback.created_by == self.author_id)
+        if self.agent:
+            found.append(Feedback.agent_id == _agent_called(self.agent))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFilters(Filters):
+    status: str | None = None
+    type: str | None = None
+    agent: str | None = None
+    agent_id: UUID | None = None
+    person_id: UUID | None = None
+    chat_id: UUID | None = None
+    golden: str | None = None
+    golden_set: str | None = None
+    replay: str | None = None
+    environment: str | None = None
+    model: str | None = None
+    tag: str | None = None
+    trace_id: str | None = None
+    external_id: str | None = None
+
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "status": SESSION_STATUSES,
+        "type": SESSION_TYPES,
+        "golden": YES_NO,
+        "replay": YES_NO,
+    }
+    slugs: ClassVar[tuple[str, ...]] = ("agent",)
+    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id", "chat_id")
+    texts: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "trace_id", "external_id", "golden_set")
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(AgentSession.created_at)
+        for name in (
+            "status", "agent_id", "chat_id", "environment", "model", "trace_id", "external_id", "golden_set",
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if value is not None:
+                found.append(getattr(AgentSession, name) == value)
+        if self.type:
+            found.append(AgentSession.session_type == self.type)
+        if self.person_id:
+            found.append(AgentSession.created_by == self.person_id)
+        if self.agent:
+            found.append(AgentSession.agent_id == _agent_called(self.agent))
+        if self.tag:
+            found.append(AgentSession.tags.any(self.tag))  # type: ignore[arg-type]
+        for wanted, column in ((self.golden, AgentSession.golden_set), (self.replay, AgentSession.eval_source)):
+            if wanted:
+                found.append(column.is_not(None) if wanted == "yes" else column.is_(None))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatFilters(Filters):
+    agent: str | None = None
+    agent_id: UUID | None = None
+    person_id: UUID | None = None
+    project: str | None = None
+    external_id: str | None = None
+
+    slugs: ClassVar[tuple[str, ...]] = ("agent",)
+    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id")
+    texts: ClassVar[tuple[str, ...]] = ("project", "external_id")
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(Chat.last_message_at)
+        for name in ("agent_id", "project", "external_id"):
+            value = getattr(self, name)
+            if value is not None:
+                found.append(getattr(Chat, name) == value)
+        if self.person_id:
+            found.append(Chat.user_id == self.person_id)
+        if self.agent:
+            found.append(Chat.agent_id == _agent_called(self.agent))
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeFilters(Filters):
+    """Deleted rows show only when their state is asked for."""
+
+    type: str | None = None
+    state: str | None = None
+    scope: str | None = None
+    agent: str | None = None
+    agent_id: UUID | None = None
+    entity_type: str | None = None
+
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "type": KNOWLEDGE_TYPES,
+        "state": KNOWLEDGE_STATES,
+        "scope": ("workspace", "agent", "entity_type", "both"),
+    }
+    slugs: ClassVar[tuple[str, ...]] = ("agent", "entity_type")
+    ids: ClassVar[tuple[str, ...]] = ("agent_id",)
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(SharedContext.updated_at)
+        found.append(SharedContext.state == self.state if self.state else SharedContext.state != "deleted")
+        if self.type:
+            found.append(SharedContext.type == self.type)
+        if self.agent_id:
+            found.append(SharedContext.agent_id == self.agent_id)
+        if self.agent:
+            found.append(SharedContext.agent_id == _agent_called(self.agent))
+        if self.entity_type:
+            found.append(SharedContext.entity_type_id == _type_called(self.entity_type))
+        if self.scope:
+            found += self._in_scope(self.scope)
+        return found
+
+    @staticmethod
+    def _in_scope(scope: str) -> list[Condition]:
+        of_agent, of_type = SharedContext.agent_id.is_not(None), SharedContext.entity_type_id.is_not(None)
+        return [
+            of_agent if scope in ("agent", "both") else ~of_agent,
+            of_type if scope in ("entity_type", "both") else ~of_type,
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityFilters(Filters):
+    entity_type: str | None = None
+
+    slugs: ClassVar[tuple[str, ...]] = ("entity_type",)
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(Entity.updated_at)
+        if self.entity_type:
+            found.append(Entity.entity_type_id == _type_called(self.entity_type))
+        if self.q:
+            found.append(Entity.name.icontains(self.q, autoescape=True))
+        return found
+
+
+def _agent_called(slug: str) -> Any:
+    return select(Agent.id).where(Agent.slug == slug).scalar_subquery()
+
+
+def _type_called(slug: str) -> Any:
+    return select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
+
+
+def _refuse(name: str, sentence: str) -> Invalid:
+    return Invalid(f"{name}: {sentence}", {name: sentence})
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise _refuse(name, f"Use one of {', '.join(allowed)}.")
+    return value
+
+
+def _text(name: str, value: str) -> str:
+    if len(value) > 256 or "\x00" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise _refuse(name, "At most 256 characters of plain text.")
+    return value
+
+
+def _slug(name: str, value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise _refuse(name, "A short name in small letters, such as deal-analyst.")
+    return value
+
+
+def _id(name: str, value: str) -> UUID:
+    if not re.fullmatch(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", value, re.ASCII):
+        raise _refuse(name, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
+    return UUID(value)
+
+
+def _day(name: str, value: str) -> date:
+    try:
+        if not re.fullmatch(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", value, re.ASCII):
+            raise ValueError
+        return date.fromisoformat(value)
+    except ValueError:
+        raise _refuse(name, "A day like 2026-03-31.") from None

@@ -1,0 +1,288 @@
+"""Knowledge rows: added, edited, approved, retired. Each change keeps what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
+from app.learning.ranking import rank
+from app.models import Agent, EntityType, Feedback, SharedContext, SharedContextFeedback, SharedContextHistory
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.services import audit
+from app.services.knowledge_lists import (
+    HistoryRow,
+    KnowledgeCounts,
+    KnowledgeDetail,
+    KnowledgeRow,
+    Signal,
+    counts,
+    get_row,
+    history_of,
+    list_rows,
+)
+
+__all__ = [
+    "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow", "Signal", "add_row", "counts",
+    "deactivate_all", "edit_row", "get_row", "history_of", "list_rows", "set_state",
+]  # fmt: skip
+
+LONGEST_CONTENT = 2000
+LONGEST_CONTEXT = 500
+EDITABLE = ("content", "context", "type", "agent_id", "entity_type_id", "pinned")
+KEPT = (*EDITABLE, "state", "superseded_by")
+# Where each state may go. A deleted row is a tombstone.
+MOVES = {
+    "proposed": ("active", "inactive", "deleted"),
+    "active": ("inactive", "superseded", "deleted"),
+    "inactive": ("active", "deleted"),
+    "superseded": ("active", "deleted"),
+    "deleted": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRow:
+    """`feedback_ids` are the signals behind it; the clearest is `source_feedback_id`, else the first."""
+
+    type: str
+    content: str
+    context: str | None = None
+    agent_id: UUID | None = None
+    entity_type_id: UUID | None = None
+    source_feedback_id: UUID | None = None
+    feedback_ids: Sequence[UUID] = ()
+    pinned: bool = False
+    created_at: datetime | None = None
+
+
+def add_row(new: NewRow, *, actor: Actor) -> SharedContext:
+    """Write a rule. An admin's is active at once; whatever an agent or a member writes waits for a person."""
+    _check_text({"type": new.type, "content": new.content, "context": new.context})
+    _check_scope(new.agent_id, new.entity_type_id, actor)
+    source = new.source_feedback_id or next(iter(new.feedback_ids), None)
+    signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
+    _check_signals(signals, actor)
+    state = "active" if actor.is_admin and actor.agent_id is None and actor.role != "system" else "proposed"
+    moment = new.created_at or datetime.now(UTC)
+    row = SharedContext(
+        tenant_id=actor.tenant_id,
+        type=new.type,
+        content=new.content.strip(),
+        context=(new.context or "").strip() or None,
+        agent_id=new.agent_id,
+        entity_type_id=new.entity_type_id,
+        source_feedback_id=source,
+        pinned=new.pinned,
+        state=state,
+        active=state == "active",
+        created_by_user_id=None if actor.agent_id else actor.id,
+        created_by_agent_id=actor.agent_id,
+        rank=_rank_at(moment, new.pinned),
+        created_at=moment,
+        updated_at=moment,
+    )
+    _save(row)
+    for feedback_id in signals:
+        db.session.add(
+            SharedContextFeedback(
+                tenant_id=actor.tenant_id, shared_context_id=row.id, feedback_id=feedback_id, created_at=moment
+            )
+        )
+    _note(row, "created", {}, actor, None, moment)
+    audit.record(actor, "knowledge.created", "shared_context", row.id, type=row.type, state=row.state)
+    return row
+
+
+def edit_row(
+    row_id: UUID,
+    changes: Mapping[str, Any],
+    version: int,
+    *,
+    actor: Actor,
+    reason: str | None = None,
+    at: datetime | None = None,
+) -> SharedContext:
+    """Change a rule that nobody changed since `version` was read."""
+    unknown = set(changes) - set(EDITABLE)
+    if unknown:
+        raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
+    row = _lock(row_id, actor)
+    if row.version != version:
+        raise Stale("Somebody changed this row since you opened it; look at it again.", current=snapshot(row))
+    if row.state == "deleted":
+        raise Refused("This row was deleted; add a new one.", current=row.state)
+    _check_text({"type": row.type, "content": row.content, "context": row.context} | dict(changes))
+    _check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
+    before = snapshot(row)
+    for name, value in changes.items():
+        setattr(row, name, (value.strip() or None) if isinstance(value, str) else value)
+    if snapshot(row) == before:
+        return row
+    return _changed(row, "edited", before, actor, reason, at)
+
+
+def set_state(
+    row_id: UUID,
+    state: str,
+    *,
+    actor: Actor,
+    reason: str | None = None,
+    version: int | None = None,
+    superseded_by: UUID | None = None,
+    at: datetime | None = None,
+) -> SharedContext:
+    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason."""
+    if state not in KNOWLEDGE_STATES:
+        raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
+    row = _lock(row_id, actor)
+    if version is not None and row.version != version:
+        raise Stale("Somebody changed this row since you opened it; look at it again.", current=snapshot(row))
+    if row.state == state:
+        return row
+    if state not in MOVES[row.state]:
+        raise Refused(f"This row is {row.state} and cannot become {state}.", current=row.state)
+    if row.state == "active" and state == "inactive" and not (reason or "").strip():
+        raise Invalid("reason: Say why it should no longer apply.", {"reason": "Say why it should no longer apply."})
+    if state == "superseded" and (superseded_by is None or superseded_by == row_id):
+        raise Invalid("superseded_by: Say which row replaces it.", {"superseded_by": "Say which row replaces it."})
+    if state == "superseded":
+        get_row(superseded_by or row_id, actor=actor)
+    before = snapshot(row)
+    row.state, row.active = state, state == "active"
+    row.superseded_by = superseded_by if state == "superseded" else None
+    return _changed(row, state, before, actor, reason, at)
+
+
+def deactivate_all(
+    *, actor: Actor, reason: str, agent_id: UUID | None = None, entity_type_id: UUID | None = None
+) -> int:
+    """Retire what applied to one agent or one entity type only."""
+    scope = SharedContext.agent_id == agent_id if agent_id else SharedContext.entity_type_id == entity_type_id
+    ids = db.session.scalars(
+        select(SharedContext.id)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "active", scope)
+        .order_by(SharedContext.id)
+    ).all()
+    for row_id in ids:
+        set_state(row_id, "inactive", actor=actor, reason=reason)
+    return len(ids)
+
+
+def snapshot(row: SharedContext) -> dict[str, Any]:
+    """What an edit can change, in JSON's types."""
+    values = {name: getattr(row, name) for name in KEPT}
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+
+
+def _check_text(values: Mapping[str, Any]) -> None:
+    wrong = {}
+    if values["type"] not in KNOWLEDGE_TYPES:
+        wrong["type"] = f"Use one of {', '.join(KNOWLEDGE_TYPES)}."
+    content, context = values["content"], values["context"] or ""
+    if not isinstance(content, str) or not content.strip():
+        wrong["content"] = "Say what agents should know."
+    elif len(content) > LONGEST_CONTENT:
+        wrong["content"] = f"At most {LONGEST_CONTENT:,} characters."
+    if len(context) > LONGEST_CONTEXT:
+        wrong["context"] = f"At most {LONGEST_CONTEXT} characters."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def _check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor) -> None:
+    for name, model, wanted in (("agent_id", Agent, agent_id), ("entity_type_id", EntityType, entity_type_id)):
+        if wanted is None:
+            continue
+        archived = db.session.execute(
+            select(model.archived_at).where(model.tenant_id == actor.tenant_id, model.id == wanted)
+        ).one_or_none()
+        if archived is None or archived[0] is not None:
+            noun = name.removesuffix("_id").replace("_", " ")
+            raise Invalid(f"There is no {noun} {wanted} in use in this workspace.", {name: "Not in this workspace."})
+
+
+def _check_signals(ids: list[UUID], actor: Actor) -> None:
+    if not ids:
+        return
+    known = set(
+        db.session.scalars(select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids)))
+    )
+    missing = [row_id for row_id in ids if row_id not in known]
+    if missing:
+        sentence = f"There is no feedback {missing[0]} in this workspace."
+        raise Invalid(sentence, {"source_feedback_id": sentence})
+
+
+def _lock(row_id: UUID, actor: Actor) -> SharedContext:
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin changes knowledge; agents propose it.")
+    row = db.session.scalar(
+        select(SharedContext)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    return row
+
+
+def _changed(
+    row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, at: datetime | None
+) -> SharedContext:
+    moment = at or datetime.now(UTC)
+    row.version += 1
+    row.updated_at = moment
+    row.rank = _rank_at(moment, row.pinned)
+    _save(row)
+    _note(row, action, before, actor, reason, moment)
+    audit.record(
+        actor, f"knowledge.{action}", "shared_context", row.id, before=before["state"], after=row.state, reason=reason
+    )
+    return row
+
+
+def _save(row: SharedContext) -> None:
+    """Two active rows that say the same in the same scope would only take room in the prompt."""
+    try:
+        with db.session.begin_nested():
+            db.session.add(row)
+            db.session.flush()
+    except IntegrityError as trouble:
+        if "shared_context_same_key" not in str(trouble.orig):
+            raise
+        raise Refused("An active row of this type says the same in the same scope.") from None
+
+
+def _note(
+    row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, moment: datetime
+) -> None:
+    db.session.add(
+        SharedContextHistory(
+            tenant_id=actor.tenant_id,
+            shared_context_id=row.id,
+            version=row.version,
+            action=action,
+            before=before,
+            after=snapshot(row),
+            reason=reason,
+            user_id=None if actor.agent_id else actor.id,
+            agent_id=actor.agent_id,
+            created_at=moment,
+        )
+    )
+    db.session.flush()
+
+
+def _rank_at(moment: datetime, pinned: bool) -> float:
+    return rank((datetime.now(UTC) - moment).total_seconds() / 86400, pinned=pinned)

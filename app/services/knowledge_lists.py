@@ -1,0 +1,227 @@
+"""Knowledge as it is read: the list, one row with its signals, its history, and the counts on the tab."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import aliased
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.models import (
+    Agent,
+    EntityType,
+    Feedback,
+    SharedContext,
+    SharedContextFeedback,
+    SharedContextHistory,
+    SharedContextUsage,
+    User,
+)
+from app.services import search
+from app.services.filters import KnowledgeFilters
+from app.services.pages import Page, Slice, empty, read_page
+from app.services.workspaces import get_settings
+
+Writer = aliased(Agent)
+
+
+@dataclass(frozen=True)
+class KnowledgeRow:
+    id: UUID
+    type: str
+    content: str
+    context: str | None
+    state: str
+    version: int
+    pinned: bool
+    rank: float
+    agent_id: UUID | None
+    agent: str | None
+    entity_type_id: UUID | None
+    entity_type: str | None
+    source_feedback_id: UUID | None
+    superseded_by: UUID | None
+    author: str | None
+    author_agent: str | None
+    injected: int
+    last_injected_at: datetime | None
+    helpful: int
+    harmful: int
+    signals: int
+    people: int
+    sessions: int
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def scope(self) -> str:
+        if self.agent_id:
+            return "both" if self.entity_type_id else "agent"
+        return "entity_type" if self.entity_type_id else "workspace"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Feedback behind a row."""
+
+    id: UUID
+    rating: str
+    comment: str | None
+    author: str | None
+    session_id: UUID | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class KnowledgeDetail:
+    row: KnowledgeRow
+    signals: list[Signal]
+    superseded_by_content: str | None
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    version: int
+    action: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    reason: str | None
+    author: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class KnowledgeCounts:
+    proposed: int
+    active: dict[str, int]
+
+
+def _behind(what: Any) -> Any:
+    """A count over the signals behind a row."""
+    return (
+        select(func.count(what))
+        .select_from(SharedContextFeedback)
+        .join(
+            Feedback,
+            (Feedback.tenant_id == SharedContextFeedback.tenant_id)
+            & (Feedback.id == SharedContextFeedback.feedback_id),
+        )
+        .where(
+            SharedContextFeedback.tenant_id == SharedContext.tenant_id,
+            SharedContextFeedback.shared_context_id == SharedContext.id,
+        )
+        .correlate(SharedContext)
+        .scalar_subquery()
+    )
+
+
+COLUMNS: tuple[Any, ...] = (
+    SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.context, SharedContext.state,
+    SharedContext.version, SharedContext.pinned, SharedContext.rank, SharedContext.agent_id, Agent.slug,
+    SharedContext.entity_type_id, EntityType.slug, SharedContext.source_feedback_id, SharedContext.superseded_by,
+    User.name, Writer.slug, func.coalesce(SharedContextUsage.injected, 0), SharedContextUsage.last_injected_at,
+    func.coalesce(SharedContextUsage.helpful, 0), func.coalesce(SharedContextUsage.harmful, 0),
+    _behind(Feedback.id), _behind(Feedback.created_by.distinct()), _behind(Feedback.session_id.distinct()),
+    SharedContext.created_at, SharedContext.updated_at,
+)  # fmt: skip
+
+
+def _with_names() -> Any:
+    return (
+        select(*COLUMNS)
+        .select_from(SharedContext)
+        .outerjoin(Agent, Agent.id == SharedContext.agent_id)
+        .outerjoin(EntityType, EntityType.id == SharedContext.entity_type_id)
+        .outerjoin(User, User.id == SharedContext.created_by_user_id)
+        .outerjoin(Writer, Writer.id == SharedContext.created_by_agent_id)
+        .outerjoin(SharedContextUsage, SharedContextUsage.shared_context_id == SharedContext.id)
+    )
+
+
+def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[KnowledgeRow]:
+    """One page of knowledge, last changed first. At most three queries."""
+    where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
+    if filters.q:
+        ids = search.matching_ids("knowledge", filters.q)
+        if not ids:
+            return empty()
+        where.append(SharedContext.id.in_(ids))
+    found = read_page(
+        _with_names(),
+        page,
+        at=SharedContext.updated_at,
+        id=SharedContext.id,
+        where=where,
+        oldest_first=filters.oldest_first,
+    )
+    return found.map(lambda row: KnowledgeRow(*row))
+
+
+def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
+    """One row and the feedback behind it."""
+    found = db.session.execute(
+        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
+    ).one_or_none()
+    if found is None:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    row = KnowledgeRow(*found)
+    heir = None
+    if row.superseded_by:
+        heir = db.session.scalar(select(SharedContext.content).where(SharedContext.id == row.superseded_by))
+    return KnowledgeDetail(row, _signals_of(row_id, actor), heir)
+
+
+def _signals_of(row_id: UUID, actor: Actor) -> list[Signal]:
+    hides = actor.is_admin and get_settings(actor).author_private
+    rows = db.session.execute(
+        select(
+            Feedback.id, Feedback.rating, Feedback.comment, User.name, Feedback.session_id, Feedback.created_at,
+            Feedback.created_by, Feedback.origin,
+        )
+        .join(SharedContextFeedback, SharedContextFeedback.feedback_id == Feedback.id)
+        .outerjoin(User, User.id == Feedback.created_by)
+        .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.shared_context_id == row_id)
+        .order_by(Feedback.created_at.desc())
+        .limit(100)
+    )  # fmt: skip
+    found = []
+    for row in rows:
+        hidden = hides and row.origin == "user" and row.created_by != actor.id
+        author = "a member" if hidden else row.name
+        found.append(Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at))
+    return found
+
+
+def history_of(row_id: UUID, *, actor: Actor) -> list[HistoryRow]:
+    """Every change of a row, newest first."""
+    rows = db.session.execute(
+        select(
+            SharedContextHistory.version, SharedContextHistory.action, SharedContextHistory.before,
+            SharedContextHistory.after, SharedContextHistory.reason, func.coalesce(User.name, Agent.slug),
+            SharedContextHistory.created_at,
+        )
+        .outerjoin(User, User.id == SharedContextHistory.user_id)
+        .outerjoin(Agent, Agent.id == SharedContextHistory.agent_id)
+        .where(SharedContextHistory.tenant_id == actor.tenant_id, SharedContextHistory.shared_context_id == row_id)
+        .order_by(SharedContextHistory.version.desc())
+    )  # fmt: skip
+    return [HistoryRow(*row) for row in rows]
+
+
+def counts(actor: Actor) -> KnowledgeCounts:
+    """Proposals that wait, and active rows of each type. One query."""
+    rows = db.session.execute(
+        select(SharedContext.type, SharedContext.state, func.count())
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active")))
+        .group_by(SharedContext.type, SharedContext.state)
+    ).all()
+    return KnowledgeCounts(
+        sum(number for _, state, number in rows if state == "proposed"),
+        {type_: number for type_, state, number in rows if state == "active"},
+    )

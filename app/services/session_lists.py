@@ -1,0 +1,102 @@
+"""Sessions in a list: one row each with what the list shows, never the metadata or a payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, AgentSession, AgentVersion, Feedback, User
+from app.services import search
+from app.services.filters import SessionFilters
+from app.services.pages import Page, Slice, empty, read_page
+
+
+@dataclass(frozen=True)
+class SessionRow:
+    id: UUID
+    external_id: str | None
+    trace_id: str | None
+    title: str
+    session_type: str
+    output_type: str | None
+    status: str
+    error: str | None
+    agent_id: UUID
+    agent: str
+    agent_version: int | None
+    person_id: UUID
+    person: str | None
+    chat_id: UUID | None
+    model: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost: Decimal | None
+    duration_ms: int | None
+    environment: str | None
+    tags: list[str]
+    event_count: int
+    golden_set: str | None
+    eval_source: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    positive: int
+    negative: int
+    neutral: int
+
+
+COLUMNS: tuple[Any, ...] = (
+    AgentSession.id, AgentSession.external_id, AgentSession.trace_id, AgentSession.title, AgentSession.session_type,
+    AgentSession.output_type, AgentSession.status, AgentSession.error, AgentSession.agent_id, Agent.slug,
+    AgentVersion.version, AgentSession.created_by, User.name, AgentSession.chat_id, AgentSession.model,
+    AgentSession.input_tokens, AgentSession.output_tokens, AgentSession.cost, AgentSession.duration_ms,
+    AgentSession.environment, AgentSession.tags, AgentSession.event_count, AgentSession.golden_set,
+    AgentSession.eval_source, AgentSession.created_at, AgentSession.finished_at,
+)  # fmt: skip
+
+
+def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[SessionRow]:
+    """One page of the workspace's sessions. At most four queries."""
+    where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
+    if filters.q:
+        ids = search.matching_ids("sessions", filters.q)
+        if not ids:
+            return empty()
+        where.append(AgentSession.id.in_(ids))
+    statement = (
+        select(*COLUMNS)
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .outerjoin(User, User.id == AgentSession.created_by)
+    )
+    found = read_page(
+        statement, page, at=AgentSession.created_at, id=AgentSession.id, where=where, oldest_first=filters.oldest_first
+    )
+    received = ratings_of([row[0] for row in found.items])
+    return found.map(lambda row: SessionRow(*row, *received.get(row[0], (0, 0, 0))))
+
+
+def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:
+    """How each session was received: positive, negative, neutral; only what the reader may see."""
+    if not session_ids:
+        return {}
+    rows = db.session.execute(
+        select(Feedback.session_id, *counted_ratings())
+        .where(Feedback.session_id.in_(session_ids))
+        .group_by(Feedback.session_id)
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def counted_ratings() -> tuple[Any, Any, Any]:
+    """Counts of positive, negative and neutral rows."""
+    positive, negative, neutral = (
+        func.count().filter(Feedback.rating == rating) for rating in ("positive", "negative", "neutral")
+    )
+    return positive, negative, neutral

@@ -1,0 +1,261 @@
+"""Sessions: begun, filled with events, finished once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
+from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+from app.services import agents, audit
+from app.services.session_events import Event, NewEvent, events_of, lock_for_events, write_events
+from app.services.session_lists import SessionRow, list_sessions
+
+__all__ = [
+    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "append_events", "create_session",
+    "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
+]  # fmt: skip
+
+OPEN = ("pending", "running")
+FINAL = ("completed", "failed", "cancelled")
+# Marks that only promotion and replay may set.
+RESERVED = ("golden", "eval_source", "eval_run_id", "eval_result")
+SET_AS_GIVEN = (
+    "external_id", "session_type", "output_type", "status", "error", "chat_id", "entity_id", "model", "input_tokens",
+    "output_tokens", "cost", "duration_ms", "environment", "import_id", "created_at", "started_at", "finished_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSession:
+    """A run as it is told to us. Who runs here starts `pending`; what is ingested may be in any state."""
+
+    agent: str
+    agent_version: int | None = None
+    external_id: str | None = None
+    title: str | None = None
+    session_type: str = "agent"
+    output_type: str | None = None
+    status: str = "pending"
+    error: str | None = None
+    chat_id: UUID | None = None
+    entity_id: UUID | None = None
+    person_id: UUID | None = None
+    trace_id: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    duration_ms: int | None = None
+    environment: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    import_id: UUID | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    events: Sequence[NewEvent] = ()
+
+
+@dataclass(frozen=True)
+class SessionDetail:
+    """One session with the names of what it belongs to."""
+
+    session: AgentSession
+    agent: str
+    agent_name: str
+    agent_version: int | None
+    person: str | None
+    chat_title: str | None
+    entity_name: str | None
+
+
+def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool]:
+    """Store a run and whether it was new. The same `external_id` again gives the stored one back, unchanged."""
+    _check(new)
+    known = find_session(new.external_id, actor=actor) if new.external_id else None
+    if known is not None:
+        return known, False
+    agent = agents.ensure_agent(new.agent, actor=actor)
+    _check_links(new, actor)
+    made = _insert(new, agent, actor)
+    if made is None:
+        known = find_session(new.external_id or "", actor=actor)
+        if known is None:
+            raise Refused("This session is being stored by another request; send it again.")
+        return known, False
+    session = db.session.get_one(AgentSession, made)
+    write_events(session, new.events, actor=actor)
+    if new.status == "failed":
+        _report_failure(session, actor)
+    return session, True
+
+
+def _check(new: NewSession) -> None:
+    wrong = {}
+    if new.session_type not in SESSION_TYPES:
+        wrong["session_type"] = f"Use one of {', '.join(SESSION_TYPES)}."
+    if new.status not in SESSION_STATUSES:
+        wrong["status"] = f"Use one of {', '.join(SESSION_STATUSES)}."
+    for name in RESERVED:
+        if name in new.metadata:
+            wrong[f"metadata.{name}"] = "This mark is set by promoting and replaying, not by hand."
+    for moment in ("created_at", "started_at", "finished_at"):
+        given = getattr(new, moment)
+        if given is not None and given.tzinfo is None:
+            wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def _check_links(new: NewSession, actor: Actor) -> None:
+    for name, model, wanted in (("chat_id", Chat, new.chat_id), ("entity_id", Entity, new.entity_id)):
+        if wanted is not None and not _exists(model, wanted, actor):
+            noun = name.removesuffix("_id")
+            raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
+
+
+def _exists(model: type[Chat] | type[Entity], wanted: UUID, actor: Actor) -> bool:
+    found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
+    return db.session.scalar(found) is not None
+
+
+def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
+    values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
+    values |= {
+        "tenant_id": actor.tenant_id,
+        "agent_id": agent.id,
+        "agent_version_id": agents.version_id(agent, new.agent_version),
+        "title": (new.title or _title(new, agent))[:300],
+        "trace_id": new.trace_id or uuid4().hex,
+        "created_by": new.person_id or actor.id,
+        "tags": list(new.tags),
+        "metadata": new.metadata,
+    }
+    if new.status in FINAL and new.finished_at is None:
+        values["finished_at"] = datetime.now(UTC)
+    statement = (
+        insert(AgentSession.__table__)  # type: ignore[arg-type]
+        .values(values)
+        .on_conflict_do_nothing(
+            index_elements=["tenant_id", "external_id"], index_where=AgentSession.external_id.is_not(None)
+        )
+        .returning(AgentSession.id)
+    )
+    return db.session.scalar(statement)
+
+
+def _title(new: NewSession, agent: Agent) -> str:
+    """The first words somebody said, else whose session it is."""
+    for event in new.events:
+        said = event.payload.get("text")
+        if event.event_type == "user.message" and isinstance(said, str) and said.strip():
+            line = " ".join(said.split())
+            return line if len(line) <= 120 else line[:119].rstrip() + "…"
+    return f"Session of {agent.name}"
+
+
+def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
+    return db.session.scalar(
+        select(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id == external_id)
+    )
+
+
+def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
+    """Add what happened. Late events are welcome; a `session.completed` or `session.failed` ends an open session."""
+    session = lock_for_events(session_id, actor=actor)
+    ids = write_events(session, events, actor=actor)
+    for event in events:
+        status = event.event_type.removeprefix("session.")
+        if status in ("completed", "failed") and session.status in OPEN:
+            reason = event.payload.get("reason") or event.payload.get("error")
+            _finish(session, status, str(reason) if reason else None, event.occurred_at, actor)
+    return ids
+
+
+def finish_session(
+    session_id: UUID, status: str, *, actor: Actor, error: str | None = None, finished_at: datetime | None = None
+) -> AgentSession:
+    """End a session. It ends once: the same end again changes nothing, another one is refused."""
+    if status not in FINAL:
+        raise Invalid(f"status: Use one of {', '.join(FINAL)}.", {"status": f"Use one of {', '.join(FINAL)}."})
+    session = lock_for_events(session_id, actor=actor)
+    if session.status == status:
+        return session
+    if session.status in FINAL:
+        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+    _finish(session, status, error, finished_at, actor)
+    return session
+
+
+def _finish(session: AgentSession, status: str, error: str | None, at: datetime | None, actor: Actor) -> None:
+    before, session.status, session.error = session.status, status, error
+    session.finished_at = at or datetime.now(UTC)
+    if session.duration_ms is None:
+        spent = session.finished_at - (session.started_at or session.created_at)
+        session.duration_ms = max(0, int(spent.total_seconds() * 1000))
+    db.session.flush()
+    audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
+    if status == "failed":
+        _report_failure(session, actor)
+
+
+def _report_failure(session: AgentSession, actor: Actor) -> None:
+    """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
+    from app.services.intake import NewFeedback, give_feedback
+
+    if session.eval_source is not None:
+        return
+    reason = session.error or "The session failed without saying why."
+    give_feedback(
+        NewFeedback(
+            source_type="session",
+            kind="session_failure",
+            origin="system",
+            rating="negative",
+            comment=reason,
+            session_id=session.id,
+            context={"failure_reason": reason[:4096]},
+            occurred_at=session.finished_at,
+            created_at=session.finished_at,
+        ),
+        actor=actor,
+    )
+
+
+def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
+    """One session with its names. Any member may open any session of the workspace."""
+    row = db.session.execute(
+        select(AgentSession, Agent.slug, Agent.name, AgentVersion.version, User.name, Chat.title, Entity.name)
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .outerjoin(User, User.id == AgentSession.created_by)
+        .outerjoin(Chat, Chat.id == AgentSession.chat_id)
+        .outerjoin(Entity, Entity.id == AgentSession.entity_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such session in this workspace.")
+    return SessionDetail(*row)
+
+
+def delete_session(session_id: UUID, *, actor: Actor) -> None:
+    """Remove a session and its events. Feedback about it stays, without the link."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin deletes sessions.")
+    session = lock_for_events(session_id, actor=actor)
+    audit.record(actor, "session.deleted", "session", session.id, title=session.title, status=session.status)
+    db.session.execute(delete(AgentSession).where(AgentSession.id == session.id))
+
+
