@@ -62,7 +62,7 @@ ADMIN_SECTIONS = (
     Group(
         "Workspace",
         (
-            Section("Home", "user", "home.index", role="member"),
+            Section("Home", "building", "home.index", role="member"),
             Section("Chat", "message-circle", "chat.index", role="member"),
             Section("Entities", "database", "entities.index", role="member"),
             Section("Tasks", "list-check", "tasks.index"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+import hashlib
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, redirect, render_template, request
@@ -118,10 +120,22 @@ def context() -> dict[str, Any]:
     return {"shell": Shell()}
 
 
+def stamp_static(endpoint: str, values: dict[str, Any]) -> None:
+    """Static files are cached for an hour; the stamp in their address lets a new release be seen at once."""
+    if endpoint == "static" and "filename" in values and current_app.static_folder:
+        values.setdefault("v", fingerprint(Path(current_app.static_folder) / values["filename"]))
+
+
+@cache
+def fingerprint(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8] if path.is_file() else "0"
+
+
 def register(app: Flask) -> None:
     """Install the blueprint, what templates read, their filters, and the error pages."""
     app.register_blueprint(bp)
     app.config["KNOWS_PERSON"].update({"shell.theme", "shell.keys"})
     app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
     app.context_processor(context)
+    app.url_defaults(stamp_static)
     errors.register(app)
