@@ -10,6 +10,7 @@ from app.actor import Actor
 from app.db import BIND, bound, db
 from app.errors import NotFound
 from app.models.people import Membership, User
+from app.services.words import EMAIL
 
 NOBODY = UUID(int=0)
 LOGIN = text("select door_login(:email)")
@@ -19,7 +20,10 @@ LINK = text("select tenant_id from door_invite(:hash)")
 
 def find(email: str) -> UUID | None:
     """Whose e-mail this is, whatever workspaces they are in."""
-    found: UUID | None = db.session.scalar(LOGIN, {"email": email.strip()})
+    email = email.strip()
+    if not EMAIL.fullmatch(email) or not email.isprintable():
+        return None
+    found: UUID | None = db.session.scalar(LOGIN, {"email": email})
     return found
 
 

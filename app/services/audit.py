@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from app.actor import Actor
 from app.db import db
-from app.models.people import AuditEntry
+from app.models.agents import Agent
+from app.models.people import AuditEntry, User
+from app.services.pages import Page, Slice, read_page
+
+
+@dataclass(frozen=True)
+class Line:
+    """One entry as the page of the audit trail shows it."""
+
+    id: UUID
+    at: datetime
+    who: str
+    action: str
+    subject_type: str
+    subject_id: UUID | None
+    details: dict[str, Any]
 
 
 def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> None:
@@ -30,6 +46,32 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
     }
     db.session.flush()
     db.session.execute(insert(AuditEntry.__table__).inline(), values)  # type: ignore[arg-type]
+
+
+def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
+    """What happened in the workspace, the newest first."""
+    statement = (
+        select(
+            AuditEntry.id,
+            AuditEntry.created_at,
+            User.name,
+            AuditEntry.action,
+            AuditEntry.subject_type,
+            AuditEntry.subject_id,
+            AuditEntry.details,
+            Agent.name,
+        )
+        .outerjoin(User, User.id == AuditEntry.actor_user_id)
+        .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
+    )
+    where = [AuditEntry.tenant_id == actor.tenant_id]
+    found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
+    return found.map(_line)
+
+
+def _line(row: Any) -> Line:
+    entry_id, at, person, action, subject_type, subject_id, details, agent = row[:8]
+    return Line(entry_id, at, agent or person or "somebody who left", action, subject_type, subject_id, details)
 
 
 def _plain(value: Any) -> Any:
