@@ -162,6 +162,7 @@ class SharedContextUsage(OfTenant, Model):
     __tablename__ = "shared_context_usage"
     __table_args__ = (within("shared_context", "shared_context_id", ondelete="CASCADE"),)
 
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     shared_context_id: Mapped[UUID] = mapped_column(primary_key=True)
     injected: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     last_injected_at: Mapped[datetime | None]

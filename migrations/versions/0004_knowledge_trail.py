@@ -47,7 +47,7 @@ CREATE TABLE shared_context_usage (
     last_injected_at timestamptz,
     helpful bigint NOT NULL DEFAULT 0,
     harmful bigint NOT NULL DEFAULT 0,
-    CONSTRAINT pk_shared_context_usage PRIMARY KEY (shared_context_id),
+    CONSTRAINT pk_shared_context_usage PRIMARY KEY (tenant_id, shared_context_id),
     CONSTRAINT fk_shared_context_usage_tenant_id_shared_context_id FOREIGN KEY (tenant_id, shared_context_id) REFERENCES shared_context (tenant_id, id) ON DELETE CASCADE,
     CONSTRAINT fk_shared_context_usage_tenant_id FOREIGN KEY (tenant_id) REFERENCES tenants (id) ON DELETE CASCADE
 );

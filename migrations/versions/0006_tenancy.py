@@ -103,7 +103,10 @@ def downgrade() -> None:
         run(f"REVOKE ALL ON {table} FROM upshot_app")
     for table in (*OF_TENANT, "sign_in_attempts"):
         tear_down(table)
-    for table, policies in {"users": ("seen", "added", "changed"), "tenants": ("bound", "added", "changed", "named")}.items():
+    for table, policies in {
+        "users": ("seen", "added", "changed"),
+        "tenants": ("bound", "added", "changed", "named"),
+    }.items():
         for policy in policies:
             run(f"DROP POLICY {table}_{policy} ON {table}")
         run(f"ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")

@@ -33,26 +33,22 @@ BEGIN
         END IF;
         RETURN OLD;
     END IF;
-    IF TG_OP = 'UPDATE' THEN
-        IF NEW.status <> OLD.status AND OLD.status IN ('completed', 'failed', 'cancelled') THEN
-            RAISE EXCEPTION 'This session has ended and keeps its status.' USING ERRCODE = 'check_violation', CONSTRAINT = 'ended';
-        END IF;
-        IF OLD.metadata ? 'golden' THEN
-            IF (to_jsonb(OLD) - derived)::text IS DISTINCT FROM (to_jsonb(NEW) - derived)::text
-               OR (OLD.metadata - 'golden')::text IS DISTINCT FROM (NEW.metadata - 'golden')::text
-               OR (NEW.metadata ? 'golden' AND ((OLD.metadata -> 'golden') - editable)::text
-                                               IS DISTINCT FROM ((NEW.metadata -> 'golden') - editable)::text) THEN
-                RAISE EXCEPTION 'This session is golden and cannot be changed.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-            END IF;
-        ELSIF NEW.metadata ? 'golden' AND (NEW.status <> 'completed' OR NEW.metadata ? 'eval_source') THEN
-            RAISE EXCEPTION 'Only a completed session that is not a replay can be golden.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-        END IF;
-    ELSIF NEW.metadata ? 'golden' AND (NEW.status <> 'completed' OR NEW.metadata ? 'eval_source') THEN
-        RAISE EXCEPTION 'Only a completed session that is not a replay can be golden.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-    END IF;
     IF NEW.metadata ? 'golden' AND (jsonb_typeof(NEW.metadata -> 'golden') <> 'object'
                                     OR coalesce(NEW.metadata #>> '{golden,set}', '') !~ '^[a-z0-9-]{1,60}$') THEN
         RAISE EXCEPTION 'A golden belongs to a set: small letters, digits and hyphens.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
+    END IF;
+    IF TG_OP = 'UPDATE' AND NEW.status <> OLD.status AND OLD.status IN ('completed', 'failed', 'cancelled') THEN
+        RAISE EXCEPTION 'This session has ended and keeps its status.' USING ERRCODE = 'check_violation', CONSTRAINT = 'ended';
+    END IF;
+    IF TG_OP = 'UPDATE' AND OLD.metadata ? 'golden' THEN
+        IF (to_jsonb(OLD) - derived)::text IS DISTINCT FROM (to_jsonb(NEW) - derived)::text
+           OR (OLD.metadata - 'golden')::text IS DISTINCT FROM (NEW.metadata - 'golden')::text
+           OR (NEW.metadata ? 'golden' AND ((OLD.metadata -> 'golden') - editable)::text
+                                           IS DISTINCT FROM ((NEW.metadata -> 'golden') - editable)::text) THEN
+            RAISE EXCEPTION 'This session is golden and cannot be changed.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
+        END IF;
+    ELSIF NEW.metadata ? 'golden' AND (NEW.status <> 'completed' OR NEW.metadata ? 'eval_source') THEN
+        RAISE EXCEPTION 'Only a completed session that is not a replay can be golden.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
     END IF;
     RETURN NEW;
 END

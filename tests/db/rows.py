@@ -1,0 +1,112 @@
+"""One row in every table of a workspace, and what tests of the walls do with them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+from psycopg.rows import dict_row
+
+Connection = psycopg.Connection[dict[str, Any]]
+
+# In the order that foreign keys allow. `{name}` stands for the id of an earlier row.
+ROWS = {
+    "agents": "(slug, name, kind) VALUES ('analyst', 'Analyst', 'builtin')",
+    "agent_versions": "(agent_id, version) VALUES ('{agents}', 1)",
+    "chats": "(title, user_id, agent_id) VALUES ('About deals', '{users}', '{agents}')",
+    "entity_types": "(slug, name) VALUES ('deal', 'Deal')",
+    "entities": "(entity_type_id, name) VALUES ('{entity_types}', 'Northwind')",
+    "criteria_sets": "(slug, name) VALUES ('exact', 'Exact')",
+    "sessions": "(title, agent_id, agent_version_id, chat_id, entity_id, created_by, status)"
+    " VALUES ('Reads a filing', '{agents}', '{agent_versions}', '{chats}', '{entities}', '{users}', 'completed')",
+    "session_events": "(session_id, sequence, event_type) VALUES ('{sessions}', 1, 'session.created')",
+    "messages": "(chat_id, session_id, message_index, turn_id, role, content)"
+    " VALUES ('{chats}', '{sessions}', 0, 't0', 'user', 'What is the EBITDA?')",
+    "entity_responses": "(entity_id, criteria_set_id, session_id, agent_id, created_by)"
+    " VALUES ('{entities}', '{criteria_sets}', '{sessions}', '{agents}', '{users}')",
+    "feedback": "(source_type, rating, comment, session_id, entity_id, agent_id, created_by)"
+    " VALUES ('session', 'negative', 'Wrong figure', '{sessions}', '{entities}', '{agents}', '{users}')",
+    "shared_context": "(type, content, agent_id, entity_type_id, source_feedback_id, created_by_agent_id)"
+    " VALUES ('lesson', 'Figures are in thousands', '{agents}', '{entity_types}', '{feedback}', '{agents}')",
+    "shared_context_feedback": "(shared_context_id, feedback_id) VALUES ('{shared_context}', '{feedback}')",
+    "shared_context_history": "(shared_context_id, version, action) VALUES ('{shared_context}', 1, 'created')",
+    "shared_context_usage": "(shared_context_id) VALUES ('{shared_context}')",
+    "login_sessions": "(user_id, token_hash, expires_at) VALUES ('{users}', '{secret}', now() + interval '1 day')",
+    "one_time_links": "(kind, token_hash, user_id, expires_at)"
+    " VALUES ('sign_in', '{secret}', '{users}', now() + interval '1 day')",
+    "api_keys": "(user_id, name, prefix, key_hash, scopes)"
+    " VALUES ('{users}', 'key', 'up_', 'key-{secret}', '{{admin}}')",
+    "idempotency_keys": "(user_id, route, key, body_hash) VALUES ('{users}', 'POST /api', 'k', 'h')",
+    "tasks": "(slug, name, cron, agent_id) VALUES ('review', 'Review', '0 * * * *', '{agents}')",
+    "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
+}
+
+
+class Filled:
+    """A workspace with one row in every table. `ids` maps a table to the id of its row."""
+
+    def __init__(self, tenant: UUID, user: UUID, ids: dict[str, Any]) -> None:
+        self.tenant = tenant
+        self.user = user
+        self.ids = ids
+        self.secret = str(ids["secret"])
+
+    def __getitem__(self, table: str) -> UUID:
+        found: UUID = self.ids[table]
+        return found
+
+
+@contextmanager
+def acting(url: str, tenant: UUID | None, user: UUID | None = None, role: str = "admin") -> Iterator[Connection]:
+    """A connection inside one transaction that works for somebody; rolled back unless committed."""
+    with psycopg.connect(url, row_factory=dict_row) as connection:
+        if tenant is not None:
+            bind(connection, tenant, user, role)
+        yield connection
+        connection.rollback()
+
+
+def bind(connection: Connection, tenant: UUID, user: UUID | None, role: str) -> None:
+    connection.execute(
+        "SELECT set_config('app.tenant_id', %s, true), set_config('app.user_id', %s, true),"
+        " set_config('app.role', %s, true)",
+        (str(tenant), str(user or ""), role),
+    )
+
+
+def fill(app_url: str) -> Filled:
+    """Make a workspace as the app would, and commit it."""
+    tenant, user, secret = uuid4(), uuid4(), secrets.token_hex(8)
+    with acting(app_url, tenant, user, "system") as connection:
+        connection.execute("INSERT INTO tenants (id, slug, name) VALUES (%s, %s, 'W')", (tenant, f"w-{secret}"))
+        connection.execute("INSERT INTO users (id, email, name) VALUES (%s, %s, 'P')", (user, f"{secret}@example.test"))
+        membership = one(
+            connection,
+            "INSERT INTO memberships (tenant_id, user_id, role) VALUES (%s, %s, 'admin') RETURNING id",
+            tenant,
+            user,
+        )
+        ids: dict[str, Any] = {"users": user, "tenants": tenant, "memberships": membership, "secret": secret}
+        for table in ROWS:
+            ids[table] = add(connection, table, tenant, ids)
+        connection.commit()
+    return Filled(tenant, user, ids)
+
+
+def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -> UUID:
+    """Insert the table's row for a tenant, with links as `ids` says."""
+    columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
+    key = "shared_context_id" if table == "shared_context_usage" else "id"
+    statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
+    found: UUID = one(connection, statement)
+    return found
+
+
+def one(connection: Connection, statement: str, *values: Any) -> Any:
+    """The only value that a statement returns."""
+    row = connection.execute(statement, values or None).fetchone()
+    return next(iter(row.values())) if row else None

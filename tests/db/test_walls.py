@@ -1,0 +1,238 @@
+"""The database keeps workspaces apart, whatever the app forgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from tests.db.rows import ROWS, Filled, acting, add, fill, one
+
+pytestmark = pytest.mark.core
+
+OF_TENANT = [*ROWS, "memberships"]
+
+
+@pytest.fixture(scope="module")
+def ours(app_url: str) -> Filled:
+    return fill(app_url)
+
+
+@pytest.fixture(scope="module")
+def theirs(app_url: str) -> Filled:
+    return fill(app_url)
+
+
+@pytest.fixture
+def superuser(superuser_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(superuser_url) as connection:
+        yield connection
+
+
+def test_every_table_of_a_workspace_is_covered(superuser: psycopg.Connection[Any]) -> None:
+    tables = superuser.execute(
+        "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity"
+        " FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id'"
+        " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+    ).fetchall()
+    assert {name for name, _ in tables} == set(OF_TENANT)
+    assert all(walled for _, walled in tables)
+
+
+def test_no_workspace_bound_shows_no_rows(app_url: str, owner_url: str, ours: Filled) -> None:
+    for url in (app_url, owner_url):
+        with acting(url, None) as connection:
+            for table in [*OF_TENANT, "tenants", "users", "sign_in_attempts"]:
+                assert one(connection, f"SELECT count(*) FROM {table}") == 0, table
+
+
+def test_nothing_stays_bound_after_the_transaction(app_url: str, ours: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user) as connection:
+        assert one(connection, "SELECT count(*) FROM agents") == 1
+        connection.commit()
+        for table in [*OF_TENANT, "tenants", "users", "sign_in_attempts"]:
+            assert one(connection, f"SELECT count(*) FROM {table}") == 0, table
+
+
+def test_a_workspace_sees_itself_and_nothing_else(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user) as connection:
+        for table in OF_TENANT:
+            assert one(connection, f"SELECT array_agg(DISTINCT tenant_id) FROM {table}") == [ours.tenant], table
+        assert one(connection, "SELECT array_agg(id) FROM tenants") == [ours.tenant]
+        assert one(connection, "SELECT array_agg(id) FROM users") == [ours.user]
+
+
+def test_rows_of_another_workspace_cannot_be_touched(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        for table in OF_TENANT:
+            for statement in (f"UPDATE {table} SET tenant_id = tenant_id", f"DELETE FROM {table}"):
+                try:
+                    with connection.transaction():
+                        done = connection.execute(f"{statement} WHERE tenant_id = %s", (theirs.tenant,))
+                        assert done.rowcount == 0, statement
+                except errors.InsufficientPrivilege:
+                    continue
+        for table in ("tenants", "users"):
+            done = connection.execute(f"UPDATE {table} SET name = 'x' WHERE id = %s", (theirs[table],))
+            assert done.rowcount == 0, table
+
+
+def test_rows_cannot_be_written_into_another_workspace(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        for table in ROWS:
+            with pytest.raises(errors.InsufficientPrivilege, match="row-level security"), connection.transaction():
+                add(connection, table, theirs.tenant, theirs.ids | {"secret": uuid4().hex})
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+            connection.execute(
+                "INSERT INTO memberships (tenant_id, user_id, role) VALUES (%s, %s, 'owner')",
+                (theirs.tenant, ours.user),
+            )
+
+
+def test_links_cannot_leave_the_workspace(app_url: str, ours: Filled, theirs: Filled) -> None:
+    """For every foreign key between tables of a workspace, the other workspace's row counts as unknown."""
+    links = """
+        SELECT t.relname AS "table", a.attname AS "column", f.relname AS target
+          FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid JOIN pg_class f ON f.oid = c.confrelid
+          JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = c.conkey[array_upper(c.conkey, 1)]
+         WHERE c.contype = 'f' AND c.connamespace = 'public'::regnamespace
+           AND EXISTS (SELECT FROM pg_attribute x WHERE x.attrelid = t.oid AND x.attname = 'tenant_id')
+           AND EXISTS (SELECT FROM pg_attribute x WHERE x.attrelid = f.oid AND x.attname = 'tenant_id')"""
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        found = connection.execute(links).fetchall()
+        assert len(found) > 20
+        for link in found:
+            table, column, target = link["table"], link["column"], link["target"]
+            if one(connection, "SELECT has_table_privilege(%s, 'UPDATE')", table):
+                with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
+                    connection.execute(f"UPDATE {table} SET {column} = %s", (theirs[target],))
+            else:
+                mixed = ours.ids | {"secret": uuid4().hex, target: theirs[target]}
+                with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
+                    add(connection, table, ours.tenant, mixed)
+
+
+def test_a_member_sees_and_writes_only_their_own_feedback(app_url: str, ours: Filled) -> None:
+    other = uuid4()
+    with acting(app_url, ours.tenant, other, "member") as connection:
+        assert one(connection, "SELECT count(*) FROM feedback") == 0
+        assert one(connection, "SELECT count(*) FROM door_search('feedback', 'figure', 10)") == 0
+        assert connection.execute("UPDATE feedback SET comment = 'x'").rowcount == 0
+        assert connection.execute("DELETE FROM feedback").rowcount == 0
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+            add(connection, "feedback", ours.tenant, ours.ids)
+    with acting(app_url, ours.tenant, ours.user, "member") as connection:
+        assert one(connection, "SELECT count(*) FROM feedback") == 1
+        assert one(connection, "SELECT id FROM door_search('feedback', 'figure', 10)") == ours["feedback"]
+    with acting(app_url, ours.tenant, other, "") as connection:
+        assert one(connection, "SELECT count(*) FROM feedback") == 0
+
+
+def test_people_are_seen_by_themselves_and_by_their_workspace(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, theirs.user) as connection:
+        seen = one(connection, "SELECT array_agg(id) FROM users")
+        assert sorted(seen) == sorted([ours.user, theirs.user])
+    with acting(app_url, ours.tenant, ours.user, "member") as connection:
+        assert connection.execute("UPDATE users SET name = 'Me'").rowcount == 1
+        assert connection.execute("UPDATE users SET name = 'Me' WHERE id <> %s", (ours.user,)).rowcount == 0
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO users (email, name) VALUES (%s, 'N')", (f"{uuid4()}@example.test",))
+
+
+def test_whoever_adds_a_person_gets_the_row_back(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "admin") as connection:
+        added = one(
+            connection, "INSERT INTO users (email, name) VALUES (%s, 'N') RETURNING id", f"{uuid4()}@example.test"
+        )
+        connection.commit()
+    for tenant in (ours.tenant, theirs.tenant):
+        with acting(app_url, tenant, None, "system") as connection:
+            assert one(connection, "SELECT count(*) FROM users WHERE id = %s", added) == 0
+
+
+def test_a_person_known_from_outside_belongs_to_one_workspace(app_url: str, ours: Filled, theirs: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "member") as connection:
+        statement = "INSERT INTO users (external_tenant_id, external_id, name) VALUES (%s, %s, 'N') RETURNING id"
+        added = one(connection, statement, ours.tenant, uuid4().hex)
+        assert one(connection, "SELECT count(*) FROM users WHERE id = %s", added) == 1
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute(statement, (theirs.tenant, uuid4().hex))
+
+
+def test_attempts_are_seen_only_by_their_key(app_url: str) -> None:
+    key = uuid4().hex
+    with acting(app_url, None) as connection:
+        connection.execute("SELECT set_config('app.throttle_key', %s, true)", (key,))
+        connection.execute("INSERT INTO sign_in_attempts (key, failures) VALUES (%s, 1)", (key,))
+        assert one(connection, "SELECT failures FROM sign_in_attempts") == 1
+        with pytest.raises(errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO sign_in_attempts (key) VALUES (%s)", (uuid4().hex,))
+
+
+def test_the_app_role_has_no_way_around(app_url: str, ours: Filled) -> None:
+    attempts = [
+        "ALTER TABLE sessions DISABLE TRIGGER ALL",
+        "ALTER TABLE sessions NO FORCE ROW LEVEL SECURITY",
+        "ALTER TABLE feedback DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY feedback_tenant ON feedback",
+        "CREATE TABLE mine (id int)",
+        "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE TRIGGER mine BEFORE INSERT ON feedback FOR EACH ROW EXECUTE FUNCTION guard_session()",
+        "TRUNCATE audit_log",
+        "TRUNCATE session_events",
+        "SET ROLE upshot_owner",
+        "SET ROLE upshot_door",
+        "SET SESSION AUTHORIZATION upshot_owner",
+        "SET session_replication_role = replica",
+        "UPDATE audit_log SET action = 'x'",
+        "DELETE FROM audit_log",
+        "UPDATE session_events SET sequence = 9",
+        "DELETE FROM session_events",
+        "UPDATE shared_context_history SET action = 'x'",
+        "DELETE FROM shared_context_history",
+        "UPDATE agent_versions SET version = 9",
+        "DELETE FROM agent_versions",
+        "DELETE FROM tenants",
+        "DELETE FROM users",
+        "SELECT * FROM purges",
+        f"SELECT purge_tenant('{ours.tenant}')",
+        "UPDATE alembic_version SET version_num = 'x'",
+    ]
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        for attempt in attempts:
+            with pytest.raises(errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(attempt)
+
+
+def test_the_app_and_door_roles_own_and_bypass_nothing(superuser: psycopg.Connection[Any]) -> None:
+    owned = superuser.execute(
+        "SELECT count(*) FROM pg_class WHERE relowner = 'upshot_app'::regrole OR relowner = 'upshot_door'::regrole"
+    ).fetchone()
+    powers = superuser.execute(
+        "SELECT bool_or(rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb) FROM pg_roles"
+        " WHERE rolname IN ('upshot_app', 'upshot_door', 'upshot_owner')"
+    ).fetchone()
+    assert owned == (0,)
+    assert powers == (False,)
+
+
+def test_indexes_are_used_under_the_policies(app_url: str, ours: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "admin") as connection:
+        for other_way in ("seqscan", "bitmapscan", "sort"):
+            connection.execute(f"SET LOCAL enable_{other_way} = off")
+        lists = {
+            "SELECT id FROM feedback ORDER BY created_at DESC, id DESC LIMIT 50": "feedback_recent_idx",
+            "SELECT id FROM sessions ORDER BY created_at DESC, id DESC LIMIT 50": "sessions_recent_idx",
+            "SELECT id FROM chats ORDER BY last_message_at DESC, id DESC LIMIT 50": "chats_recent_idx",
+            "SELECT id FROM shared_context WHERE active AND agent_id IS NULL AND entity_type_id IS NULL"
+            " AND type = 'lesson' ORDER BY rank DESC, id LIMIT 8": "shared_context_global_idx",
+        }
+        for query, index in lists.items():
+            plan = "\n".join(row["QUERY PLAN"] for row in connection.execute(f"EXPLAIN {query}"))
+            assert index in plan, plan
+            assert re.search(r"Index Cond: \(+tenant_id = ", plan), plan
