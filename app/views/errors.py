@@ -12,7 +12,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, make_response, redirect, render_template, request, url_for
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from werkzeug.exceptions import HTTPException, InternalServerError
+from werkzeug.exceptions import HTTPException, InternalServerError, SecurityError
 
 from app import gate
 from app.access import Access
@@ -76,11 +76,19 @@ def http_error(error: HTTPException) -> Response:
     """What routing and parsing refuse. A redirect that routing raises is passed on as it is."""
     if error.code is None or error.code < 400:
         return make_response(error.get_response())
+    if isinstance(error, SecurityError):
+        return unknown_host()
     answer = answer_with(error, error.code)
     for name, value in error.get_headers():
         if name.lower() in {"allow", "retry-after"}:
             answer.headers[name] = value
     return answer
+
+
+def unknown_host() -> Response:
+    """The request came under a name that is not ours. No address can be built for it, so this is one plain sentence."""
+    text = "Upshot does not answer under this name. Use its own address, or add the name to UPSHOT_TRUSTED_HOSTS.\n"
+    return Response(text, 400, mimetype="text/plain")
 
 
 def database_down(error: Exception) -> Response:

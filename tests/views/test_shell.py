@@ -205,6 +205,13 @@ def test_the_database_is_down_and_the_page_does_not_ask_it(app: Flask, count_que
     assert seen == []
 
 
+def test_a_foreign_host_name_gets_one_sentence(app: Flask) -> None:
+    answer = app.test_client().get("/keys", headers={"Host": "rebound.example"})
+
+    assert answer.status_code == 400
+    assert "UPSHOT_TRUSTED_HOSTS" in answer.text
+
+
 def test_a_fault_of_ours_shows_its_number(app: Flask) -> None:
     with app.test_request_context("/x"):
         g.request_id = "7f3a9c21"
