@@ -59,7 +59,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
     )
     received = _ratings_of([row[0] for row in found.items], actor)
-    return found.map(lambda row: ChatRow(*row, *received.get(row[0], (0, 0, 0))))
+    return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
 
 
 def _of_this_chat(*columns: Any) -> Any:

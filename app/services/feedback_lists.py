@@ -68,6 +68,7 @@ class FeedbackRow:
     edit_distance: int | None
     field_name: str | None
     tool_slug: str | None
+    event_id: str | None
     created_at: datetime
     occurred_at: datetime
     author_id: UUID | None
@@ -122,7 +123,8 @@ COLUMNS: tuple[Any, ...] = (
     Feedback.entity_id, Feedback.agent_id, Agent.slug, AgentVersion.version, Feedback.chat_id, Feedback.message_id,
     Feedback.turn_id, Feedback.trace_id, Feedback.project,
     Feedback.details["output_review"]["edit_distance"].as_integer(), Feedback.context["field_name"].astext,
-    Feedback.context["tool_slug"].astext, Feedback.created_at, Feedback.occurred_at, Feedback.created_by, User.name,
+    Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.created_at,
+    Feedback.occurred_at, Feedback.created_by, User.name,
 )  # fmt: skip
 
 
@@ -191,27 +193,27 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     if audit_read and actor.is_admin and origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
     row = _row(found, actor, _hides_authors(actor))
-    return FeedbackDetail(row, *found[len(COLUMNS) :], *_moment(row, actor), _knowledge_from(feedback_id, actor))
+    rest: tuple[Any, ...] = (*found[len(COLUMNS) :], *_moment(row, actor), _knowledge_from(feedback_id, actor))
+    return FeedbackDetail(row, *rest)
 
 
 def _moment(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
     """The conversation and the message, when they are ours."""
-    for message_id in (row.message_id,):
-        if message_id and AN_ID.fullmatch(message_id):
-            wanted: Any = Message.id == UUID(message_id)
-        elif message_id:
-            wanted = Message.external_id == message_id
-        else:
-            continue
-        found = db.session.execute(
-            select(Chat.id, Chat.title, Message.content, Message.message_index)
-            .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
-            .where(Chat.tenant_id == actor.tenant_id, wanted)
-            .limit(1)
-        ).one_or_none()
-        if found:
-            return found[0], found[1], found[2], found[3]
-    return (*_chat_of(row, actor), None, None)
+    if row.message_id is None:
+        return (*_chat_of(row, actor), None, None)
+    ours = AN_ID.fullmatch(row.message_id)
+    found = db.session.execute(
+        select(Chat.id, Chat.title, Message.content, Message.message_index)
+        .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
+        .where(
+            Chat.tenant_id == actor.tenant_id,
+            Message.id == UUID(row.message_id) if ours else Message.external_id == row.message_id,
+        )
+        .limit(1)
+    ).one_or_none()
+    if found is None:
+        return (*_chat_of(row, actor), None, None)
+    return found[0], found[1], found[2], found[3]
 
 
 def _chat_of(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None]:

@@ -27,7 +27,7 @@ PAGE_NAMES = frozenset({"limit", "cursor"})
 SORTS = ("newest", "oldest")
 YES_NO = ("yes", "no")
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
-# Python keywords cannot be field names, so the query string's names differ for these two.
+# Python keywords and long names make poor queries, so these are spelled differently there.
 SPELLED = {"since": "from", "until": "to", "golden_set": "set"}
 
 

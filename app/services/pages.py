@@ -99,7 +99,7 @@ class Cursor:
 
 
 def read_page(
-    statement: Select[Any],
+    statement: Select[*tuple[Any, ...]],
     page: Page,
     *,
     at: ColumnElement[datetime] | Any,
@@ -137,7 +137,7 @@ def read_page(
 
 
 def _rows(
-    statement: Select[Any], limit: int, cursor: Cursor | None, at: Any, id: Any, oldest_first: bool
+    statement: Select[*tuple[Any, ...]], limit: int, cursor: Cursor | None, at: Any, id: Any, oldest_first: bool
 ) -> list[tuple[Any, ...]]:
     rising = oldest_first != (cursor is not None and not cursor.after)
     if cursor is not None:

@@ -79,7 +79,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
         statement, page, at=AgentSession.created_at, id=AgentSession.id, where=where, oldest_first=filters.oldest_first
     )
     received = ratings_of([row[0] for row in found.items])
-    return found.map(lambda row: SessionRow(*row, *received.get(row[0], (0, 0, 0))))
+    return found.map(lambda row: SessionRow(*(row + received.get(row[0], (0, 0, 0)))))
 
 
 def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:

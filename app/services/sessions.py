@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -257,5 +257,3 @@ def delete_session(session_id: UUID, *, actor: Actor) -> None:
     session = lock_for_events(session_id, actor=actor)
     audit.record(actor, "session.deleted", "session", session.id, title=session.title, status=session.status)
     db.session.execute(delete(AgentSession).where(AgentSession.id == session.id))
-
-
