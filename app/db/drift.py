@@ -24,7 +24,9 @@ OPEN_TABLES = text("""
 SELECT c.relname FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attname = 'tenant_id'
  WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT a.attisdropped
    AND NOT (c.relrowsecurity AND c.relforcerowsecurity
-            AND EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polpermissive))
+            AND EXISTS (SELECT FROM pg_policy AS p WHERE p.polrelid = c.oid AND p.polroles = '{0}' AND p.polcmd = '*'
+                           AND pg_get_expr(p.polqual, c.oid) LIKE '%tenant_id = app_tenant()%'
+                           AND pg_get_expr(p.polwithcheck, c.oid) LIKE '%tenant_id = app_tenant()%'))
  ORDER BY 1
 """)
 Definition = tuple[str, str, str, str]
