@@ -24,6 +24,7 @@ APIS = (
     "app.api.openapi",
     "app.api.docs",
     "app.api.settings",
+    "app.api.feedback",
 )  # fmt: skip
 
 

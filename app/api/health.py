@@ -36,15 +36,31 @@ class NotReady(Problem):
     title = "Not ready"
 
 
-@route(bp, "GET", "/healthz", access=("public", None), answer=Health, transactional=False,
-       summary="Whether the process lives", about="Answers without asking the database.")  # fmt: skip
+@route(
+    bp,
+    "GET",
+    "/healthz",
+    access=("public", None),
+    answer=Health,
+    transactional=False,
+    summary="Whether the process lives",
+    about="Answers without asking the database.",
+)
 def healthz() -> Health:
     return Health(status="ok")
 
 
-@route(bp, "GET", "/readyz", access=("public", None), answer=Readiness, transactional=False,
-       summary="Whether requests can be served", also={503: "Not ready"},
-       about="The database answers and has this version's schema. Answers within three seconds.")  # fmt: skip
+@route(
+    bp,
+    "GET",
+    "/readyz",
+    access=("public", None),
+    answer=Readiness,
+    transactional=False,
+    summary="Whether requests can be served",
+    also={503: "Not ready"},
+    about="The database answers and has this version's schema. Answers within three seconds.",
+)
 def readyz() -> Readiness | Response:
     trouble = probe().trouble()
     if trouble is not None:

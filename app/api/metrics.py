@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, request, request_started
 from sqlalchemy import text
@@ -59,9 +60,17 @@ class Requests:
         yield f"upshot_request_seconds_count {total}"
 
 
-@route(bp, "GET", "/metrics", access=("public", "admin"), transactional=False, media_type="text/plain",
-       summary="Figures for Prometheus", also={401: "Not from this machine and no key", 403: "Not an admin key"},
-       about="Open to requests from the machine itself; others send an admin key.")  # fmt: skip
+@route(
+    bp,
+    "GET",
+    "/metrics",
+    access=("public", "admin"),
+    transactional=False,
+    media_type="text/plain",
+    summary="Figures for Prometheus",
+    also={401: "Not from this machine and no key", 403: "Not an admin key"},
+    about="Open to requests from the machine itself; others send an admin key.",
+)
 def metrics() -> Response:
     refusal = refused()
     if refusal is not None:
@@ -80,8 +89,8 @@ def refused() -> Problem | None:
 def from_this_machine() -> bool:
     """A reverse proxy on the same machine also comes from loopback: what it passes on is not ours."""
     direct = not any(name in request.headers for name in PASSED_ON)
-    host = request.host.rsplit(":", 1)[0].strip("[]") if not request.host.endswith("]") else request.host.strip("[]")
-    return direct and request.remote_addr in LOOPBACK and host in LOOPBACK
+    asked = urlsplit(f"//{request.host}").hostname
+    return direct and request.remote_addr in LOOPBACK and asked in LOOPBACK
 
 
 def pool_lines() -> Iterator[str]:

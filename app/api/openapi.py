@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.api import problems
@@ -49,8 +49,15 @@ class ProblemDocument(Answer):
     errors: list[FieldError] | None = None
 
 
-@route(bp, "GET", "/api/openapi.json", access=("public", None), transactional=False,
-       summary="This description", about="OpenAPI 3.1 of every JSON route.")  # fmt: skip
+@route(
+    bp,
+    "GET",
+    "/api/openapi.json",
+    access=("public", None),
+    transactional=False,
+    summary="This description",
+    about="OpenAPI 3.1 of every JSON route.",
+)
 def document() -> Response:
     return Response(described(), mimetype="application/json", headers={"Cache-Control": "no-cache"})
 
@@ -175,10 +182,3 @@ def schemas(routes: list[Declared]) -> dict[str, Any]:
     _, found = models_json_schema([*bodies, *answers, (ProblemDocument, "serialization")], ref_template=REFERENCE)
     definitions: dict[str, Any] = found["$defs"]
     return dict(sorted(definitions.items()))
-
-
-def listing(item: type[BaseModel]) -> type[BaseModel]:
-    """The model of a page of items."""
-    return create_model(
-        f"{item.__name__}Page", __base__=Answer, items=(list[item], ...), next_cursor=(str | None, ...)  # type: ignore[valid-type]
-    )  # fmt: skip

@@ -44,15 +44,28 @@ class SettingsChange(Body):
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
 
 
-@route(bp, "GET", "/api/admin/settings", access=("admin", "admin"), answer=WorkspaceSettingsAnswer,
-       summary="Read the workspace's settings")  # fmt: skip
+@route(
+    bp,
+    "GET",
+    "/api/admin/settings",
+    access=("admin", "admin"),
+    answer=WorkspaceSettingsAnswer,
+    summary="Read the workspace's settings",
+)
 def read_settings() -> WorkspaceSettingsAnswer:
     return shown(workspaces.get_settings(g.actor))
 
 
-@route(bp, "PATCH", "/api/admin/settings", access=("admin", "admin"), body=SettingsChange,
-       answer=WorkspaceSettingsAnswer, summary="Change settings",
-       about="Send only what changes; the answer has all of them.")  # fmt: skip
+@route(
+    bp,
+    "PATCH",
+    "/api/admin/settings",
+    access=("admin", "admin"),
+    body=SettingsChange,
+    answer=WorkspaceSettingsAnswer,
+    summary="Change settings",
+    about="Send only what changes; the answer has all of them.",
+)
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
     return shown(workspaces.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
 

@@ -109,6 +109,19 @@ class FeedbackDetail:
 
 
 @dataclass(frozen=True)
+class FeedbackContents:
+    """What a row holds beside what lists show, as it is stored."""
+
+    context: dict[str, Any]
+    details: dict[str, Any]
+    outcome: dict[str, Any]
+    reviewed_at: datetime | None
+    reviewed_by_user_id: UUID | None
+    reviewed_by_agent_id: UUID | None
+    review_notes: str | None
+
+
+@dataclass(frozen=True)
 class FeedbackCounts:
     """What waits. Stops at 1,000."""
 
@@ -233,6 +246,17 @@ def _knowledge_from(feedback_id: UUID, actor: Actor) -> list[LinkedKnowledge]:
         .order_by(SharedContext.created_at)
     )
     return [LinkedKnowledge(*row) for row in rows]
+
+
+def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents]:
+    """What these rows hold, for programs that want all of it. One query."""
+    rows = db.session.execute(
+        select(
+            Feedback.id, Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at,
+            Feedback.reviewed_by_user_id, Feedback.reviewed_by_agent_id, Feedback.review_notes,
+        ).where(*_readable(actor), Feedback.id.in_(ids))
+    )  # fmt: skip
+    return {row[0]: FeedbackContents(*row[1:]) for row in rows}
 
 
 def counts(actor: Actor) -> FeedbackCounts:

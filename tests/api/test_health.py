@@ -1,0 +1,125 @@
+"""Alive, ready, and the figures: with a database, without one, and with one that says nothing."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app import create_app
+from app.config import Settings
+from app.db.boot import Opened
+from tests.conftest import Api, Server, Workspace
+
+ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
+
+
+@contextmanager
+def a_port(*, listens: bool) -> Iterator[int]:
+    """A port where nobody answers: refused, or taken and then silent."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if listens:
+            taken.listen()
+        yield taken.getsockname()[1]
+
+
+def app_on(url: str, directory: Path) -> FlaskClient:
+    settings = Settings(data_dir_text=str(directory), threads_text="2")
+    return create_app(settings, Opened(url, secrets.token_urlsafe(48))).test_client()
+
+
+def test_alive_and_ready(app: Flask) -> None:
+    client = app.test_client()
+    assert client.get("/healthz").get_json() == {"status": "ok"}
+    assert client.get("/readyz").get_json() == {"status": "ready"}
+
+
+def test_without_a_database_it_lives_and_says_so(tmp_path: Path) -> None:
+    with a_port(listens=False) as port:
+        client = app_on(f"host=127.0.0.1 port={port} user=upshot_app dbname=upshot", tmp_path)
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/api/openapi.json").status_code == 200
+        assert client.get("/api/docs").status_code == 200
+        for path in ("/readyz", "/api/admin/settings"):
+            response = client.get(path, headers={"Authorization": "Bearer up_any"})
+            assert response.status_code == 503
+            assert response.mimetype == "application/problem+json"
+            assert int(response.headers["Retry-After"]) > 0
+        assert "upshot_database_up 0" in client.get("/metrics").get_data(as_text=True)
+
+
+def test_a_silent_database_holds_nobody(tmp_path: Path) -> None:
+    with a_port(listens=True) as port:
+        client = app_on(f"host=127.0.0.1 port={port} user=upshot_app dbname=upshot", tmp_path)
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/healthz").status_code == 200
+
+
+def test_another_schema_is_not_ready(server: Server, empty_database: str, tmp_path: Path) -> None:
+    response = app_on(server.conninfo("app", empty_database), tmp_path).get("/readyz")
+    assert response.status_code == 503
+    assert "schema" in response.get_json()["detail"]
+
+
+def test_figures_are_for_this_machine_and_for_admin_keys(
+    app: Flask, workspace: Workspace, api: Callable[..., Api], superuser_url: str
+) -> None:
+    client = app.test_client()
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/metrics", environ_overrides=ELSEWHERE).status_code == 401
+    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+        assert client.get("/metrics", headers={name: "127.0.0.1"}).status_code == 401
+    for host in ("127.0.0.1:8000", "localhost", "localhost:8000"):
+        assert client.get("/metrics", headers={"Host": host}).status_code == 200
+    keys = {
+        200: api(workspace.actor("admin"), "admin"),
+        403: api(workspace.actor("admin"), "feedback"),
+    }
+    for status, key in keys.items():
+        headers = {"Authorization": f"Bearer {key.key}"}
+        assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=headers).status_code == status
+    member = {"Authorization": f"Bearer {api(workspace.actor('member'), 'admin').key}"}
+    assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=member).status_code == 403
+    unknown = {"Authorization": "Bearer up_unknown"}
+    assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=unknown).status_code in {303, 401}
+
+
+def test_figures_count_what_happened(app: Flask, workspace: Workspace, superuser_url: str) -> None:
+    client = app.test_client()
+
+    def figure(name: str) -> float:
+        body = client.get("/metrics").get_data(as_text=True)
+        found = re.search(rf"^{re.escape(name)} ([0-9.]+)$", body, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    served = 'upshot_requests_total{method="GET",route="/healthz",status="200"}'
+    before, timed = figure(served), figure("upshot_request_seconds_count")
+    for _ in range(3):
+        client.get("/healthz")
+    assert figure(served) == before + 3
+    assert figure("upshot_request_seconds_count") > timed + 3
+    with psycopg.connect(superuser_url) as connection:
+        row = connection.execute("select count(*) from tenants").fetchone()
+    assert row is not None
+    assert figure("upshot_tenants") == row[0]
+    assert figure("upshot_database_up") == 1
+
+
+def test_addresses_that_lead_nowhere_do_not_grow_the_figures(app: Flask) -> None:
+    client = app.test_client()
+    for _ in range(3):
+        client.get(f"/nothing/{secrets.token_hex(4)}")
+        client.open("/healthz", method=f"M{secrets.token_hex(2)}")
+    body = client.get("/metrics").get_data(as_text=True)
+    routes = set(re.findall(r'route="([^"]*)"', body))
+    assert routes <= {rule.rule for rule in app.url_map.iter_rules()} | {"none"}
+    methods = set(re.findall(r'method="([^"]*)"', body))
+    assert methods <= {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"}
