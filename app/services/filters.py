@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import any_, literal, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.errors import Invalid
@@ -188,7 +188,7 @@ class SessionFilters(Filters):
         if self.agent:
             found.append(AgentSession.agent_id == _agent_called(self.agent))
         if self.tag:
-            found.append(AgentSession.tags.any(self.tag))  # type: ignore[arg-type]
+            found.append(literal(self.tag) == any_(AgentSession.tags))
         for wanted, column in ((self.golden, AgentSession.golden_set), (self.replay, AgentSession.eval_source)):
             if wanted:
                 found.append(column.is_not(None) if wanted == "yes" else column.is_(None))
