@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlalchemy import ScalarSelect, Select, func, literal, select
 
 from app.actor import Actor
@@ -12,12 +14,16 @@ from app.models.knowledge import SharedContext
 MOST = 1000
 
 
-def counts(*, actor: Actor) -> dict[str, int]:
-    """Pending feedback and proposed knowledge, each counted up to `MOST`: a tab says "1,000+" and stays quick."""
+def counts(*, actor: Actor) -> dict[str, Any]:
+    """Pending feedback and proposed knowledge, each counted up to `MOST`: a tab says "1,000+" and stays quick.
+    `oldest` is since when feedback waits."""
     pending = select(literal(1)).where(Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending")
     proposed = select(literal(1)).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed")
-    found = db.session.execute(select(_count(pending), _count(proposed))).one()
-    return {"feedback": found[0], "knowledge": found[1]}
+    oldest = select(func.min(Feedback.created_at)).where(
+        Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending"
+    )
+    found = db.session.execute(select(_count(pending), _count(proposed), oldest.scalar_subquery())).one()
+    return {"feedback": found[0], "knowledge": found[1], "oldest": found[2]}
 
 
 def _count(rows: Select[int]) -> ScalarSelect[int]:

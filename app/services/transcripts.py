@@ -1,0 +1,66 @@
+"""What a transcript shows beside its own rows: the work behind a chat's messages, and what an agent knew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.models import SessionEvent, SharedContext
+from app.services.session_events import Event
+
+MOST_EVENTS = 2000
+WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
+
+
+@dataclass(frozen=True)
+class KnownRow:
+    """A knowledge row that a prompt held, as it is today."""
+
+    id: UUID
+    type: str
+    content: str
+    state: str
+
+
+def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:
+    """What the agents did in these sessions, in order of time. One query."""
+    if not session_ids:
+        return {}
+    rows = db.session.execute(
+        select(
+            SessionEvent.session_id,
+            SessionEvent.id,
+            SessionEvent.sequence,
+            SessionEvent.event_type,
+            SessionEvent.payload,
+            SessionEvent.occurred_at,
+        )
+        .where(
+            SessionEvent.tenant_id == actor.tenant_id,
+            SessionEvent.session_id.in_(session_ids),
+            SessionEvent.event_type.in_(WORK),
+        )
+        .order_by(SessionEvent.session_id, SessionEvent.occurred_at, SessionEvent.sequence)
+        .limit(MOST_EVENTS)
+    )
+    found: dict[UUID, list[Event]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(Event(*row[1:]))
+    return found
+
+
+def known_rows(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:
+    """The knowledge rows with these ids, by type. One query."""
+    if not row_ids:
+        return []
+    rows = db.session.execute(
+        select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
+        .order_by(SharedContext.type, SharedContext.id)
+    )
+    return [KnownRow(*row) for row in rows]

@@ -1,0 +1,101 @@
+"""Agent Review: where its address leads, and what its tabs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, g, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from app.access import access
+from app.services import agents, transcripts
+from app.services.feedback import FeedbackRow
+from app.services.transcripts import KnownRow
+from app.views.filters import Field, named
+from app.views.said import said
+
+MOST_ROWS = 200
+
+bp = Blueprint("agent_review", __name__)
+
+
+@dataclass(frozen=True)
+class Note:
+    """Feedback in the margin of a transcript."""
+
+    rating: str
+    text: str
+    who: str
+    at: Any
+    href: str | None
+    status: str
+
+
+@bp.get("/admin/agent-review")
+@bp.get("/admin/agent-review/")
+@access("admin")
+def index() -> Response:
+    """The queue is where an admin begins."""
+    return redirect(url_for("feedback.index"), 303)
+
+
+@bp.get("/admin/conversations")
+@bp.get("/admin/conversations/")
+@bp.get("/admin/conversations/<path:rest>")
+@access("admin")
+def moved(rest: str = "") -> Response:
+    """Where conversations used to be."""
+    target = url_for("conversations.index") + (f"/{rest}" if rest else "")
+    query = request.query_string.decode("ascii", "replace")
+    return redirect(f"{target}?{query}" if query else target, 301)
+
+
+def agent_menu() -> Field:
+    """The workspace's agents as a filter. One query."""
+    return named("agent", [(row.slug, row.slug) for row in agents.list_agents(actor=g.actor)])
+
+
+def with_version(slug: str | None, version: int | None) -> str:
+    return " ".join(word for word in (slug, f"v{version}" if version else "") if word)
+
+
+def notes_of(rows: Iterable[FeedbackRow], *, linked: bool = True) -> list[tuple[list[str], Note]]:
+    """Feedback rows as notes, each with the marks of the turn it means, the most exact first."""
+    return [(marks_of(row), _note(row, linked)) for row in rows]
+
+
+def _note(row: FeedbackRow, linked: bool) -> Note:
+    words = said(row)
+    who = row.author or "somebody"
+    if row.origin == "machine":
+        who = f"machine, {row.confidence:.2f}"
+    href = url_for("feedback.detail", feedback_id=row.id) if linked else None
+    return Note(row.rating, words.quote or words.lead, who, row.created_at, href, row.status)
+
+
+def marks_of(row: FeedbackRow) -> list[str]:
+    """What a feedback row says about its place: its event, its message, its turn's answer."""
+    found = [row.event_id, row.message_id, f"{row.turn_id}:agent" if row.turn_id else None, row.turn_id]
+    return [mark for mark in found if mark]
+
+
+def rows_loaded(payload: dict[str, Any] | None) -> list[KnownRow]:
+    """The knowledge that a `context.loaded` event names, as far as it is still there."""
+    named = (payload or {}).get("row_ids")
+    ids = [as_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
+    return transcripts.known_rows([value for value in ids if value], actor=g.actor)
+
+
+def as_id(text: str) -> UUID | None:
+    """An id that came as text, or None when it is none."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

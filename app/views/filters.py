@@ -1,0 +1,80 @@
+"""Query string ↔ chips and menus: what a list page reads from its address, and what its Filter menu offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from flask import g, request
+
+from app.services import workspaces
+from app.services.filters import Filters
+from app.services.pages import Page, Slice
+
+Kind = TypeVar("Kind", bound=Filters)
+Field = dict[str, Any]
+# What a list page understands besides filters: the two directions of its pager, and the panel's mark.
+ALSO = ("before", "after", "panel")
+ROWS = 50
+
+
+@dataclass(frozen=True)
+class Listing(Generic[Kind]):
+    """What the address asks for. `args` is the query without paging, as chips and links carry it on."""
+
+    filters: Kind
+    page: Page
+    args: dict[str, str]
+
+    @property
+    def filtered(self) -> bool:
+        return self.filters.narrows
+
+
+def read(
+    kind: type[Kind], given: Mapping[str, str] | None = None, *, rows: int = ROWS, **fixed: str
+) -> Listing[Kind]:
+    """Read the address, or the query that was given. `fixed` is what the page itself narrows by, whatever it says."""
+    source = request.args if given is None else given
+    given = {name: value.strip() for name, value in source.items() if value.strip()}
+    args = {name: value for name, value in given.items() if name not in ALSO}
+    zone = _zone() if {"from", "to"} & args.keys() else UTC
+    filters = kind.from_args({**args, **fixed}, zone=zone)
+    return Listing(filters, Page(rows, given.get("after") or given.get("before")), args)
+
+
+def _zone() -> tzinfo:
+    """Days are cut where the workspace lives."""
+    try:
+        return ZoneInfo(workspaces.get_settings(g.actor).timezone)
+    except ZoneInfoNotFoundError:
+        return UTC
+
+
+def neighbours(found: Slice[Any]) -> dict[str, str | None]:
+    """The pager's two addresses, as its macro takes them."""
+    return {"newer": found.prev_cursor, "older": found.next_cursor}
+
+
+def choices(name: str, values: Iterable[str], label: str = "") -> Field:
+    """A filter that is picked from a menu."""
+    return {"name": name, "label": label or name, "options": [(value, value.replace("_", " ")) for value in values]}
+
+
+def named(name: str, pairs: Iterable[tuple[str, str]], label: str = "") -> Field:
+    """A filter whose values are called something else on the page."""
+    return {"name": name, "label": label or name, "options": list(pairs)}
+
+
+def typed(name: str, label: str = "") -> Field:
+    """A filter that is typed in."""
+    return {"name": name, "label": label or name}
+
+
+DAYS: list[Field] = [
+    {"name": "from", "label": "since", "type": "date"},
+    {"name": "to", "label": "until", "type": "date"},
+]

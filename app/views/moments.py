@@ -1,0 +1,100 @@
+"""The moment a feedback row is about, as its panel and its page show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import g
+
+from app.services import chats, feedback, sessions, trails, transcripts
+from app.services.feedback import FeedbackDetail
+from app.services.transcripts import KnownRow
+from app.views import transcript
+from app.views.agent_review import marks_of, rows_loaded, with_version
+from app.views.said import said
+from app.views.transcript import Turn
+from app.views.worddiff import word_diff
+
+MOST_EVENTS = 2000
+# What each entry of the audit log means for whoever asks what became of a row.
+STEPS = {
+    "feedback.reviewed": "Reviewed",
+    "feedback.applied": "Applied",
+    "feedback.dismissed": "Dismissed",
+    "feedback.reopened": "Reopened",
+    "feedback.changed": "Said again",
+}
+
+
+def read_moment(found: FeedbackDetail) -> dict[str, Any]:
+    """Everything the panel shows of one row."""
+    row = found.row
+    turns, loaded = _turns(found)
+    target = transcript.find(turns, [*marks_of(row), f"#{found.message_index}"])
+    if target is None and row.kind == "session_failure" and turns:
+        target = turns[-1]
+    if target is not None:
+        target.target = True
+    steps = [step for step in trails.trail_of("feedback", row.id, actor=g.actor) if step.action in STEPS]
+    return {
+        "found": found,
+        "row": row,
+        "said": said,
+        "words": said(row),
+        "agent": with_version(row.agent, row.agent_version),
+        "turns": transcript.around(turns, target) if target else [],
+        "place": _place(found, turns, target),
+        "diff": _diff(found, target),
+        "loaded": loaded,
+        "steps": [(STEPS[step.action], step) for step in steps],
+        "actions": feedback.allowed_actions(row.status, actor=g.actor),
+    }
+
+
+def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
+    """The transcript around the row: the conversation's when there is one, else the session's."""
+    if found.chat is not None:
+        return _from_chat(found)
+    if found.row.session_id is None:
+        return [], []
+    whole = sessions.get_session(found.row.session_id, actor=g.actor)
+    events = sessions.events_of(found.row.session_id, actor=g.actor, limit=MOST_EVENTS)
+    version = f"v{whole.agent_version}" if whole.agent_version else ""
+    turns = transcript.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
+    return turns, _known(events)
+
+
+def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
+    assert found.chat is not None  # noqa: S101 - the caller looked
+    chat = chats.get_chat(g.actor, found.chat)
+    behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
+    work = transcripts.work_of({session for session in behind if session}, actor=g.actor)
+    versions = {found.row.session_id: f"v{found.row.agent_version}"} if found.row.session_id and found.row.agent_version else {}
+    turns = transcript.of_messages(
+        chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
+    )
+    return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
+
+
+def _known(events: Sequence[transcript.Event]) -> list[KnownRow]:
+    payload = next((event.payload for event in events if event.event_type == "context.loaded"), None)
+    return rows_loaded(payload) if payload else []
+
+
+def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) -> str:
+    """`chat, turn 3 of 6`: where in the whole this is. A turn is a question and its answer."""
+    asked = [turn for turn in turns if not turn.agent]
+    if target is None or not asked:
+        return found.row.source_type
+    at = [id(turn) for turn in turns].index(id(target))
+    number = sum(not turn.agent for turn in turns[: at + 1])
+    return f"{found.row.source_type}, turn {max(number, 1)} of {len(asked)}"
+
+
+def _diff(found: FeedbackDetail, target: Turn | None) -> list[tuple[str, str]]:
+    wanted = found.details.get("preferred_answer")
+    before = found.message_text or (target.text if target else "")
+    if found.row.signal != "edit" or not isinstance(wanted, str) or not before:
+        return []
+    return word_diff(before, wanted)

@@ -1,0 +1,312 @@
+"""What was said and done, as turns to read. Pure: events, messages and notes in, turns out.
+
+A turn is what one side did before the other spoke. Payloads come from other people's agents, so nothing in them is
+taken for granted: what is missing is left out, what has another shape is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from app.views.times import duration, short_id
+
+
+class Event(Protocol):
+    """A session event, as much of it as is read here."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def event_type(self) -> str: ...
+    @property
+    def payload(self) -> dict[str, Any]: ...
+    @property
+    def occurred_at(self) -> datetime: ...
+
+
+class Spoken(Protocol):
+    """A chat message, as much of it as is read here."""
+
+    @property
+    def id(self) -> UUID: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> str: ...
+    @property
+    def created_at(self) -> datetime: ...
+    @property
+    def turn_id(self) -> str: ...
+    @property
+    def message_index(self) -> int: ...
+    @property
+    def details(self) -> dict[str, Any]: ...
+    @property
+    def session_id(self) -> UUID | None: ...
+
+
+@dataclass
+class Part:
+    """One thing in a turn. `kind` says which of the fields count: say, tool, change, loaded or line."""
+
+    kind: str
+    text: str = ""
+    name: str = ""
+    args: Any = None
+    result: Any = None
+    ms: float | None = None
+    failed: bool = False
+    changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Turn:
+    """What one side did before the other spoke. `anchor` is its place on the page, `key` the id of the event or the
+    index of the message that a flag on it names, `marks` all names by which feedback can mean it."""
+
+    name: str
+    agent: bool
+    at: datetime
+    anchor: str = ""
+    key: str = ""
+    detail: str = ""
+    parts: list[Part] = field(default_factory=list)
+    marks: set[str] = field(default_factory=set)
+    notes: list[Any] = field(default_factory=list)
+    target: bool = False
+    until: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(part.text for part in self.parts if part.kind == "say")
+
+    @property
+    def milliseconds(self) -> float:
+        return max(0.0, ((self.until or self.at) - self.at).total_seconds() * 1000)
+
+
+WRITES = {"entity.created", "entity.updated", "response.submitted", "knowledge.changed"}
+
+
+def of_events(events: Sequence[Event], *, person: str, agent: str, version: str = "") -> list[Turn]:
+    """The turns of a session, in the order in which things happened."""
+    results = _results(events)
+    turns: list[Turn] = []
+    asked: datetime | None = None
+    for event in events:
+        if event.event_type == "user.message":
+            turns.append(_said_by_user(event, person))
+            asked = event.occurred_at
+            continue
+        part = _part(event, results)
+        if part is None:
+            continue
+        if not turns or not turns[-1].agent:
+            turns.append(Turn(agent, True, asked or event.occurred_at, anchor=f"e-{short_id(event.id)}"))
+        turn = turns[-1]
+        turn.parts.append(part)
+        turn.marks.update(_marks(event))
+        turn.key = str(event.id)
+        turn.until = max(turn.until or event.occurred_at, _ended(event, results))
+    for turn in turns:
+        if turn.agent:
+            took = duration(turn.milliseconds) if turn.milliseconds >= 1 else ""
+            turn.detail = " · ".join(word for word in (version, took) if word)
+    return turns
+
+
+def _said_by_user(event: Event, person: str) -> Turn:
+    text = _text(event.payload)
+    turn = Turn(person, False, event.occurred_at, anchor=f"e-{short_id(event.id)}", until=event.occurred_at)
+    turn.parts.append(Part("say", text))
+    turn.marks.update(_marks(event))
+    return turn
+
+
+def _marks(event: Event) -> set[str]:
+    named = (event.payload.get(name) for name in ("message_id", "turn_id", "call_id", "id"))
+    return {str(event.id), *(str(value) for value in named if value)}
+
+
+def _text(payload: Mapping[str, Any]) -> str:
+    text = payload.get("text", payload.get("content", ""))
+    return text if isinstance(text, str) else str(text)
+
+
+def _results(events: Iterable[Event]) -> dict[str, Event]:
+    """The result of each call, by the call's id."""
+    found: dict[str, Event] = {}
+    for event in events:
+        if event.event_type == "tool.result":
+            call = event.payload.get("call_id") or event.payload.get("id")
+            if call:
+                found.setdefault(str(call), event)
+    return found
+
+
+def _ended(event: Event, results: Mapping[str, Event]) -> datetime:
+    result = results.get(str(event.payload.get("id"))) if event.event_type == "tool.call" else None
+    return max(event.occurred_at, result.occurred_at) if result else event.occurred_at
+
+
+def _part(event: Event, results: Mapping[str, Event]) -> Part | None:
+    payload = event.payload
+    kind = event.event_type
+    if kind == "agent.message":
+        return Part("say", _text(payload))
+    if kind == "tool.call":
+        return _tool(event, results)
+    if kind == "tool.result":
+        call = str(payload.get("call_id") or payload.get("id") or "")
+        return None if call in results else _orphan(payload)
+    if kind in {"entity.created", "entity.updated"}:
+        return _change(kind, payload)
+    if kind == "context.loaded":
+        return Part("loaded", _loaded(payload))
+    if kind == "response.submitted":
+        values = payload.get("values")
+        return Part("change", name="Response", changes=_values(values))
+    if kind == "session.failed":
+        return Part("line", str(payload.get("error") or payload.get("reason") or ""), name="failed", failed=True)
+    if kind in {"knowledge.changed", "feedback.reviewed", "agent.updated"}:
+        return Part("tool", name=kind, args=payload or None, result="noted")
+    return None
+
+
+def _tool(event: Event, results: Mapping[str, Event]) -> Part:
+    payload = event.payload
+    result = results.get(str(payload.get("id")))
+    answer: Mapping[str, Any] = result.payload if result else {}
+    ms = answer.get("duration_ms", payload.get("duration_ms"))
+    if not isinstance(ms, int | float) and result is not None:
+        ms = max(0.0, (result.occurred_at - event.occurred_at).total_seconds() * 1000)
+    return Part(
+        "tool",
+        name=str(payload.get("name") or "tool"),
+        args=payload.get("arguments"),
+        result=answer.get("output") if result else "no result recorded",
+        ms=ms if isinstance(ms, int | float) else None,
+        failed=result is None or bool(answer.get("is_error")),
+    )
+
+
+def _orphan(payload: Mapping[str, Any]) -> Part:
+    failed = bool(payload.get("is_error"))
+    return Part("tool", name=str(payload.get("name") or "tool"), result=payload.get("output"), failed=failed)
+
+
+def _change(kind: str, payload: Mapping[str, Any]) -> Part:
+    name = payload.get("name") or payload.get("entity_name")
+    if not name:
+        name = f"{payload.get('entity_type') or 'record'} {short_id(str(payload.get('entity_id') or ''))}".strip()
+    if kind == "entity.created":
+        return Part("change", name=f"New: {name}", changes=_values(payload.get("fields")))
+    changes = payload.get("changes")
+    pairs = changes.items() if isinstance(changes, Mapping) else ()
+    return Part("change", name=str(name), changes=[(str(key), *_from_to(value)) for key, value in pairs])
+
+
+def _from_to(value: Any) -> tuple[Any, Any]:
+    if isinstance(value, Mapping) and "to" in value:
+        return value.get("from"), value["to"]
+    return None, value
+
+
+def _values(values: Any) -> list[tuple[str, Any, Any]]:
+    """What was filled in. A value may come with its source and confidence; only the value itself is shown."""
+    if not isinstance(values, Mapping):
+        return []
+    plain = {key: value["value"] if isinstance(value, Mapping) and "value" in value else value for key, value in values.items()}
+    return [(str(key), None, value) for key, value in plain.items()]
+
+
+def _loaded(payload: Mapping[str, Any]) -> str:
+    rows = payload.get("row_ids")
+    said = f"{len(rows)} row{'' if len(rows) == 1 else 's'}" if isinstance(rows, list) else "knowledge"
+    tokens = payload.get("token_count")
+    return f"{said}, {tokens:,} tokens" if isinstance(tokens, int) else said
+
+
+def of_messages(
+    messages: Sequence[Spoken],
+    *,
+    person: str,
+    agent: str,
+    versions: Mapping[UUID, str] | None = None,
+    work: Mapping[UUID, Sequence[Event]] | None = None,
+) -> list[Turn]:
+    """The turns of a chat. `versions` and `work` are of the sessions behind it: what an agent did stands before what
+    it said, between the message before and its own."""
+    turns: list[Turn] = []
+    before: datetime | None = None
+    for message in messages:
+        agentic = message.role != "user"
+        turn = Turn(agent if agentic else person, agentic, message.created_at, anchor=f"m-{message.message_index}")
+        turn.key = str(message.message_index)
+        if message.role == "system":
+            turn.name = "system"
+        if message.role == "agent" and message.session_id:
+            turn.detail = (versions or {}).get(message.session_id, "")
+        turn.marks = {str(message.id), message.turn_id + (":agent" if agentic else ":user"), f"#{message.message_index}"}
+        external = getattr(message, "external_id", None)
+        if external:
+            turn.marks.add(str(external))
+        turn.parts = [] if message.role != "agent" else _work_before(message, before, work or {})
+        turn.parts.append(_spoken(message))
+        turns.append(turn)
+        before = message.created_at
+    return turns
+
+
+def _spoken(message: Spoken) -> Part:
+    if message.role != "tool":
+        return Part("say", message.content)
+    details = message.details
+    name = str(details.get("name") or "tool")
+    failed = bool(details.get("is_error"))
+    return Part("tool", name=name, args=details.get("arguments"), result=message.content, failed=failed)
+
+
+def _work_before(
+    message: Spoken, before: datetime | None, work: Mapping[UUID, Sequence[Event]]
+) -> list[Part]:
+    events = work.get(message.session_id, ()) if message.session_id else ()
+    results = _results(events)
+    since = [e for e in events if (before is None or e.occurred_at >= before) and e.occurred_at <= message.created_at]
+    parts = (_part(event, results) for event in since if event.event_type not in {"agent.message", "session.failed"})
+    return [part for part in parts if part is not None]
+
+
+def place(turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]]) -> list[Any]:
+    """Put each note beside the turn that one of its marks names, the last agent turn when it means the whole; what
+    has no turn at all is given back."""
+    last = next((turn for turn in reversed(turns) if turn.agent), turns[-1] if turns else None)
+    homeless = []
+    for marks, note in notes:
+        turn = find(turns, marks) or last
+        if turn is None:
+            homeless.append(note)
+        else:
+            turn.notes.append(note)
+    return homeless
+
+
+def find(turns: Sequence[Turn], marks: Sequence[str]) -> Turn | None:
+    """The turn that the first mark which means anything here names."""
+    for mark in marks:
+        for turn in turns:
+            if mark and mark in turn.marks:
+                return turn
+    return None
+
+
+def around(turns: Sequence[Turn], target: Turn | None, before: int = 1) -> list[Turn]:
+    """The target and what led to it: as much as a panel shows."""
+    if target is None:
+        return list(turns[-2:])
+    at = next(index for index, turn in enumerate(turns) if turn is target)
+    return list(turns[max(0, at - before) : at + 1])

@@ -1,0 +1,110 @@
+"""A real browser on a real server: waitress on a free port, over this process's database."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PATIENCE = 60_000
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+    " --disable-component-update --disable-sync --disable-dev-shm-usage"
+).split()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All browser tests run in one process, so that only one Chromium is started."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser"))
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    from tools import find_browser
+
+    found = find_browser()
+    if found is None:
+        pytest.fail("There is no Chromium; install it, or set UPSHOT_CHROMIUM to the path of one.")
+    return {**browser_type_launch_args, "executable_path": found, "args": ARGUMENTS}
+
+
+@pytest.fixture(scope="session")
+def live(app: Flask) -> Iterator[str]:
+    """The product behind a port of its own."""
+    from waitress import create_server
+
+    server = create_server(app, host="127.0.0.1", port=0, threads=8)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.effective_port}"
+    server.close()
+    server.task_dispatcher.shutdown()
+    thread.join(30)
+
+
+class Visitor:
+    """Somebody at a browser. Whatever the page complains about fails the test, violations of the CSP included."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self.base = base
+        self.complaints: list[str] = []
+        self.expected: tuple[str, ...] = ()
+        page.on("console", self._listen)
+        page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
+
+    def _listen(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.complaints.append(f"{message.text} ({message.location.get('url', '')})")
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.base + path)
+
+    def check(self) -> None:
+        unexpected = [text for text in self.complaints if not any(word in text for word in self.expected)]
+        assert not unexpected, unexpected
+
+
+@pytest.fixture
+def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Visitor]]:
+    """Open a browser for somebody: signed in as the actor, or as a stranger without one."""
+    from app import gate
+    from app.db import acting_as, transaction
+    from app.services import logins
+
+    contexts: list[BrowserContext] = []
+    visitors: list[Visitor] = []
+
+    def enter(actor: Any = None, *, theme: str = "light", width: int = 1440, height: int = 900, **more: Any) -> Visitor:
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce", **more
+        )
+        context.set_default_timeout(PATIENCE)
+        context.set_default_navigation_timeout(PATIENCE)
+        contexts.append(context)
+        if actor is not None:
+            with app.app_context(), acting_as(actor), transaction():
+                token = logins.begin(actor=actor, user_agent="browser tests")
+            with app.test_request_context():
+                name = gate.cookie_name()
+            context.add_cookies([{"name": name, "value": token, "url": live}])
+        visitor = Visitor(context.new_page(), live)
+        visitors.append(visitor)
+        return visitor
+
+    yield enter
+    for visitor in visitors:
+        visitor.check()
+    for context in contexts:
+        context.close()
