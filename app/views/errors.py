@@ -21,7 +21,7 @@ from app.errors import Problem, SignInNeeded, Throttled
 from app.views.htmx import Toast, varied, wants_fragment
 
 JSON_ANSWER = "json_problem"
-JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/")
+JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz", "/metrics")
 RETRY_SECONDS = 5
 
 
