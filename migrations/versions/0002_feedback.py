@@ -85,7 +85,9 @@ SYSTEM_USERS = """
 WITH needed AS (
     SELECT DISTINCT tenant_id, md5('system user of ' || tenant_id)::uuid AS user_id
       FROM entity_responses
-     WHERE status = 'rejected' AND btrim(rejection_reason) <> '' AND decided_by IS NULL AND created_by IS NULL
+     WHERE status = 'rejected' AND btrim(rejection_reason) <> ''
+       AND rejection_reason NOT IN ('No reason was recorded.', 'An empty reason was recorded.')
+       AND decided_by IS NULL AND created_by IS NULL
        AND tenant_id NOT IN (SELECT tenant_id FROM memberships WHERE role = 'system')
 ), made AS (
     INSERT INTO users (id, name, is_system) SELECT user_id, 'Upshot', true FROM needed
@@ -109,6 +111,7 @@ WITH rejected AS (
       FROM entity_responses AS response
       JOIN entities AS entity ON entity.tenant_id = response.tenant_id AND entity.id = response.entity_id
      WHERE response.status = 'rejected' AND btrim(response.rejection_reason) <> ''
+       AND response.rejection_reason NOT IN ('No reason was recorded.', 'An empty reason was recorded.')
 )
 INSERT INTO feedback (id, tenant_id, source_type, kind, rating, comment, session_id, entity_id, agent_id, context,
                       status, reviewed_by_user_id, reviewed_at, outcome, created_by, created_at, occurred_at)

@@ -1,0 +1,319 @@
+"""Every revision goes up and down, and what the older tables could hold survives the way there and back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+from app.db import migrate
+from app.db.migrate import check, current, downgrade, head, is_current, upgrade
+from app.errors import Unusable
+from migrations.legacy import FEEDBACK_FROM_THUMBS
+from tests.conftest import Server
+from tests.db import legacy as old
+from tests.db.legacy import AGENT, ANN, BEN, CHAT, OTHER, SESSION, TENANT, THUMBS, fill_legacy, legacy_rows
+
+pytestmark = pytest.mark.core
+
+Open = Callable[[], Any]
+
+
+@pytest.fixture
+def owner(server: Server, empty_database: str) -> str:
+    return server.conninfo("owner", empty_database)
+
+
+@pytest.fixture
+def look(server: Server, empty_database: str) -> Open:
+    """A connection that sees the rows of all workspaces."""
+
+    @contextmanager
+    def opened() -> Iterator[psycopg.Connection[Any]]:
+        with psycopg.connect(server.conninfo("superuser", empty_database)) as connection:
+            yield connection
+
+    return opened
+
+
+@pytest.fixture
+def legacy(owner: str, look: Open) -> dict[str, list[str]]:
+    """A database at the first revision with rows in it; what they say."""
+    upgrade(owner, "0001_legacy")
+    with look() as connection:
+        fill_legacy(connection)
+        return legacy_rows(connection)
+
+
+def feedback_rows(connection: psycopg.Connection[Any]) -> dict[UUID, dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return {row["id"]: row for row in cursor.execute("SELECT * FROM feedback").fetchall()}
+
+
+def test_thumbs_become_feedback(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, "0002_feedback")
+    with look() as connection:
+        rows = feedback_rows(connection)
+    assert len([row for row in rows.values() if row["source_type"] == "chat"]) == len(THUMBS)
+    for identity, tenant, chat, index, user, rating, comment in THUMBS:
+        row = rows[identity]
+        assert (row["tenant_id"], row["created_by"], row["comment"]) == (tenant, user, comment)
+        assert row["rating"] == {"up": "positive", "down": "negative"}[rating]
+        assert row["context"] == {"chat_id": str(chat), "message_index": index}
+        assert (row["kind"], row["origin"], row["confidence"], row["status"]) == ("reaction", "user", 1, "pending")
+        assert row["created_at"] == row["occurred_at"]
+        assert row["created_at"].isoformat() == "2025-03-04T05:06:07.890000+00:00"
+    known = rows[THUMBS[0][0]]
+    assert (known["session_id"], known["agent_id"], known["trace_id"]) == (SESSION, AGENT, "trace-1")
+    assert rows[THUMBS[3][0]]["session_id"] is None
+
+
+def test_rejections_with_a_reason_become_feedback(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, "0002_feedback")
+    with look() as connection:
+        rows = [row for row in feedback_rows(connection).values() if row["source_type"] != "chat"]
+        system = connection.execute("SELECT user_id FROM memberships WHERE role = 'system'").fetchall()
+    said = {row["comment"]: row for row in rows}
+    assert set(said) == {"In thousands", "Both wrong", "Not the right year"}
+    assert len(rows) == 3
+    assert all(
+        (row["session_id"], row["entity_id"], row["agent_id"]) == (SESSION, old.NORTHWIND, AGENT) for row in rows
+    )
+    retried = said["In thousands"]
+    assert (retried["source_type"], retried["kind"], retried["status"]) == (
+        "extraction",
+        "extraction_rejection",
+        "applied",
+    )
+    assert retried["context"] == {
+        "field_name": "ebitda",
+        "entity_type_id": str(old.DEAL),
+        "rejected_value": 12,
+        "retry_ref": "legacy",
+    }
+    assert (retried["created_by"], retried["reviewed_by_user_id"]) == (BEN, BEN)
+    assert said["Both wrong"]["context"]["rejected_value"] == {"ebitda": 12, "name": None}
+    assert [(said["Both wrong"]["created_by"],)] == system
+    waiting = said["Not the right year"]
+    assert (waiting["source_type"], waiting["kind"], waiting["status"]) == ("response", "response_rejection", "pending")
+    assert waiting["context"] == {
+        "response_id": str(old.RESPONSES[2][0]),
+        "criteria_set_id": str(old.CRITERIA),
+        "field_name": "ebitda",
+    }
+    assert (waiting["created_by"], waiting["reviewed_at"]) == (ANN, None)
+
+
+def test_items_become_rows(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, "0003_shared_context")
+    with look() as connection:
+        rows = connection.execute(
+            "SELECT tenant_id, type, content, context, state, superseded_by IS NULL FROM shared_context"
+            " ORDER BY tenant_id, type, created_at"
+        ).fetchall()
+    lessons = [row[2:] for row in rows if row[:2] == (TENANT, "lesson")]
+    assert len(lessons) == len(old.KNOWLEDGE[TENANT, "lessons"])
+    assert [lesson for lesson in lessons if lesson[2] == "active"] == [
+        ("Ask for the year", None, "active", True),
+        ("Quote the page", None, "active", True),
+        ("Round down", None, "active", True),
+        ("Keep it", None, "active", True),
+        ("Odd", None, "active", True),
+        ("last", None, "active", True),
+    ]
+    assert [lesson for lesson in lessons if lesson[2] == "superseded"] == [
+        (" ask  for the YEAR ", None, "superseded", False),
+        ("Ask for the year", None, "superseded", False),
+    ]
+    assert {lesson[0] for lesson in lessons if lesson[2] == "deleted"} == {"(empty)"}
+    assert [lesson[0] for lesson in lessons if lesson[2] == "inactive"] == [
+        "12.5",
+        "true",
+        '["nested"]',
+        '{"text": "no content"}',
+        '{"content": ""}',
+        '{"content": 7, "context": "c"}',
+    ]
+    assert (TENANT, "correction", "EBITDA, not EBIT", "in PE deals", "active", True) in rows
+    assert (TENANT, "routing", "not even a list", None, "active", True) in rows
+    assert (OTHER, "lesson", "Alone", "without a list", "active", True) in rows
+
+
+def test_there_and_back_loses_nothing(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner)
+    assert check(owner) == []
+    with look() as connection:
+        assert connection.execute("SELECT to_regclass('chat_feedback')").fetchone() == (None,)
+        first = {key: {**row, "search": None} for key, row in feedback_rows(connection).items()}
+        knowledge = "SELECT id, tenant_id, type, content, context, state, superseded_by, metadata FROM shared_context"
+        knowledge += " ORDER BY id"
+        rows = connection.execute(knowledge).fetchall()
+    downgrade(owner, "0001_legacy")
+    with look() as connection:
+        assert legacy_rows(connection) == legacy
+    upgrade(owner)
+    assert check(owner) == []
+    with look() as connection:
+        assert {key: {**row, "search": None} for key, row in feedback_rows(connection).items()} == first
+        assert connection.execute(knowledge).fetchall() == rows
+
+
+def test_each_revision_goes_up_down_and_up(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    revisions = [script.revision for script in reversed([*migrate._scripts().walk_revisions()])]
+    assert revisions[:3] == ["0001_legacy", "0002_feedback", "0003_shared_context"]
+    assert "drop_chat_feedback" in revisions
+    for before, revision in pairwise(revisions):
+        upgrade(owner, revision)
+        downgrade(owner, before)
+        with look() as connection:
+            assert current(connection) == before
+        upgrade(owner, revision)
+    downgrade(owner, "0001_legacy")
+    with look() as connection:
+        assert legacy_rows(connection) == legacy
+    downgrade(owner, "base")
+    with look() as connection:
+        left = "SELECT count(*) FROM {} WHERE {} = 'public'::regnamespace"
+        assert connection.execute(left.format("pg_proc", "pronamespace")).fetchone() == (0,)
+        tables = "SELECT array_agg(tablename) FROM pg_tables WHERE schemaname = 'public'"
+        assert connection.execute(tables).fetchone() == (["alembic_version"],)
+
+
+def test_filling_in_twice_is_filling_in_once(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, "0002_feedback")
+    feedback: Any = import_module("migrations.versions.0002_feedback")
+    knowledge: Any = import_module("migrations.versions.0003_shared_context")
+    with look() as connection:
+        before = feedback_rows(connection)
+        for statement in (FEEDBACK_FROM_THUMBS, feedback.SYSTEM_USERS, feedback.FEEDBACK_FROM_REJECTIONS):
+            assert connection.execute(statement).rowcount == 0
+        assert feedback_rows(connection) == before
+        connection.execute("ALTER TABLE shared_context RENAME TO shared_context_by_key")
+        connection.execute(knowledge.TABLE)
+        items = connection.execute(knowledge.ROWS_FROM_ITEMS).rowcount
+        assert items == sum(len(v) if isinstance(v, list) and v else 1 for v in old.KNOWLEDGE.values()) + 4
+        assert connection.execute(knowledge.ROWS_FROM_ITEMS).rowcount == 0
+        connection.rollback()
+
+
+def test_thumbs_that_came_late_are_taken_along(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, "0008_guards")
+    late = UUID(int=105)
+    with look() as connection:
+        connection.execute(
+            "INSERT INTO chat_feedback (id, tenant_id, chat_id, message_index, user_id, rating)"
+            " VALUES (%s, %s, 'c', 1, %s, 'up')",
+            (late, OTHER, ANN),
+        )
+    upgrade(owner)
+    with look() as connection:
+        assert set(feedback_rows(connection)) >= {late, *(thumb[0] for thumb in THUMBS)}
+
+
+def test_newer_rows_go_back_as_far_as_the_old_tables_can_hold_them(
+    owner: str, look: Open, legacy: dict[str, list[str]]
+) -> None:
+    upgrade(owner)
+    held, neutral, scoped = UUID(int=301), UUID(int=302), UUID(int=303)
+    with look() as connection:
+        for identity, rating, index in ((held, "positive", 4), (neutral, "neutral", 5)):
+            connection.execute(
+                "INSERT INTO feedback (id, tenant_id, source_type, kind, rating, context, created_by, turn_id)"
+                " VALUES (%s, %s, 'chat', 'reaction', %s,"
+                "         jsonb_build_object('chat_id', %s::text, 'message_index', %s::int), %s, %s)",
+                (identity, TENANT, rating, CHAT, index, ANN, str(index)),
+            )
+        for identity, content, context, agent, state in (
+            (UUID(int=311), "Newest", None, None, "active"),
+            (UUID(int=312), "With a context", "in deals", None, "active"),
+            (scoped, "For one agent", None, AGENT, "active"),
+            (UUID(int=313), "Proposed", None, None, "proposed"),
+        ):
+            connection.execute(
+                "INSERT INTO shared_context (id, tenant_id, type, content, context, agent_id, state, active)"
+                " VALUES (%s, %s, 'correction', %s, %s, %s, %s, %s)",
+                (identity, TENANT, content, context, agent, state, state == "active"),
+            )
+        connection.execute(
+            "UPDATE shared_context SET context = 'later', version = 2 WHERE content = 'EBITDA, not EBIT'"
+        )
+        connection.execute("UPDATE shared_context SET state = 'deleted', active = false WHERE content = 'Be brief'")
+    downgrade(owner, "0001_legacy")
+    with look() as connection:
+        thumbs = {row[0] for row in connection.execute("SELECT id FROM chat_feedback").fetchall()}
+        assert thumbs == {held, *(thumb[0] for thumb in THUMBS)}
+        items = connection.execute(
+            "SELECT value FROM shared_context WHERE tenant_id = %s AND key = 'corrections'", (TENANT,)
+        ).fetchone()
+        assert items == (
+            [
+                "Figures are in thousands",
+                {"content": "EBITDA, not EBIT", "context": "later"},
+                "Newest",
+                {"content": "With a context", "context": "in deals"},
+            ],
+        )
+        gone = connection.execute("SELECT count(*) FROM shared_context WHERE key = 'guidelines'").fetchone()
+        assert gone == (0,)
+
+
+def test_two_at_once_do_it_once(owner: str, look: Open) -> None:
+    trouble: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            upgrade(owner)
+        except BaseException as error:
+            trouble.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert trouble == []
+    with look() as connection:
+        assert is_current(connection)
+
+
+def test_a_newer_database_is_left_alone(owner: str, look: Open) -> None:
+    upgrade(owner)
+    with look() as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999_later'")
+        connection.commit()
+        assert not is_current(connection)
+    for attempt in (lambda: upgrade(owner), lambda: downgrade(owner, "base")):
+        with pytest.raises(Unusable, match=r"made by a newer Upshot \(revision 9999_later\)"):
+            attempt()
+    with look() as connection:
+        assert current(connection) == "9999_later"
+
+
+def test_what_cannot_be_done_changes_nothing(server: Server, owner: str, look: Open, empty_database: str) -> None:
+    with pytest.raises(Unusable, match="cannot go to that revision"):
+        upgrade(owner, "no_such_revision")
+    with pytest.raises(Unusable, match="upshot db init"):
+        upgrade(server.conninfo("app", empty_database))
+    with pytest.raises(Unusable, match="Cannot reach"):
+        upgrade(server.conninfo("owner", "no_such_database"))
+    with look() as connection:
+        connection.execute("CREATE TABLE purges (id uuid)")
+    with pytest.raises(Exception, match="purges"):
+        upgrade(owner)
+    with look() as connection:
+        assert current(connection) is None
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (1,)
+
+
+def test_the_app_role_may_read_the_revision(app_url: str) -> None:
+    with psycopg.connect(app_url) as connection:
+        assert is_current(connection)
+        assert current(connection) == head()
