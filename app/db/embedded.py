@@ -190,7 +190,7 @@ class Embedded:
             server.make(_USERS["superuser"], self._password("superuser"), given_up)
         # What still runs may be coming up, or be the last processes of a killed server on their way out.
         if not (server.running() and server.answers(self.alive, given_up)):
-            sockets = socket_dir(self.root, server.account)
+            sockets = self._socket_dir()
             self._write("socket", str(sockets))
             server.boot(sockets)
             if not server.answers(self.alive, given_up):
@@ -233,21 +233,16 @@ class Embedded:
                 if connection is not None:
                     connection.close()
                 connection = None
-            news = self._bring_back(released)
-            if news != trouble and not released.is_set():
-                on_news(news)
-            trouble = news
-
-    def _bring_back(self, released: threading.Event) -> str:
-        begun = time.monotonic()
-        try:
-            with self._guard(released.is_set):
-                self._ensure_running(released.is_set)
-        except Unusable as error:
-            return str(error)
-        except (psycopg.Error, OSError) as error:
-            return f"The database is down and could not be started yet: {error}"
-        return f"The database had stopped and is back after {time.monotonic() - begun:.1f} s."
+            begun = time.monotonic()
+            try:
+                with self._guard(released.is_set):
+                    self._ensure_running(released.is_set)
+            except Exception as error:  # The watcher outlives whatever it meets, and says it once.
+                if str(error) != trouble and not released.is_set():
+                    on_news(f"The database is down: {error}")
+                trouble = str(error)
+            else:
+                on_news(f"The database had stopped and is back after {time.monotonic() - begun:.1f} s.")
 
     def _join_watcher(self) -> None:
         if self._watcher is not None and self._watcher is not threading.current_thread():
@@ -257,10 +252,10 @@ class Embedded:
     # -- small files
 
     def _socket_dir(self) -> Path:
-        """As the process that started the server chose it: another may have another temporary directory."""
+        """As the process that started the server first chose it: another may have another temporary directory."""
         with suppress(FileNotFoundError):
             chosen = Path((self.root / "socket").read_text(encoding="utf-8").strip())
-            if belongs_to(self.root, chosen):
+            if belongs_to(self.root, chosen) and chosen.parent.is_dir():
                 return chosen
         return socket_dir(self.root, self._server_here().account)
 
