@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from flask import Flask
 from sqlalchemy import text
@@ -137,15 +139,14 @@ def test_a_connection_that_dies_at_work_is_a_503(admin: Api, monkeypatch: pytest
     assert admin.get(PATH).status_code == 200
 
 
-def test_connections_that_died_in_the_pool_are_not_noticed(admin: Api, superuser_url: str, database: str) -> None:
-    import psycopg
-
+def test_connections_that_died_in_the_pool_are_not_noticed(admin: Api, superuser_url: str) -> None:
     assert admin.get(PATH).status_code == 200
+    ours = "from pg_stat_activity where datname = current_database() and usename = 'upshot_app'"
     with psycopg.connect(superuser_url, autocommit=True) as connection:
-        connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = 'upshot_app'",
-            (database,),
-        )
+        connection.execute(f"select pg_terminate_backend(pid) {ours}")
+        deadline = time.monotonic() + 60
+        while connection.execute(f"select 1 {ours}").fetchone() and time.monotonic() < deadline:
+            time.sleep(0.02)
     assert admin.get(PATH).status_code == 200
 
 
