@@ -33,7 +33,7 @@ def once(sent: Any, work: Callable[[], Response]) -> Response:
 
 def replayed(claim: idempotency.Claim) -> Response:
     """What the first request was told, marked as told again."""
-    text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False)
+    text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
     return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
 
 

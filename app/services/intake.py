@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, literal_column, select, text
-from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy import func, select, text
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql.dml import ReturningInsert
 
 from app.actor import Actor
 from app.db import db
@@ -76,8 +78,7 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        row_id, created = _store(values)
-        row = db.session.get(Feedback, row_id, populate_existing=True)
+        row, created = _store(values)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     if created:
@@ -220,32 +221,39 @@ def _as_the_product(origin: str) -> Iterator[None]:
     db.session.execute(SET_ROLE, {"role": bound.bound_role})
 
 
-def _store(values: dict[str, Any]) -> tuple[UUID, bool]:
-    statement = _insert(values)
-    row: Any = db.session.execute(statement.returning(Feedback.id, literal_column("(xmax = 0)"))).one_or_none()
-    if row is not None:
-        return row[0], bool(row[1])
-    return _already_there(values), False
+def _store(values: dict[str, Any]) -> tuple[Feedback | None, bool]:
+    """Write the row and read it back in one statement; say whether it is new."""
+    replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
+    statement = _insert(values["kind"] if replaces else None)
+    row = db.session.scalars(statement, values, execution_options={"populate_existing": True}).one_or_none()
+    if row is None:
+        row = db.session.get(Feedback, _already_there(values), populate_existing=True)
+    return row, row is not None and row.id == values["id"]
 
 
-def _insert(values: dict[str, Any]) -> Insert:
-    statement = insert(Feedback.__table__).values(values)  # type: ignore[arg-type]
+@cache
+def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
+    """The statement for what replaces an earlier row, or for what does not. Made once: it takes longer to build than
+    to run."""
+    statement = insert(Feedback)
     new, old = statement.excluded, Feedback.__table__.c
     kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
-    if values["kind"] == "signal":
-        return statement.on_conflict_do_update(
+    if replaced == "signal":
+        statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "message_id", "created_by", "signal"],
             index_where=text("kind = 'signal'"),
             set_={"comment": new.comment, "details": new.details, "occurred_at": new.occurred_at, **kept},
         )
-    if values["kind"] == "reaction" and values["origin"] == "user":
+    elif replaced == "reaction":
         changed = {name: new[name] for name in ("rating", "comment", "details", "occurred_at")}
-        return statement.on_conflict_do_update(
+        statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "turn_id", "created_by"],
             index_where=text("kind = 'reaction' AND origin = 'user'"),
             set_={**changed, **kept},
         )
-    return statement.on_conflict_do_nothing()
+    else:
+        statement = statement.on_conflict_do_nothing()
+    return statement.returning(Feedback)
 
 
 def _already_there(values: dict[str, Any]) -> UUID:

@@ -1,0 +1,53 @@
+"""The examples of docs/api.md run as they stand against a running server."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from waitress.server import create_server
+
+from app.api.feedback import Decision, FeedbackQuery, NewFeedback
+from app.api.limits import PER_MINUTE
+from app.api.problems import ABOUT
+from app.api.settings import SettingsChange
+from tests.conftest import Api, Workspace
+
+TEXT = (Path(__file__).resolve().parents[2] / "docs/api.md").read_text()
+
+
+@pytest.fixture
+def address(app: Flask) -> Iterator[str]:
+    server = create_server(app, host="127.0.0.1", port=0, threads=2)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.effective_port}"
+    server.close()
+    thread.join(60)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_every_example_runs(address: str, workspace: Workspace, api: Callable[..., Api]) -> None:
+    script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
+    environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": api(workspace.actor("admin"), "admin").key}
+    ran = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
+    assert ran.stdout.count('"comment":"Done in one go."') >= 2
+    assert '"status":"dismissed"' in ran.stdout
+    assert "upshot_requests_total" in ran.stdout
+
+
+def test_the_page_names_what_there_is() -> None:
+    names = {*NewFeedback.model_fields, *SettingsChange.model_fields, *FeedbackQuery.model_fields}
+    names |= set(Decision.model_fields["action"].annotation.__args__)  # type: ignore[union-attr]
+    missing = {name for name in names - {"details", "project"} if name not in TEXT}
+    assert not missing
+    assert f"{PER_MINUTE:,}" in TEXT
+    assert all(str(status) in TEXT for status in ABOUT if status != 405)
