@@ -15,6 +15,19 @@ if TYPE_CHECKING:
 
 VIEWS = (
     "app.views.shell",
+    "app.views.auth",
+    "app.views.home",
+    "app.views.account",
+    "app.views.workspace_switch",
+    "app.views.settings",
+    "app.views.members",
+    "app.views.api_keys",
+    "app.views.agent_review",
+    "app.views.conversations",
+    "app.views.sessions",
+    "app.views.feedback",
+    "app.views.knowledge",
+    "app.views.evals",
 )  # fmt: skip
 APIS = (
     "app.api.problems",
@@ -39,6 +52,9 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
         SETTINGS=settings,
         SECRET_KEY=opened.secret_key,
         SECURE=settings.secure,
+        SESSION_COOKIE_NAME="__Host-upshot_said" if settings.secure else "upshot_said",
+        SESSION_COOKIE_SECURE=settings.secure,
+        SESSION_COOKIE_SAMESITE="Lax",
         DEMO=demo and settings.on_loopback,
         VERSION=own_version(),
         TRUSTED_HOSTS=settings.trusted_hosts,

@@ -50,7 +50,7 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
     """What happened in the workspace, the newest first."""
-    statement = (
+    statement: Any = (
         select(
             AuditEntry.id,
             AuditEntry.created_at,

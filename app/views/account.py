@@ -1,0 +1,96 @@
+"""One's own account: name, password, and where one is signed in."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid, NotFound, Throttled
+from app.services import logins, people, throttle, uses, workspaces
+from app.views.auth import count_attempt, paused
+
+bp = Blueprint("account", __name__, url_prefix="/account")
+
+
+@bp.get("")
+@access("signed_in")
+def index() -> Any:
+    return _page()
+
+
+def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 200) -> Response:
+    """The page; `form` is the one whose fields are wrong."""
+    user = people.get_person(g.actor.id, actor=g.actor)
+    html = render_template(
+        "account/index.html",
+        user=user,
+        name=request.form.get("name", user.name) if form == "name" else user.name,
+        name_errors=errors if form == "name" else {},
+        password_errors=errors if form == "password" else {},
+        logins=logins.list_mine(actor=g.actor),
+        last_used=uses.last_used,
+        places=workspaces.list_for(g.actor.id),
+    )
+    return make_response(html, status)
+
+
+@bp.post("/name")
+@access("signed_in")
+def rename() -> Any:
+    try:
+        with transaction():
+            people.rename_person(request.form.get("name", ""), actor=g.actor)
+    except Invalid as wrong:
+        return _page("name", wrong.fields, 422)
+    flash("Your name is changed.", "success")
+    return redirect(url_for("account.index"), 303)
+
+
+@bp.post("/password")
+@access("signed_in")
+def change_password() -> Any:
+    """A wrong old password counts like one on the sign-in page: whoever found an open browser must not guess."""
+    new = request.form.get("new", "")
+    if new != request.form.get("again", ""):
+        return _page("password", {"again": "This is not the same as the new password."}, 422)
+    try:
+        attempt = count_attempt(g.person.email or str(g.actor.id))
+        try:
+            with transaction():
+                people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
+                throttle.forget(g.person.email or str(g.actor.id), request.remote_addr or "")
+        except Invalid as wrong:
+            if not attempt.last:
+                return _page("password", wrong.fields, 422)
+            raise throttle.too_many(attempt.retry_after) from None
+    except Throttled as pause:
+        return paused(_page("password", {"old": pause.detail}, 429), pause)
+    flash("Your password is changed. You are signed out everywhere else.", "success")
+    return redirect(url_for("account.index"), 303)
+
+
+@bp.post("/logins/<uuid:login_id>/end")
+@access("signed_in")
+def end_login(login_id: UUID) -> Any:
+    with transaction():
+        if not logins.end(login_id, actor=g.actor):
+            raise NotFound("No such login.")
+    flash("That browser is signed out.", "success")
+    return redirect(url_for("account.index"), 303)
+
+
+@bp.post("/logins/end-others")
+@access("signed_in")
+def end_others() -> Any:
+    with transaction():
+        ended = logins.end_everywhere(actor=g.actor, keep=g.login_id)
+    flash(f"Signed out in {ended} other {'place' if ended == 1 else 'places'}.", "success")
+    return redirect(url_for("account.index"), 303)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,57 @@
+"""How the audit trail reads: `member.role_changed` as "changed a member's role", details on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.views.texts import value_line
+
+SENTENCES = {
+    "feedback.read": "read a person's feedback",
+    "invitation.accepted": "accepted an invitation",
+    "invitation.withdrawn": "withdrew an invitation",
+    "key.created": "made an API key",
+    "key.revoked": "revoked an API key",
+    "login.began": "signed in",
+    "login.ended": "signed out",
+    "logins.ended": "ended a person's logins",
+    "member.added": "added a member",
+    "member.invited": "invited somebody",
+    "member.removed": "removed a member",
+    "member.role_changed": "changed a member's role",
+    "password.changed": "changed their password",
+    "person.renamed": "changed their name",
+    "settings.changed": "changed the settings",
+    "sign_in_link.made": "made a sign-in link",
+    "workspace.created": "made the workspace",
+    "workspace.renamed": "renamed the workspace",
+}
+
+
+def sentence(action: str) -> str:
+    """What was done. An action without a sentence of its own is read out: `agent.saved` is "agent saved"."""
+    return SENTENCES.get(action) or action.replace(".", " ").replace("_", " ")
+
+
+def details_line(details: Mapping[str, Any]) -> str:
+    """`member → admin`, `email: sam@example.com`: what was recorded beside it, on one line."""
+    rest = [_pair(name, value) for name, value in details.items() if name not in ("from", "to")]
+    return " · ".join([_change(details), *rest] if {"from", "to"} <= set(details) else rest)
+
+
+def _pair(name: str, value: Any) -> str:
+    words = name.replace("_", " ")
+    if isinstance(value, Mapping) and value and all(_is_change(item) for item in value.values()):
+        return ", ".join(f"{key.replace('_', ' ')}: {_change(item)}" for key, item in value.items())
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return f"{words}: {', '.join(value) or 'none'}"
+    return f"{words}: {value_line(value)}"
+
+
+def _is_change(value: Any) -> bool:
+    return isinstance(value, Mapping) and set(value) == {"from", "to"}
+
+
+def _change(value: Mapping[str, Any]) -> str:
+    return f"{value_line(value['from'])} → {value_line(value['to'])}"

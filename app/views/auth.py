@@ -1,0 +1,240 @@
+"""Signing in and out: with a password, with a link that works once, into the demo, and by invitation.
+
+Each of them works as somebody who is not yet proved to be them; `acting_as` sees to it that this ends with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request
+
+from app import gate
+from app.access import access
+from app.db import acting_as, transaction
+from app.errors import Invalid, NotFound, Throttled
+from app.services import logins, people, throttle
+from app.services.people import Invitation
+from app.views.htmx import varied
+from app.views.paths import local_path
+
+bp = Blueprint("auth", __name__)
+
+
+@bp.get("/sign-in")
+@access("public")
+def sign_in() -> Any:
+    """The form, or straight on for whoever is signed in."""
+    if g.actor is not None:
+        return redirect(local_path(request.args.get("next")), 303)
+    return _form(request.args.get("next"))
+
+
+@bp.post("/sign-in")
+@access("public")
+def sign_in_with_password() -> Any:
+    wanted, email = request.form.get("next"), request.form.get("email", "")
+    missing = {name: text for name, text in MISSING.items() if not request.form.get(name, "").strip()}
+    if missing:
+        return _form(wanted, email, missing, 422)
+    try:
+        attempt = count_attempt(email)
+        try:
+            with acting_as(g.actor), transaction():
+                _, token = logins.sign_in(
+                    email,
+                    request.form["password"],
+                    address=address(),
+                    user_agent=request.user_agent.string,
+                    request_id=g.request_id,
+                )
+        except Invalid as wrong:
+            if not attempt.last:
+                return _form(wanted, email, wrong.fields, 422)
+            raise throttle.too_many(attempt.retry_after) from None
+    except Throttled as pause:
+        return paused(_form(wanted, email, {"password": pause.detail}, 429), pause)
+    return signed_in(token, local_path(wanted))
+
+
+MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
+
+
+def _form(wanted: str | None, email: str = "", errors: dict[str, str] | None = None, status: int = 200) -> Response:
+    html = render_template(
+        "auth/sign_in.html",
+        email=email,
+        errors=errors or {},
+        wanted=local_path(wanted, ""),
+        demo=current_app.config["DEMO"],
+    )
+    return make_response(html, status)
+
+
+@bp.post("/sign-out")
+@access("signed_in")
+def sign_out() -> Any:
+    with transaction():
+        if g.login_id is not None:
+            logins.end(g.login_id, actor=g.actor)
+    return forget_cookie(redirect("/sign-in", 303))
+
+
+@bp.get("/sign-in/link/<token>")
+@access("public")
+def link(token: str) -> Any:
+    """One button. Mail programs and chats open links by themselves, so opening it uses nothing up."""
+    with acting_as(g.actor):
+        works = logins.link_works(token)
+    return render_template("auth/link.html", token=token) if works else _spent(logins.SPENT)
+
+
+@bp.post("/sign-in/link/<token>")
+@access("public")
+def use_link(token: str) -> Any:
+    try:
+        with acting_as(g.actor), transaction():
+            _, login = logins.use_link(token, user_agent=request.user_agent.string, request_id=g.request_id)
+    except NotFound as spent:
+        return _spent(spent.detail)
+    return signed_in(login, "/")
+
+
+@bp.post("/demo/enter")
+@access("public")
+def enter_demo() -> Any:
+    if not current_app.config["DEMO"]:
+        raise NotFound("There is no demo here.")
+    with acting_as(g.actor), transaction():
+        _, token = logins.enter_demo(user_agent=request.user_agent.string, request_id=g.request_id)
+    return signed_in(token, local_path(request.form.get("next")))
+
+
+@bp.get("/invite/<token>")
+@access("public")
+def invitation(token: str) -> Any:
+    try:
+        return _invitation(token, _look_up(token))
+    except NotFound as spent:
+        return _spent(spent.detail)
+
+
+@bp.post("/invite/<token>")
+@access("public")
+def accept_invitation(token: str) -> Any:
+    try:
+        invited = _look_up(token)
+        return signed_in(_join(token, invited), "/")
+    except Invalid as wrong:
+        return _invitation(token, invited, wrong.fields, 422)
+    except Throttled as pause:
+        return paused(_invitation(token, invited, {"password": pause.detail}, 429), pause)
+    except NotFound as spent:
+        return _spent(spent.detail)
+
+
+def _join(token: str, invited: Invitation) -> str:
+    """Accept the invitation and sign in. A password of an account that is known is a guess like any other."""
+    guess = invited.user_id is not None and not _is_me(invited)
+    attempt = count_attempt(invited.email) if guess else None
+    try:
+        with acting_as(g.actor), transaction():
+            actor = people.accept_invite(
+                token,
+                request.form.get("name", ""),
+                request.form.get("password", ""),
+                signed_in_as=g.actor.id if g.actor else None,
+                request_id=g.request_id,
+            )
+            if guess:
+                throttle.forget(invited.email, address())
+            return logins.begin(actor=actor, user_agent=request.user_agent.string)
+    except Invalid:
+        if attempt is not None and attempt.last:
+            raise throttle.too_many(attempt.retry_after) from None
+        raise
+
+
+def _look_up(token: str) -> Invitation:
+    with acting_as(g.actor):
+        return people.look_up_invite(token)
+
+
+def _is_me(invited: Invitation) -> bool:
+    return g.actor is not None and invited.user_id == g.actor.id
+
+
+def _invitation(token: str, invited: Invitation, errors: dict[str, str] | None = None, status: int = 200) -> Response:
+    html = render_template(
+        "auth/invite.html",
+        token=token,
+        invited=invited,
+        mine=_is_me(invited),
+        name=request.form.get("name", ""),
+        errors=errors or {},
+    )
+    return make_response(html, status)
+
+
+def _spent(sentence: str) -> Response:
+    return make_response(render_template("auth/spent.html", sentence=sentence), 404)
+
+
+def count_attempt(email: str) -> throttle.Attempt:
+    """Count an attempt for good, before the password is looked at."""
+    with transaction():
+        return throttle.count_attempt(email, address())
+
+
+def address() -> str:
+    return request.remote_addr or ""
+
+
+def paused(answer: Response, pause: Throttled) -> Response:
+    answer.headers["Retry-After"] = str(pause.retry_after)
+    return answer
+
+
+def signed_in(token: str, to: str) -> Response:
+    """Go on with the new login. The one that the browser had before, if any, ends: a login never changes hands."""
+    if g.login_id is not None:
+        with acting_as(g.actor), transaction():
+            logins.end(g.login_id, actor=g.actor)
+    answer: Any = redirect(to, 303)
+    return set_cookie(answer, token)
+
+
+def set_cookie(answer: Response, token: str) -> Response:
+    answer.set_cookie(
+        gate.cookie_name(),
+        token,
+        max_age=int(logins.LIFETIME.total_seconds()),
+        httponly=True,
+        samesite="Lax",
+        secure=current_app.config["SECURE"],
+        path="/",
+    )
+    return varied(answer)
+
+
+def forget_cookie(answer: Any) -> Response:
+    answer.delete_cookie(
+        gate.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
+    )
+    return varied(answer)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
+    app.config["KNOWS_PERSON"].update(
+        f"auth.{name}"
+        for name in (
+            "sign_in",
+            "sign_in_with_password",
+            "link",
+            "use_link",
+            "enter_demo",
+            "invitation",
+            "accept_invitation",
+        )
+    )

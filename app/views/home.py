@@ -1,0 +1,31 @@
+"""The start page: an admin goes to work, a member sees what is there for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Flask, current_app, g, redirect, render_template, url_for
+
+from app.access import access
+
+bp = Blueprint("home", __name__)
+
+# What a member may open, with the sentence that says what it is for.
+OFFERS = (
+    ("chat.index", "Chat", "Ask the workspace's agents, and say when an answer was good or not."),
+    ("entities.index", "Entities", "Look at the records that the agents work on."),
+    ("account.index", "Your account", "Change your name and password, and see where you are signed in."),
+)
+
+
+@bp.get("/")
+@access("signed_in")
+def index() -> Any:
+    if g.actor.is_admin and "feedback.index" in current_app.view_functions:
+        return redirect(url_for("feedback.index"), 303)
+    offers = [offer for offer in OFFERS if offer[0] in current_app.view_functions]
+    return render_template("home/index.html", offers=offers)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,96 @@
+"""Settings, Members: who is in the workspace, what they may do, and who is invited."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid, Refused
+from app.models.people import ROLES
+from app.services import people
+from app.views.auth import forget_cookie
+
+bp = Blueprint("members", __name__, url_prefix="/admin/settings/members")
+
+
+@bp.get("")
+@access("admin")
+def index() -> Any:
+    return _page()
+
+
+def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 200) -> Response:
+    """The page; `link` is an invitation that was just made and is shown this once."""
+    html = render_template(
+        "members/index.html",
+        members=people.list_members(actor=g.actor),
+        invites=people.list_invites(actor=g.actor),
+        roles=[(role, role.capitalize()) for role in ROLES if role != "owner" or g.actor.at_least("owner")],
+        form=request.form if errors else {},
+        errors=errors or {},
+        link=link,
+        invited=request.form.get("email", "").strip() if link else "",
+    )
+    return make_response(html, status)
+
+
+@bp.post("")
+@access("admin")
+def invite() -> Any:
+    try:
+        with transaction():
+            token = people.invite(email=request.form.get("email", ""), role=request.form.get("role", ""), actor=g.actor)
+    except Invalid as wrong:
+        return _page(wrong.fields, status=422)
+    return _page(link=url_for("auth.invitation", token=token, _external=True), status=201)
+
+
+@bp.post("/<uuid:user_id>/role")
+@access("admin")
+def change_role(user_id: UUID) -> Any:
+    role = request.form.get("role", "")
+    try:
+        with transaction():
+            before = people.change_role(user_id, role, actor=g.actor)
+            name = people.get_person(user_id, actor=g.actor).name
+    except (Refused, Invalid) as refusal:
+        return _refused(refusal)
+    flash(f"{name} is {role} already." if before == role else f"{name} is now {role}.", "success")
+    return redirect("/" if user_id == g.actor.id and before != role else url_for("members.index"), 303)
+
+
+@bp.post("/<uuid:user_id>/remove")
+@access("admin")
+def remove(user_id: UUID) -> Any:
+    try:
+        with transaction():
+            name = people.get_person(user_id, actor=g.actor).name
+            people.remove_member(user_id, actor=g.actor)
+    except Refused as refusal:
+        return _refused(refusal)
+    if user_id == g.actor.id:
+        return forget_cookie(redirect("/sign-in", 303))
+    flash(f"{name} is not in the workspace any more.", "success")
+    return redirect(url_for("members.index"), 303)
+
+
+@bp.post("/invites/<uuid:invite_id>/withdraw")
+@access("admin")
+def withdraw(invite_id: UUID) -> Any:
+    with transaction():
+        people.withdraw_invite(invite_id, actor=g.actor)
+    flash("The invitation is withdrawn.", "success")
+    return redirect(url_for("members.index"), 303)
+
+
+def _refused(refusal: Refused | Invalid) -> Any:
+    flash(refusal.detail, "error")
+    return redirect(url_for("members.index"), 303)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
