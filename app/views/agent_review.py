@@ -14,6 +14,7 @@ from app.access import access
 from app.services import agents, transcripts
 from app.services.feedback import FeedbackRow
 from app.services.transcripts import KnownRow
+from app.views import amounts
 from app.views.filters import Field, named
 from app.views.said import said
 
@@ -99,3 +100,5 @@ def as_id(text: str) -> UUID | None:
 
 def register(app: Flask) -> None:
     app.register_blueprint(bp)
+    app.jinja_env.filters.update(amounts.FILTERS)
+    app.jinja_env.globals["scope_options"] = amounts.scope_options

@@ -35,26 +35,31 @@ class Listing(Generic[Kind]):
 
 
 def read(
-    kind: type[Kind], given: Mapping[str, str] | None = None, *, rows: int = ROWS, **fixed: str
+    kind: type[Kind],
+    given: Mapping[str, str] | None = None,
+    *,
+    rows: int = ROWS,
+    local_days: bool = True,
+    **fixed: str,
 ) -> Listing[Kind]:
-    """Read the address, or the query that was given. `fixed` is what the page itself narrows by, whatever it says."""
+    """Read the address, or the query that was given. `fixed` is what the page itself narrows by, whatever it says.
+    Days are cut in the workspace's zone, which costs a query, unless `local_days` is off."""
     source = request.args if given is None else given
     given = {name: value.strip() for name, value in source.items() if value.strip()}
     args = {name: value for name, value in given.items() if name not in ALSO}
-    zone = _zone() if {"from", "to"} & args.keys() else UTC
+    zone = _zone() if local_days and {"from", "to"} & args.keys() else UTC
     filters = kind.from_args({**args, **fixed}, zone=zone)
     return Listing(filters, Page(rows, given.get("after") or given.get("before")), args)
 
 
 def _zone() -> tzinfo:
-    """Days are cut where the workspace lives."""
     try:
         return ZoneInfo(workspaces.get_settings(g.actor).timezone)
     except ZoneInfoNotFoundError:
         return UTC
 
 
-def neighbours(found: Slice[Any]) -> dict[str, str | None]:
+def neighbours(found: Slice[Any]) -> dict[str, Any]:
     """The pager's two addresses, as its macro takes them."""
     return {"newer": found.prev_cursor, "older": found.next_cursor}
 

@@ -70,7 +70,11 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     chat = chats.get_chat(g.actor, found.chat)
     behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
     work = transcripts.work_of({session for session in behind if session}, actor=g.actor)
-    versions = {found.row.session_id: f"v{found.row.agent_version}"} if found.row.session_id and found.row.agent_version else {}
+    versions = (
+        {found.row.session_id: f"v{found.row.agent_version}"}
+        if found.row.session_id and found.row.agent_version
+        else {}
+    )
     turns = transcript.of_messages(
         chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
     )

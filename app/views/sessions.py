@@ -73,7 +73,9 @@ def detail(session_id: UUID) -> Any:
 @access("member")
 def own_detail(session_id: UUID) -> Any:
     """The same for any member of the workspace, with only their own feedback in it."""
-    return page("sessions/detail.html", "sessions/_panel.html", **read_session(session_id, within_admin=False), flag=None)
+    return page(
+        "sessions/detail.html", "sessions/_panel.html", **read_session(session_id, within_admin=False), flag=None
+    )
 
 
 @bp.post("/admin/agent-review/sessions/<uuid:session_id>/flag")
@@ -106,7 +108,13 @@ def flag(session_id: UUID) -> Any:
 
 def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
     template = "sessions/detail.html"
-    return page(template, "sessions/_panel.html" if _in_panel() else template, status=status, flag=flag, **read_session(session_id))
+    return page(
+        template,
+        "sessions/_panel.html" if _in_panel() else template,
+        status=status,
+        flag=flag,
+        **read_session(session_id),
+    )
 
 
 def _in_panel() -> bool:

@@ -220,7 +220,10 @@ def _values(values: Any) -> list[tuple[str, Any, Any]]:
     """What was filled in. A value may come with its source and confidence; only the value itself is shown."""
     if not isinstance(values, Mapping):
         return []
-    plain = {key: value["value"] if isinstance(value, Mapping) and "value" in value else value for key, value in values.items()}
+    plain = {
+        key: value["value"] if isinstance(value, Mapping) and "value" in value else value
+        for key, value in values.items()
+    }
     return [(str(key), None, value) for key, value in plain.items()]
 
 
@@ -251,7 +254,11 @@ def of_messages(
             turn.name = "system"
         if message.role == "agent" and message.session_id:
             turn.detail = (versions or {}).get(message.session_id, "")
-        turn.marks = {str(message.id), message.turn_id + (":agent" if agentic else ":user"), f"#{message.message_index}"}
+        turn.marks = {
+            str(message.id),
+            message.turn_id + (":agent" if agentic else ":user"),
+            f"#{message.message_index}",
+        }
         external = getattr(message, "external_id", None)
         if external:
             turn.marks.add(str(external))
@@ -271,9 +278,7 @@ def _spoken(message: Spoken) -> Part:
     return Part("tool", name=name, args=details.get("arguments"), result=message.content, failed=failed)
 
 
-def _work_before(
-    message: Spoken, before: datetime | None, work: Mapping[UUID, Sequence[Event]]
-) -> list[Part]:
+def _work_before(message: Spoken, before: datetime | None, work: Mapping[UUID, Sequence[Event]]) -> list[Part]:
     events = work.get(message.session_id, ()) if message.session_id else ()
     results = _results(events)
     since = [e for e in events if (before is None or e.occurred_at >= before) and e.occurred_at <= message.created_at]
