@@ -63,7 +63,12 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
 
 
 def _of_this_chat(*columns: Any) -> Any:
-    return select(*columns).where(AgentSession.tenant_id == Chat.tenant_id, AgentSession.chat_id == Chat.id)
+    return (
+        select(*columns)
+        .select_from(AgentSession)
+        .where(AgentSession.tenant_id == Chat.tenant_id, AgentSession.chat_id == Chat.id)
+        .correlate(Chat)
+    )
 
 
 def _version() -> Any:
