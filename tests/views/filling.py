@@ -1,0 +1,144 @@
+"""A workspace with something in it, written through the product's own services."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from flask import Flask
+
+from app.db import acting_as, transaction
+from app.services import chats, entities, intake, knowledge, sessions
+from app.services.chats import NewMessage
+from app.services.intake import NewFeedback
+from app.services.knowledge import NewRow
+from app.services.sessions import NewEvent, NewSession
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
+
+
+@dataclass
+class Filled:
+    """The ids of what was written."""
+
+    chat: UUID
+    session: UUID
+    failed: UUID
+    rows: list[UUID] = field(default_factory=list)
+    ids: dict[str, UUID] = field(default_factory=dict)
+
+
+def fill(app: Flask, workspace: Any) -> Filled:
+    """One conversation with a session behind it, one failed session, feedback of several kinds, two knowledge rows."""
+    admin, member, other = (workspace.actor(role) for role in ("admin", "member", "other"))
+    begin = datetime.now(UTC) - timedelta(hours=3)
+    with app.app_context():
+        with acting_as(admin), transaction():
+            row = knowledge.add_row(
+                NewRow(type="correction", content="Use LTM EBITDA when comparing deals.", context="comparing valuations"),
+                actor=admin,
+            )
+            entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
+            deal = entities.create_entity(entity_type="deal", name="Halden", fields={"valuation": 8.2}, actor=admin)
+            ids = {"correction": row.id, "deal": deal.id}
+        with acting_as(member), transaction():
+            chat = chats.create_chat(
+                actor=member, agent_slug="deal-analyst", title="Compare Kestrel and Bluefin", created_at=begin
+            )
+            session, _ = sessions.create_session(_session(chat.id, begin, ids), actor=member)
+            messages = chats.append_messages(chat.id, _messages(session.id, begin), actor=member)
+            ids["answer"] = messages[1].id
+            failed, _ = sessions.create_session(
+                NewSession(agent="sales-ops", title="Find accounts", status="failed", error="searchAccounts timed out"),
+                actor=member,
+            )
+            ids["reaction"] = _feedback(member, chat.id, "Used last year's EBITDA again").id
+            ids["edit"] = intake.give_feedback(
+                NewFeedback(
+                    kind="signal",
+                    signal="edit",
+                    message_id=str(messages[1].id),
+                    details={"preferred_answer": "Kestrel is at 9.6× LTM EBITDA, Bluefin at 12.6×."},
+                ),
+                actor=member,
+            ).id
+        with acting_as(other), transaction():
+            ids["hostile"] = _feedback(other, chat.id, HOSTILE).id
+        with acting_as(admin), transaction():
+            proposed = knowledge.add_row(
+                NewRow(type="lesson", content="Say which period a multiple is for.", feedback_ids=[ids["reaction"]]),
+                actor=workspace.actor("system"),
+            )
+            ids["proposed"] = proposed.id
+    return Filled(chat.id, session.id, failed.id, ids=ids)
+
+
+def _feedback(actor: Any, chat_id: UUID, comment: str) -> Any:
+    new = NewFeedback(
+        source_type="chat",
+        kind="reaction",
+        rating="negative",
+        comment=comment,
+        context={"chat_id": str(chat_id), "message_index": 1},
+        turn_id="t1",
+    )
+    return intake.give_feedback(new, actor=actor)
+
+
+def _messages(session_id: UUID, begin: datetime) -> list[NewMessage]:
+    text = "Kestrel is at **11.2×** EBITDA, Bluefin at 12.6×."
+    return [
+        NewMessage(role="user", content="Compare Kestrel and Bluefin on EV/EBITDA.", turn_id="t1", created_at=begin),
+        NewMessage(
+            role="agent",
+            content=text + HOSTILE,
+            turn_id="t1",
+            session_id=session_id,
+            created_at=begin + timedelta(seconds=8),
+        ),
+    ]
+
+
+def _session(chat_id: UUID, begin: datetime, ids: dict[str, UUID]) -> NewSession:
+    def at(seconds: float) -> datetime:
+        return begin + timedelta(seconds=seconds)
+
+    events = [
+        NewEvent("context.loaded", {"row_ids": [str(ids["correction"])], "sha256": "0", "token_count": 61}, at(0)),
+        NewEvent("user.message", {"text": "Compare Kestrel and Bluefin on EV/EBITDA."}, at(0.1)),
+        NewEvent("tool.call", {"id": "c1", "name": "searchDeals", "arguments": {"q": "Kestrel"}}, at(2)),
+        NewEvent("tool.result", {"call_id": "c1", "name": "searchDeals", "output": [{"id": 1}, {"id": 2}]}, at(2.34)),
+        NewEvent(
+            "entity.updated",
+            {
+                "entity_id": str(ids["deal"]),
+                "entity_type": "deal",
+                "name": "Halden",
+                "changes": {"valuation": {"from": 8.2, "to": 14.5}},
+            },
+            at(3),
+        ),
+        NewEvent("agent.message", {"text": "Kestrel is at **11.2×** EBITDA." + HOSTILE}, at(7.9)),
+        NewEvent("session.completed", {}, at(8)),
+    ]
+    return NewSession(
+        agent="deal-analyst",
+        title="Compare Kestrel and Bluefin on EV/EBITDA",
+        session_type="chat",
+        status="completed",
+        chat_id=chat_id,
+        model="offline",
+        input_tokens=6214,
+        output_tokens=812,
+        cost=Decimal("0.0042"),
+        duration_ms=8000,
+        environment="production",
+        tags=("ic-pack",),
+        created_at=begin,
+        started_at=begin,
+        finished_at=at(8),
+        events=events,
+    )
