@@ -1,0 +1,114 @@
+"""`upshot tenant | user | key | signin-link`: workspaces, people and keys from the operator's own hand."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from flask import current_app
+
+from app.actor import SCOPES
+from app.cli.output import emit, workspace_command
+from app.errors import Invalid, NotFound
+from app.models.people import ROLES
+
+
+@click.group()
+def tenant() -> None:
+    """Make workspaces."""
+
+
+@tenant.command("create")
+@click.option("--slug", required=True, help="Lower-case letters, digits and hyphens; it never changes.")
+@click.option("--name", required=True, help="What people call the workspace.")
+@workspace_command
+def create_tenant(slug: str, name: str, as_json: bool) -> None:
+    """Make a workspace."""
+    from app.db import transaction
+    from app.services import workspaces
+
+    with transaction():
+        made, _ = workspaces.create_workspace(slug=slug, name=name)
+    emit({"id": made.id, "slug": made.slug, "name": made.name}, f"Made the workspace {made.name} ({slug}).", as_json)
+
+
+@click.group()
+def user() -> None:
+    """Make people."""
+
+
+@user.command("create")
+@click.option("--email", required=True)
+@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--role", type=click.Choice(ROLES), default="member", show_default=True)
+@click.option("--name", help="Their name; the first part of the e-mail when left out.")
+@click.option("--password-stdin", is_flag=True, help="Read their password from the first line of standard input.")
+@workspace_command
+def create_user(email: str, slug: str, role: str, name: str | None, password_stdin: bool, as_json: bool) -> None:
+    """Add somebody to a workspace. Without a password they come in with `upshot signin-link`."""
+    from app.db import acting_as, transaction
+    from app.services import people, workspaces
+
+    password = _first_line() if password_stdin else None
+    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    with acting_as(system), transaction():
+        person = people.create_person(
+            email=email, name=name or email.partition("@")[0], role=role, actor=system, password=password
+        )
+        payload = {"id": person.id, "email": person.email, "name": person.name, "role": role, "tenant": slug}
+    emit(payload, f"{payload['email']} is {role} of {slug}.", as_json)
+
+
+@click.group()
+def key() -> None:
+    """Make API keys."""
+
+
+@key.command("create")
+@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--user", "email", required=True, help="E-mail of the person that the key acts as.")
+@click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Once or more often.")
+@click.option("--name", default="from the command line", show_default=True, help="What the key is called.")
+@workspace_command
+def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
+    """Make a key and print it, once."""
+    from app.db import acting_as, transaction
+    from app.services import accounts, keys, workspaces
+
+    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    user_id = accounts.find(email)
+    if user_id is None or system.tenant_id not in accounts.tenants_of(user_id):
+        raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
+    with acting_as(system), transaction():
+        made, secret = keys.create_key(name=name, scopes=list(scopes), actor=system, user_id=user_id)
+        payload = {
+            "id": made.id,
+            "key": secret,
+            "name": made.name,
+            "scopes": made.scopes,
+            "user": email,
+            "tenant": slug,
+        }
+    emit(payload, secret, as_json)
+
+
+@click.command("signin-link")
+@click.option("--email", required=True)
+@workspace_command
+def signin_link(email: str, as_json: bool) -> None:
+    """Print a link that signs somebody in once, within 15 minutes."""
+    from app.db import transaction
+    from app.services import logins
+
+    with transaction():
+        token = logins.make_link(email)
+    url = f"{current_app.config['SETTINGS'].url}/sign-in/link/{token}"
+    emit({"url": url, "email": email, "expires_in": int(logins.LINK_LIFETIME.total_seconds())}, url, as_json)
+
+
+def _first_line() -> str:
+    """The password as it was piped in. Not an option: those show in the list of processes."""
+    line = sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise Invalid("Standard input has no password on its first line.")
+    return line

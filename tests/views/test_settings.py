@@ -1,0 +1,96 @@
+"""Settings, General and Audit trail."""
+
+from __future__ import annotations
+
+from app.db import acting_as
+from app.services import workspaces
+from tests.conftest import soup
+
+URL = "/admin/settings"
+FORM = {
+    "name": "Acme",
+    "timezone": "UTC",
+    "review_cron": "0 * * * *",
+    "knowledge_gate": "propose",
+    "context_top_n": "8",
+    "retention_days": "",
+    "feedback_origins": "",
+}
+
+
+def test_settings_are_saved_together(app, workspace, sign_in):
+    client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
+    changed = {
+        "name": "Acme Capital",
+        "review_enabled": "1",
+        "retention_days": "90",
+        "feedback_origins": "https://a.example\r\n https://b.example:8443 ",
+    }
+
+    answer = client.post(URL, data={**FORM, **changed, "csrf_token": client.csrf})
+
+    assert answer.status_code == 303
+    page = soup(client.get(URL))
+    assert page.select_one("input[name=name]")["value"] == "Acme Capital"
+    assert page.select_one("input[name=review_enabled]").has_attr("checked")
+    assert page.select_one("input[name=retention_days]")["value"] == "90"
+    with app.app_context(), acting_as(admin):
+        saved = workspaces.get_settings(admin)
+    assert saved.feedback_origins == ["https://a.example", "https://b.example:8443"]
+    assert (saved.review_enabled, saved.author_private) == (True, False)
+
+
+def test_what_does_not_fit_changes_nothing_and_stays_in_the_form(app, workspace, sign_in):
+    client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
+    wrong = {
+        "name": " ",
+        "timezone": "Mars",
+        "review_cron": "now",
+        "context_top_n": "many",
+        "retention_days": "-1",
+        "feedback_origins": "evil.test/path",
+        "author_private": "1",
+    }
+
+    answer = client.post(URL, data={**FORM, **wrong, "csrf_token": client.csrf})
+
+    page = soup(answer)
+    assert answer.status_code == 422
+    assert {field["name"] for field in page.select("[aria-invalid]")} == set(wrong) - {"author_private"}
+    assert [field["name"] for field in page.select("[autofocus]")] == ["name"]
+    assert page.select_one("input[name=context_top_n]")["value"] == "many"
+    assert page.select_one("input[name=author_private]").has_attr("checked")
+    with app.app_context(), acting_as(admin):
+        assert workspaces.get_settings(admin) == workspaces.WorkspaceSettings()
+        assert workspaces.get_workspace(actor=admin).name == "Acme"
+
+
+def test_the_audit_trail_reads_who_did_what_and_has_pages(app, workspace, sign_in):
+    client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
+    client.post(URL, data={**FORM, "name": "New <b>name</b>", "context_top_n": "9", "csrf_token": client.csrf})
+    with app.app_context(), acting_as(admin):
+        for number in range(60):
+            workspaces.rename_workspace(f"Name {number}", actor=admin)
+        workspaces.db.session.commit()
+
+    page = client.get(f"{URL}/audit")
+    older = soup(page).select_one("a[rel=next]")["href"]
+    second = client.get(older)
+
+    assert "Name 58 → Name 59" in soup(page).table.text
+    assert "changed the settings" in second.text
+    assert "context top n: 8 → 9" in soup(second).table.text
+    assert "<b>name</b>" not in second.text
+    assert soup(second).select_one("a[rel=prev]")
+    assert client.get(f"{URL}/audit?after=garbage").status_code == 400
+
+
+def test_pages_of_settings_are_for_admins_and_cost_few_queries(app, workspace, sign_in, count_queries):
+    member, admin = sign_in(workspace.actor("member")), sign_in(workspace.actor("admin"))
+    for path in (URL, f"{URL}/audit", f"{URL}/members", f"{URL}/keys"):
+        assert member.get(path).status_code == 403
+        assert app.test_client().get(path).location.startswith("/sign-in?next=")
+        with count_queries() as seen:
+            assert admin.get(path).status_code == 200
+        assert len(seen) <= 6, (path, seen)
+    assert member.post(URL, data={**FORM, "csrf_token": member.csrf}).status_code == 403
