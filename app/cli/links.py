@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from app.config import Settings
 
+FIRST_DAY = timedelta(hours=24)
 DEMO_ADMIN = "admin@demo.test"
 
 
@@ -15,7 +18,7 @@ def first_link(settings: Settings) -> str | None:
 
     try:
         with transaction():
-            token = logins.make_link(DEMO_ADMIN)
+            token = logins.make_link(DEMO_ADMIN, lifetime=FIRST_DAY)
     except Problem:
         return None
     return f"{settings.url}/sign-in/link/{token}"
