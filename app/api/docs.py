@@ -12,6 +12,8 @@ from app.access import access
 from app.api import problems
 from app.api.openapi import described
 
+SERVICE = "Service"
+
 bp = Blueprint("api_docs", __name__)
 
 
@@ -38,6 +40,7 @@ class Operation:
     body: list[Field] = field(default_factory=list)
     answers: list[tuple[str, str]] = field(default_factory=list)
     answer: list[Field] = field(default_factory=list)
+    item: list[Field] = field(default_factory=list)
 
 
 @bp.get("/api/docs")
@@ -53,17 +56,17 @@ def register(app: Flask) -> None:
 
 
 def grouped(document: dict[str, Any]) -> dict[str, list[Operation]]:
-    """Operations under the noun of their path."""
+    """Operations under the noun of their path; what only watchers ask comes last."""
     groups: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():
         for method, told in methods.items():
             groups.setdefault(group_of(path), []).append(shown(document, method.upper(), path, told))
-    return groups
+    return dict(sorted(groups.items(), key=lambda group: (group[0] == SERVICE, group[0])))
 
 
 def group_of(path: str) -> str:
     words = [word for word in path.strip("/").split("/") if word not in {"api", "admin", "v1"} and "{" not in word]
-    return words[0].capitalize() if path.startswith("/api/") and "." not in path else "Service"
+    return words[0].capitalize() if path.startswith("/api/") and "." not in path else SERVICE
 
 
 def shown(document: dict[str, Any], method: str, path: str, told: dict[str, Any]) -> Operation:
@@ -76,12 +79,15 @@ def shown(document: dict[str, Any], method: str, path: str, told: dict[str, Any]
         summary=told["summary"],
         about=told["description"],
         parameters=[
-            Field(one["name"], type_of(one["schema"]), one["required"], one.get("description", ""))
+            Field(
+                one["name"], type_of(one["schema"]).removesuffix(" | null"), one["required"], one.get("description", "")
+            )
             for one in told.get("parameters", [])
         ],
         body=fields_of(document, told.get("requestBody", {})),
         answers=answers,
         answer=fields_of(document, good),
+        item=fields_of_items(document, good),
     )
 
 
@@ -89,13 +95,30 @@ def fields_of(document: dict[str, Any], holder: dict[str, Any]) -> list[Field]:
     """The fields of the model that a body or a response refers to."""
     for content in holder.get("content", {}).values():
         if "schema" in content:
-            model = document["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[1]]
-            required = set(model.get("required", []))
-            return [
-                Field(name, type_of(schema), name in required, schema.get("description", ""))
-                for name, schema in model.get("properties", {}).items()
-            ]
+            return fields_in(model_of(document, content["schema"]))
     return []
+
+
+def fields_of_items(document: dict[str, Any], holder: dict[str, Any]) -> list[Field]:
+    """The fields of what a list holds."""
+    for content in holder.get("content", {}).values():
+        if "schema" in content:
+            items = model_of(document, content["schema"]).get("properties", {}).get("items", {}).get("items")
+            return fields_in(model_of(document, items)) if items else []
+    return []
+
+
+def model_of(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    return found
+
+
+def fields_in(model: dict[str, Any]) -> list[Field]:
+    required = set(model.get("required", []))
+    return [
+        Field(name, type_of(schema), name in required, schema.get("description", ""))
+        for name, schema in model.get("properties", {}).items()
+    ]
 
 
 def type_of(schema: dict[str, Any]) -> str:

@@ -17,11 +17,11 @@ from app.api.fields import Answer
 from app.api.route import Declared, route
 
 ROLES = {
-    "public": "Anyone, without a key.",
-    "signed_in": "Any person of the workspace.",
-    "member": "Members; a key needs the scope `{scope}`.",
-    "admin": "Admins; a key needs the scope `{scope}`.",
-    "owner": "Owners; a key needs the scope `{scope}`.",
+    "public": "Open to anyone.",
+    "signed_in": "For any person of the workspace.",
+    "member": "For members. A key needs the scope `{scope}`.",
+    "admin": "For admins. A key needs the scope `{scope}`.",
+    "owner": "For owners. A key needs the scope `{scope}`.",
 }
 VARIABLE = re.compile(r"<(?:(\w+)(?:\([^)]*\))?:)?(\w+)>")
 REFERENCE = "#/components/schemas/{model}"
@@ -103,7 +103,7 @@ def operation(declared: Declared) -> dict[str, Any]:
     found: dict[str, Any] = {
         "operationId": name_of(declared),
         "summary": declared.summary,
-        "description": " ".join(filter(None, [declared.about, ROLES[level].format(scope=scope)])),
+        "description": " ".join(filter(None, [declared.about, role_needed(declared)])),
         "responses": {str(status): body for status, body in responses(declared)},
     }
     parameters = list(parameters_of(declared))
@@ -114,6 +114,12 @@ def operation(declared: Declared) -> dict[str, Any]:
     if scope is not None:
         found["security"] = [{"key": []}, *([{}] if level == "public" else [])]
     return found
+
+
+def role_needed(declared: Declared) -> str:
+    """Who may; a public route that takes a key says for itself what for."""
+    level, scope = declared.access
+    return "" if level == "public" and scope else ROLES[level].format(scope=scope)
 
 
 def name_of(declared: Declared) -> str:
