@@ -37,8 +37,9 @@ def downgrade(owner_url: str, revision: str) -> None:
 
 
 def current(connection: AnyConnection) -> str | None:
-    """The revision that the database is at, or None when it has never been migrated."""
-    if _value(connection, "SELECT to_regclass('public.alembic_version')::text") is None:
+    """The revision that the database is at; None when it was never migrated, or not so far that we may read it."""
+    readable = "SELECT 'yes' WHERE has_table_privilege(to_regclass('public.alembic_version'), 'SELECT')"
+    if _value(connection, readable) is None:
         return None
     return _value(connection, "SELECT version_num FROM alembic_version")
 

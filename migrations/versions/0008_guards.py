@@ -61,9 +61,9 @@ CREATE TRIGGER sessions_guard BEFORE INSERT OR UPDATE OR DELETE ON sessions FOR 
 EVENTS = """
 CREATE FUNCTION guard_new_events() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM sessions AS s WHERE (s.tenant_id, s.id) IN (SELECT tenant_id, session_id FROM added)
+    PERFORM FROM public.sessions AS s WHERE (s.tenant_id, s.id) IN (SELECT tenant_id, session_id FROM added)
       ORDER BY s.id FOR NO KEY UPDATE;
-    IF EXISTS (SELECT FROM sessions AS s WHERE (s.tenant_id, s.id) IN (SELECT tenant_id, session_id FROM added)
+    IF EXISTS (SELECT FROM public.sessions AS s WHERE (s.tenant_id, s.id) IN (SELECT tenant_id, session_id FROM added)
                   AND s.metadata ? 'golden') THEN
         RAISE EXCEPTION 'This session is golden and takes no more events.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
     END IF;
@@ -75,7 +75,7 @@ BEGIN
     IF purging(OLD.tenant_id) THEN
         RETURN OLD;
     END IF;
-    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM sessions AS s WHERE s.tenant_id = OLD.tenant_id AND s.id = OLD.session_id) THEN
+    IF TG_OP = 'DELETE' AND NOT EXISTS (SELECT FROM public.sessions AS s WHERE s.tenant_id = OLD.tenant_id AND s.id = OLD.session_id) THEN
         RETURN OLD;
     END IF;
     RAISE EXCEPTION 'Events are never changed, and leave only with their session.' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'append_only';
@@ -102,7 +102,7 @@ CRITERIA = """
 CREATE FUNCTION guard_criteria_set() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT purging(OLD.tenant_id) AND EXISTS (
-        SELECT FROM sessions AS s WHERE s.tenant_id = OLD.tenant_id AND s.golden_set IS NOT NULL
+        SELECT FROM public.sessions AS s WHERE s.tenant_id = OLD.tenant_id AND s.golden_set IS NOT NULL
            AND s.metadata #>> '{golden,criteriaSetId}' = OLD.id::text) THEN
         RAISE EXCEPTION 'A golden is judged by these criteria; they cannot be deleted.' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'golden';
     END IF;

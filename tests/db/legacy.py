@@ -93,12 +93,14 @@ def fill_legacy(connection: psycopg.Connection[Any]) -> None:
             " '2025-02-02', '2025-01-01')",
             (identity, json.dumps(values), extracted, status, reason, author, decider),
         )
+    fill_knowledge(connection, "shared_context")
+
+
+def fill_knowledge(connection: psycopg.Connection[Any], table: str) -> None:
     for (tenant, key), value in KNOWLEDGE.items():
-        connection.execute("INSERT INTO shared_context VALUES (%s, %s, %s)", (tenant, key, json.dumps(value)))
-    connection.execute(
-        """INSERT INTO shared_context VALUES (%s, 'insights', '[0.10000000000000000001, 1e400, 1.0, "in SQL"]')""",
-        (OTHER,),
-    )
+        connection.execute(f"INSERT INTO {table} VALUES (%s, %s, %s)", (tenant, key, json.dumps(value)))
+    numbers = '[0.10000000000000000001, 1e400, 1.0, "in SQL"]'
+    connection.execute(f"INSERT INTO {table} VALUES (%s, 'insights', %s)", (OTHER, numbers))
 
 
 def legacy_rows(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,19 @@ from app.errors import Unusable
 from migrations.legacy import FEEDBACK_FROM_THUMBS
 from tests.conftest import Server
 from tests.db import legacy as old
-from tests.db.legacy import AGENT, ANN, BEN, CHAT, OTHER, SESSION, TENANT, THUMBS, fill_legacy, legacy_rows
+from tests.db.legacy import (
+    AGENT,
+    ANN,
+    BEN,
+    CHAT,
+    OTHER,
+    SESSION,
+    TENANT,
+    THUMBS,
+    fill_knowledge,
+    fill_legacy,
+    legacy_rows,
+)
 
 pytestmark = pytest.mark.core
 
@@ -53,14 +66,27 @@ def legacy(owner: str, look: Open) -> dict[str, list[str]]:
         return legacy_rows(connection)
 
 
+@pytest.fixture(scope="module")
+def backfilled(server: Server) -> Iterator[str]:
+    """A database whose legacy rows came through the first revisions. Tests read it, or roll back."""
+    name = f"backfilled_{secrets.token_hex(6)}"
+    server.prepare(name)
+    owner, superuser = server.conninfo("owner", name), server.conninfo("superuser", name)
+    upgrade(owner, "0001_legacy")
+    with psycopg.connect(superuser) as connection:
+        fill_legacy(connection)
+    upgrade(owner, "0003_shared_context")
+    yield superuser
+    server.drop(name)
+
+
 def feedback_rows(connection: psycopg.Connection[Any]) -> dict[UUID, dict[str, Any]]:
     with connection.cursor(row_factory=dict_row) as cursor:
         return {row["id"]: row for row in cursor.execute("SELECT * FROM feedback").fetchall()}
 
 
-def test_thumbs_become_feedback(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
-    upgrade(owner, "0002_feedback")
-    with look() as connection:
+def test_thumbs_become_feedback(backfilled: str) -> None:
+    with psycopg.connect(backfilled) as connection:
         rows = feedback_rows(connection)
     assert len([row for row in rows.values() if row["source_type"] == "chat"]) == len(THUMBS)
     for identity, tenant, chat, index, user, rating, comment in THUMBS:
@@ -76,9 +102,8 @@ def test_thumbs_become_feedback(owner: str, look: Open, legacy: dict[str, list[s
     assert rows[THUMBS[3][0]]["session_id"] is None
 
 
-def test_rejections_with_a_reason_become_feedback(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
-    upgrade(owner, "0002_feedback")
-    with look() as connection:
+def test_rejections_with_a_reason_become_feedback(backfilled: str) -> None:
+    with psycopg.connect(backfilled) as connection:
         rows = [row for row in feedback_rows(connection).values() if row["source_type"] != "chat"]
         system = connection.execute("SELECT user_id FROM memberships WHERE role = 'system'").fetchall()
     said = {row["comment"]: row for row in rows}
@@ -112,9 +137,8 @@ def test_rejections_with_a_reason_become_feedback(owner: str, look: Open, legacy
     assert (waiting["created_by"], waiting["reviewed_at"]) == (ANN, None)
 
 
-def test_items_become_rows(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
-    upgrade(owner, "0003_shared_context")
-    with look() as connection:
+def test_items_become_rows(backfilled: str) -> None:
+    with psycopg.connect(backfilled) as connection:
         rows = connection.execute(
             "SELECT tenant_id, type, content, context, state, superseded_by IS NULL FROM shared_context"
             " ORDER BY tenant_id, type, created_at"
@@ -187,26 +211,27 @@ def test_each_revision_goes_up_down_and_up(owner: str, look: Open, legacy: dict[
         assert connection.execute(tables).fetchone() == (["alembic_version"],)
 
 
-def test_filling_in_twice_is_filling_in_once(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
-    upgrade(owner, "0002_feedback")
+def test_filling_in_twice_is_filling_in_once(backfilled: str) -> None:
     feedback: Any = import_module("migrations.versions.0002_feedback")
     knowledge: Any = import_module("migrations.versions.0003_shared_context")
-    with look() as connection:
+    with psycopg.connect(backfilled) as connection:
         before = feedback_rows(connection)
         for statement in (FEEDBACK_FROM_THUMBS, feedback.SYSTEM_USERS, feedback.FEEDBACK_FROM_REJECTIONS):
             assert connection.execute(statement).rowcount == 0
         assert feedback_rows(connection) == before
-        connection.execute("ALTER TABLE shared_context RENAME TO shared_context_by_key")
-        connection.execute(knowledge.TABLE)
-        items = connection.execute(knowledge.ROWS_FROM_ITEMS).rowcount
-        assert items == sum(len(v) if isinstance(v, list) and v else 1 for v in old.KNOWLEDGE.values()) + 4
+        items = sum(len(value) if isinstance(value, list) and value else 1 for value in old.KNOWLEDGE.values()) + 4
+        assert connection.execute("SELECT count(*) FROM shared_context").fetchone() == (items,)
+        connection.execute("CREATE TABLE shared_context_by_key (tenant_id uuid, key text, value jsonb)")
+        fill_knowledge(connection, "shared_context_by_key")
         assert connection.execute(knowledge.ROWS_FROM_ITEMS).rowcount == 0
         connection.rollback()
 
 
-def test_thumbs_that_came_late_are_taken_along(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+def test_newer_rows_go_back_as_far_as_the_old_tables_can_hold_them(
+    owner: str, look: Open, legacy: dict[str, list[str]]
+) -> None:
     upgrade(owner, "0008_guards")
-    late = UUID(int=105)
+    late, held, neutral, scoped = UUID(int=300), UUID(int=301), UUID(int=302), UUID(int=303)
     with look() as connection:
         connection.execute(
             "INSERT INTO chat_feedback (id, tenant_id, chat_id, message_index, user_id, rating)"
@@ -216,14 +241,6 @@ def test_thumbs_that_came_late_are_taken_along(owner: str, look: Open, legacy: d
     upgrade(owner)
     with look() as connection:
         assert set(feedback_rows(connection)) >= {late, *(thumb[0] for thumb in THUMBS)}
-
-
-def test_newer_rows_go_back_as_far_as_the_old_tables_can_hold_them(
-    owner: str, look: Open, legacy: dict[str, list[str]]
-) -> None:
-    upgrade(owner)
-    held, neutral, scoped = UUID(int=301), UUID(int=302), UUID(int=303)
-    with look() as connection:
         for identity, rating, index in ((held, "positive", 4), (neutral, "neutral", 5)):
             connection.execute(
                 "INSERT INTO feedback (id, tenant_id, source_type, kind, rating, context, created_by, turn_id)"
@@ -249,7 +266,7 @@ def test_newer_rows_go_back_as_far_as_the_old_tables_can_hold_them(
     downgrade(owner, "0001_legacy")
     with look() as connection:
         thumbs = {row[0] for row in connection.execute("SELECT id FROM chat_feedback").fetchall()}
-        assert thumbs == {held, *(thumb[0] for thumb in THUMBS)}
+        assert thumbs == {late, held, *(thumb[0] for thumb in THUMBS)}
         items = connection.execute(
             "SELECT value FROM shared_context WHERE tenant_id = %s AND key = 'corrections'", (TENANT,)
         ).fetchone()
@@ -285,16 +302,16 @@ def test_two_at_once_do_it_once(owner: str, look: Open) -> None:
 
 
 def test_a_newer_database_is_left_alone(owner: str, look: Open) -> None:
-    upgrade(owner)
-    with look() as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999_later'")
-        connection.commit()
+    with psycopg.connect(owner) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num varchar(32))")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999_later')")
         assert not is_current(connection)
     for attempt in (lambda: upgrade(owner), lambda: downgrade(owner, "base")):
         with pytest.raises(Unusable, match=r"made by a newer Upshot \(revision 9999_later\)"):
             attempt()
     with look() as connection:
         assert current(connection) == "9999_later"
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (1,)
 
 
 def test_what_cannot_be_done_changes_nothing(server: Server, owner: str, look: Open, empty_database: str) -> None:
@@ -313,7 +330,10 @@ def test_what_cannot_be_done_changes_nothing(server: Server, owner: str, look: O
         assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (1,)
 
 
-def test_the_app_role_may_read_the_revision(app_url: str) -> None:
+def test_the_app_role_may_read_the_revision(server: Server, empty_database: str, app_url: str) -> None:
+    upgrade(server.conninfo("owner", empty_database), "0001_legacy")
+    with psycopg.connect(server.conninfo("app", empty_database)) as connection:
+        assert not is_current(connection)
     with psycopg.connect(app_url) as connection:
         assert is_current(connection)
         assert current(connection) == head()

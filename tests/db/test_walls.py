@@ -181,6 +181,7 @@ def test_the_app_role_has_no_way_around(app_url: str, ours: Filled) -> None:
         "ALTER TABLE feedback DISABLE ROW LEVEL SECURITY",
         "DROP POLICY feedback_tenant ON feedback",
         "CREATE TABLE mine (id int)",
+        "CREATE TEMP TABLE sessions (id int)",
         "CREATE FUNCTION mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
         "CREATE TRIGGER mine BEFORE INSERT ON feedback FOR EACH ROW EXECUTE FUNCTION guard_session()",
         "TRUNCATE audit_log",
