@@ -57,7 +57,9 @@ WITHOUT_TENANT = {
 }
 
 # A member sees, writes and retracts only what they said themselves. Sub-selects are evaluated once, not for each row.
-OWN_OR_ALL = "tenant_id = app_tenant() AND ((SELECT app_role()) IN ('admin', 'system') OR created_by = (SELECT app_user()))"
+OWN_OR_ALL = (
+    "tenant_id = app_tenant() AND ((SELECT app_role()) IN ('admin', 'system') OR created_by = (SELECT app_user()))"
+)
 OWN_KEY = "key = nullif(current_setting('app.throttle_key', true), '')"
 
 # The operator's commands name a workspace by its slug; the row of that one name is shown to whoever says it.
