@@ -33,6 +33,7 @@ class Note:
     at: Any
     href: str | None
     status: str
+    quoted: bool = True
 
 
 @bp.get("/admin/agent-review")
@@ -74,7 +75,8 @@ def _note(row: FeedbackRow, linked: bool) -> Note:
     if row.origin == "machine":
         who = f"machine, {row.confidence:.2f}"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
-    return Note(row.rating, words.quote or words.lead, who, row.created_at, href, row.status)
+    text = words.quote or words.lead
+    return Note(row.rating, text, who, row.created_at, href, row.status, quoted=bool(words.quote))
 
 
 def marks_of(row: FeedbackRow) -> list[str]:

@@ -96,6 +96,7 @@ def of_events(events: Sequence[Event], *, person: str, agent: str, version: str 
     """The turns of a session, in the order in which things happened."""
     results = _results(events)
     turns: list[Turn] = []
+    waiting: list[Part] = []
     asked: datetime | None = None
     for event in events:
         if event.event_type == "user.message":
@@ -105,8 +106,13 @@ def of_events(events: Sequence[Event], *, person: str, agent: str, version: str 
         part = _part(event, results)
         if part is None:
             continue
+        if part.kind == "loaded" and not turns:
+            # What is loaded before anybody spoke belongs to the first answer.
+            waiting.append(part)
+            continue
         if not turns or not turns[-1].agent:
-            turns.append(Turn(agent, True, asked or event.occurred_at, anchor=f"e-{short_id(event.id)}"))
+            turns.append(Turn(agent, True, asked or event.occurred_at, anchor=f"e-{short_id(event.id)}", parts=waiting))
+            waiting = []
         turn = turns[-1]
         turn.parts.append(part)
         turn.marks.update(_marks(event))
