@@ -55,6 +55,7 @@ def ensure_agent(
     name: str | None = None,
     kind: str = "external",
     description: str | None = None,
+    config: dict[str, Any] | None = None,
     created_at: datetime | None = None,
 ) -> Agent:
     """The agent of that name; an unknown one is made, with version 1. Two who ask at once get the same one."""
@@ -75,7 +76,7 @@ def ensure_agent(
         insert(Agent).values(values).on_conflict_do_nothing(index_elements=["tenant_id", "slug"]).returning(Agent.id)
     )
     if made is not None:
-        _add_version(made, 1, {}, actor, created_at)
+        _add_version(made, 1, config or {}, actor, created_at)
         audit.record(actor, "agent.created", "agent", made, slug=slug, kind=kind)
     agent = find_agent(slug, actor=actor)
     if agent is None:

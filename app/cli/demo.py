@@ -1,0 +1,42 @@
+"""`upshot demo`: fill or refill the demo workspace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from flask import current_app
+
+from app.cli.output import emit, workspace_command
+
+
+@click.group()
+def demo() -> None:
+    """Fill or refill the demo workspace."""
+
+
+@demo.command("seed")
+@workspace_command
+def seed_command(as_json: bool) -> None:
+    """Fill the demo workspace, unless it is there."""
+    from app.demo.seed import seed
+
+    made = seed()
+    emit(made, _sentence("is ready" if made["created"] else "is already there", made), as_json)
+
+
+@demo.command("reset")
+@workspace_command
+def reset_command(as_json: bool) -> None:
+    """Delete the demo workspace and fill it again."""
+    from app.demo.reset import reset
+
+    made = reset(current_app.extensions["upshot.opened"].owner_url)
+    emit(made, _sentence("is new again" if made["removed"] else "is ready", made), as_json)
+
+
+def _sentence(what: str, made: dict[str, Any]) -> str:
+    return (
+        f"The demo workspace {what}: {made['people']} people, {made['sessions']} sessions,"
+        f" {made['feedback']} rows of feedback, {made['knowledge']} of knowledge."
+    )

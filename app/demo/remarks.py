@@ -1,0 +1,138 @@
+"""What people, machines and the product said about the demo's sessions, and what became of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.demo.talks import Remark, read_remark
+from app.demo.world import World
+from app.learning.signals import REACTIONS
+from app.models import AgentSession, Feedback, Message
+from app.models.feedback import SIGNALS
+from app.services import entities, feedback, sessions
+from app.services.intake import NewFeedback, give_feedback
+from app.services.sessions import NewEvent
+
+REVIEWED_AFTER = timedelta(hours=26)
+
+
+def give(
+    world: World,
+    remark: Remark,
+    session: AgentSession,
+    last: tuple[datetime, Message | None],
+    call_id: str,
+    wanted: str | None,
+) -> None:
+    """Feedback on the last answer, and its review when it had one."""
+    at = world.past(last[0] + remark.after)
+    origin = remark.who if remark.who in ("machine", "system") else "user"
+    actor = world.people.get(remark.who, world.system)
+    message = last[1]
+    row = give_feedback(
+        NewFeedback(
+            **_what(remark.what, call_id),
+            origin=origin,
+            confidence=float(remark.options.get("conf", "1")),
+            comment=world.text(remark.words) if remark.words else None,
+            session_id=session.id,
+            message_id=str(message.id) if message else None,
+            details=_details(remark, wanted),
+            created_at=at,
+        ),
+        actor=actor,
+    )
+    _label(world, remark, row.id)
+    _review(world, remark, row.id, at)
+
+
+def _what(what: str, call_id: str) -> dict[str, Any]:
+    if what in SIGNALS:
+        return {"kind": "signal", "signal": what}
+    kind, *rest = what.split(":")
+    if kind == "reaction":
+        return {"kind": "reaction", "rating": REACTIONS[rest[0]].rating}
+    if kind == "tool":
+        context = {"tool_slug": rest[0], "tool_run_id": call_id}
+        return {"kind": "tool_observation", "source_type": "tool", "rating": rest[1], "context": context}
+    return {"kind": kind, "rating": rest[0]}
+
+
+def _details(remark: Remark, wanted: str | None) -> dict[str, Any]:
+    options = remark.options
+    details: dict[str, Any] = {}
+    if "cat" in options:
+        details["error_categories"] = options["cat"].split(",")
+    if "scores" in options:
+        names = ("accuracy", "completeness", "style_match")
+        details["quality_scores"] = dict(zip(names, map(int, options["scores"].split("/")), strict=True))
+    if "verdict" in options:
+        details["output_review"] = {"verdict": options["verdict"]}
+    if "skipped" in options:
+        details["skipped"] = True
+    if wanted:
+        details["preferred_answer"] = wanted
+    return details
+
+
+def _label(world: World, remark: Remark, feedback_id: UUID) -> None:
+    """Remember what knowledge will point back to."""
+    if "id" in remark.options:
+        world.labels[remark.options["id"]] = feedback_id
+    if remark.options.get("applied"):
+        world.waiting.setdefault(remark.options["applied"], []).append(feedback_id)
+
+
+def _review(world: World, remark: Remark, feedback_id: UUID, at: datetime) -> None:
+    for action in ("reviewed", "dismissed", "applied"):
+        if remark.options.get(action) == "":
+            moment = world.past(at + REVIEWED_AFTER)
+            feedback.review([feedback_id], action, actor=world.people["admin"], notes=remark.note, at=moment)
+
+
+def decide(world: World, text: str, response_id: UUID | None, person: Actor, submitted: datetime) -> None:
+    """Accept or reject what an agent submitted; report on the retry."""
+    if response_id is None:
+        raise ValueError(f"There is nothing to decide: {text}")
+    verdict, rest = text.split(" ", 1)
+    if verdict == "retried":
+        _retry(world, response_id, rest, submitted)
+        return
+    remark = read_remark(rest if verdict == "reject" else f"{rest.split()[0]} - {' '.join(rest.split()[1:])}")
+    actor = world.people[remark.who]
+    at = world.past(submitted + remark.after)
+    if verdict == "accept":
+        entities.decide_response(response_id, "accepted", actor=actor, at=at)
+        return
+    entities.decide_response(response_id, "rejected", actor=actor, reason=remark.words, field_name=remark.what, at=at)
+    row = _rejection(world, response_id)
+    _label(world, remark, row.id)
+
+
+def _rejection(world: World, response_id: UUID) -> Feedback:
+    return db.session.scalars(
+        select(Feedback).where(
+            Feedback.tenant_id == world.system.tenant_id, Feedback.context["response_id"].astext == str(response_id)
+        )
+    ).one()
+
+
+def _retry(world: World, response_id: UUID, rest: str, submitted: datetime) -> None:
+    """The agent tried again and said what it did."""
+    remark = read_remark(f"agent - {rest}")
+    row = _rejection(world, response_id)
+    at = world.past(row.created_at + remark.after)
+    sessions.append_events(
+        UUID(row.context["retry_ref"]),
+        [
+            NewEvent("agent.message", {"text": world.text(remark.words or "")}, at),
+            NewEvent("session.completed", {}, at + timedelta(milliseconds=20)),
+        ],
+        actor=world.system,
+    )
