@@ -9,12 +9,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import insert, select
+from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
 from app.models.agents import Agent
 from app.models.people import AuditEntry, User
 from app.services.pages import Page, Slice, read_page
+
+Subject = aliased(User)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Line:
     action: str
     subject_type: str
     subject_id: UUID | None
+    subject_name: str | None
     details: dict[str, Any]
 
 
@@ -58,10 +62,12 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
             AuditEntry.action,
             AuditEntry.subject_type,
             AuditEntry.subject_id,
+            Subject.name,
             AuditEntry.details,
             Agent.name,
         )
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
+        .outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
         .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
     )
     where = [AuditEntry.tenant_id == actor.tenant_id]
@@ -70,8 +76,9 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
 
 
 def _line(row: Any) -> Line:
-    entry_id, at, person, action, subject_type, subject_id, details, agent = row[:8]
-    return Line(entry_id, at, agent or person or "somebody who left", action, subject_type, subject_id, details)
+    entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent = row[:9]
+    who = agent or person or "somebody who left"
+    return Line(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
 
 
 def _plain(value: Any) -> Any:

@@ -33,9 +33,29 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         password_errors=errors if form == "password" else {},
         logins=logins.list_mine(actor=g.actor),
         last_used=uses.last_used,
+        browser_name=browser_name,
         places=workspaces.list_for(g.actor.id),
     )
     return make_response(html, status)
+
+
+# The first mark that a browser carries names it: most of them claim to be others too.
+BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
+SYSTEMS = (
+    ("Android", "Android"),
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+)
+
+
+def browser_name(user_agent: str | None) -> str:
+    """`Firefox on Windows`; what nobody knows is shown as it came, cut."""
+    text = user_agent or ""
+    browser = next((name for mark, name in BROWSERS if mark in text), text[:40] or "Unknown browser")
+    system = next((name for mark, name in (*SYSTEMS, ("Linux", "Linux")) if mark in text), "")
+    return f"{browser} on {system}" if system else browser
 
 
 @bp.post("/name")
