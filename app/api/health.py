@@ -14,7 +14,6 @@ from app.api import problems
 from app.api.fields import Answer
 from app.api.route import route
 from app.db.boot import Opened
-from app.db.migrate import is_current
 from app.errors import Problem
 
 WAIT = 2.5
@@ -123,6 +122,8 @@ class _Asking(threading.Thread):
             self.ended = time.monotonic()
 
     def _ask(self) -> str | None:
+        from app.db.migrate import is_current
+
         engine = create_engine("postgresql+psycopg://", creator=self._connect, poolclass=NullPool)
         with engine.connect() as connection:
             return None if is_current(connection) else "The database is not at this version's schema."

@@ -13,8 +13,11 @@ from flask import Flask
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
+from app.api.fields import Query
 from app.api.limits import Buckets
+from app.api.route import read_query
 from app.db import db
+from app.errors import Invalid
 from app.services import workspaces
 from tests.conftest import Api, Workspace
 
@@ -81,6 +84,20 @@ def test_what_does_not_fit_is_named_and_never_repeated(admin: Api) -> None:
         problem(response, 400)
         assert b"sekret" not in response.data
         assert b"pydantic" not in response.data
+
+
+def test_text_in_a_query_is_text_that_can_be_stored(app: Flask) -> None:
+    class Search(Query):
+        q: str | None = None
+
+    def read(query: str) -> Any:
+        with app.test_request_context(f"/api/feedback?{query}"):
+            return read_query(Search)
+
+    assert read("q=caf%C3%A9").q == "café"
+    for query in ("q=%00", "q=a%00b", "%00=a", "q=a&q=b", "other=a"):
+        with pytest.raises(Invalid):
+            read(query)
 
 
 def test_addresses_and_methods_that_do_not_exist(admin: Api, app: Flask) -> None:

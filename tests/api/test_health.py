@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
 from app import create_app
+from app.api import health
 from app.config import Settings
 from app.db.boot import Opened
 from tests.conftest import Api, Server, Workspace
@@ -61,6 +64,20 @@ def test_a_silent_database_holds_nobody(tmp_path: Path) -> None:
         client = app_on(f"host=127.0.0.1 port={port} user=upshot_app dbname=upshot", tmp_path)
         assert client.get("/readyz").status_code == 503
         assert client.get("/healthz").status_code == 200
+
+
+def test_nobody_waits_for_a_question_that_hangs(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was stopped after it let us in: only the thread that asks it is held."""
+    freed = threading.Event()
+    monkeypatch.setattr(health, "WAIT", 0.05)
+    monkeypatch.setattr(health._Asking, "_ask", lambda _: None if freed.wait(120) else "never")
+    probe = health.Probe(app.extensions["upshot.opened"])
+    heard: list[str | None] = []
+    watcher = threading.Thread(target=lambda: heard.extend(probe.trouble() for _ in range(3)), daemon=True)
+    watcher.start()
+    watcher.join(60)
+    freed.set()
+    assert heard == ["The database does not answer in time."] * 3
 
 
 def test_another_schema_is_not_ready(server: Server, empty_database: str, tmp_path: Path) -> None:
