@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import unicodedata
 from functools import lru_cache
-
-from argon2 import PasswordHasher
-from argon2.exceptions import Argon2Error, InvalidHashError
+from typing import TYPE_CHECKING
 
 from app.errors import Invalid
 
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
 LEAST, MOST = 10, 200
-# 19 MiB a check: every thread of the server may be checking one at the same time.
-HASHER = PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
+
+
+@lru_cache(maxsize=1)
+def hasher() -> PasswordHasher:
+    """19 MiB a check: every thread of the server may be checking one at the same time."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
 
 
 def hashed(password: str) -> str:
-    return HASHER.hash(_same_form(password))
+    return hasher().hash(_same_form(password))
 
 
 def matches(stored: str | None, password: str) -> bool:
     """Whether this is the password. Without a stored one the work is done all the same, so that the time that the
     answer takes does not say whether somebody has an account."""
+    from argon2.exceptions import Argon2Error, InvalidHashError
+
     nobody = _nobodys()
     try:
-        HASHER.verify(stored or nobody, _same_form(password[: MOST * 2]))
+        hasher().verify(stored or nobody, _same_form(password[: MOST * 2]))
     except (Argon2Error, InvalidHashError):
         return False
     return stored is not None
