@@ -2,6 +2,7 @@
 
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.conversations import Chat, Message
+from app.models.desk import FeedbackComment, FeedbackDaily, Import, SavedView
 from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
 from app.models.feedback import Feedback
 from app.models.knowledge import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
@@ -31,12 +32,16 @@ __all__ = [
     "EntityResponse",
     "EntityType",
     "Feedback",
+    "FeedbackComment",
+    "FeedbackDaily",
     "IdempotencyKey",
+    "Import",
     "LoginSession",
     "Membership",
     "Message",
     "OneTimeLink",
     "Purge",
+    "SavedView",
     "SessionEvent",
     "SharedContext",
     "SharedContextFeedback",

@@ -21,6 +21,7 @@ class Agent(OfTenant, Model):
     __table_args__ = (
         addressable(),
         UniqueConstraint("tenant_id", "slug"),
+        within("agents", "merged_into"),
         CheckConstraint(one_of("kind", AGENT_KINDS), name="kind_known"),
         CheckConstraint("slug ~ '^[a-z0-9][a-z0-9._-]{0,119}$'", name="slug_form"),
     )
@@ -33,6 +34,8 @@ class Agent(OfTenant, Model):
     is_system: Mapped[bool] = mapped_column(server_default=text("false"))
     current_version: Mapped[int] = mapped_column(server_default=text("1"))
     archived_at: Mapped[datetime | None]
+    # An agent made by a typo points at the one that took its work over.
+    merged_into: Mapped[UUID | None]
     created_at: Mapped[created_at]
     updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
 

@@ -9,7 +9,7 @@ from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, Uuid, func,
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, uuid_pk
+from app.db.types import created_at, json_object, text_list, uuid_pk
 from app.models.base import Model, OfTenant, addressable, one_of, within
 
 SOURCES = ("chat", "response", "extraction", "tool", "session", "observation")
@@ -46,6 +46,15 @@ class Feedback(OfTenant, Model):
         Index("feedback_rating_idx", "tenant_id", "rating", "status", text("created_at DESC"), text("id DESC")),
         Index("feedback_message_idx", "tenant_id", "message_id", postgresql_where=text("message_id IS NOT NULL")),
         Index("feedback_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
+        Index(
+            "feedback_assignee_idx",
+            "tenant_id",
+            "assignee_id",
+            text("created_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("assignee_id IS NOT NULL"),
+        ),
+        Index("feedback_occurred_idx", "tenant_id", "occurred_at"),
         Index("feedback_search_idx", "search", postgresql_using="gin"),
         Index(
             "feedback_one_reaction_key",
@@ -120,6 +129,8 @@ class Feedback(OfTenant, Model):
     turn_id: Mapped[str | None]
     project: Mapped[str] = mapped_column(server_default="default")
     details: Mapped[json_object]
+    error_categories: Mapped[text_list]
+    assignee_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     outcome: Mapped[json_object]
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.now())
     replay_session_id: Mapped[UUID | None] = mapped_column(

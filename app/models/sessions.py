@@ -37,6 +37,7 @@ class AgentSession(OfTenant, Model):
         within("agent_versions", "agent_version_id", ondelete="RESTRICT"),
         within("chats", "chat_id", ondelete="SET NULL"),
         within("entities", "entity_id", ondelete="SET NULL"),
+        within("imports", "import_id", ondelete="SET NULL"),
         Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
         Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
         Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),
@@ -65,6 +66,23 @@ class AgentSession(OfTenant, Model):
         Index("sessions_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
         Index(
             "sessions_claim_idx", "lease_until", "created_at", postgresql_where=text("status IN ('pending', 'running')")
+        ),
+        Index("sessions_import_idx", "tenant_id", "import_id", postgresql_where=text("import_id IS NOT NULL")),
+        Index(
+            "sessions_environment_idx",
+            "tenant_id",
+            "environment",
+            text("created_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("environment IS NOT NULL"),
+        ),
+        Index(
+            "sessions_model_idx",
+            "tenant_id",
+            "model",
+            text("created_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("model IS NOT NULL"),
         ),
         Index("sessions_search_idx", "search", postgresql_using="gin"),
         CheckConstraint(one_of("session_type", SESSION_TYPES), name="type_known"),

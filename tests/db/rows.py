@@ -30,6 +30,10 @@ ROWS = {
     " VALUES ('{entities}', '{criteria_sets}', '{sessions}', '{agents}', '{users}')",
     "feedback": "(source_type, rating, comment, session_id, entity_id, agent_id, created_by)"
     " VALUES ('session', 'negative', 'Wrong figure', '{sessions}', '{entities}', '{agents}', '{users}')",
+    "feedback_comments": "(feedback_id, user_id, body) VALUES ('{feedback}', '{users}', 'Look at this one')",
+    "feedback_daily": "(day, rating, total) VALUES (current_date, 'negative', 1)",
+    "imports": "(kind, created_by) VALUES ('messages', '{users}')",
+    "saved_views": "(user_id, tab, name, query) VALUES ('{users}', 'feedback', 'Mine', 'status=pending')",
     "shared_context": "(type, content, agent_id, entity_type_id, source_feedback_id, created_by_agent_id)"
     " VALUES ('lesson', 'Figures are in thousands', '{agents}', '{entity_types}', '{feedback}', '{agents}')",
     "shared_context_feedback": "(shared_context_id, feedback_id) VALUES ('{shared_context}', '{feedback}')",
@@ -100,7 +104,7 @@ def fill(app_url: str) -> Filled:
 def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -> UUID:
     """Insert the table's row for a tenant, with links as `ids` says."""
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
-    key = "shared_context_id" if table == "shared_context_usage" else "id"
+    key = {"shared_context_usage": "shared_context_id", "feedback_daily": "tenant_id"}.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)
     return found
