@@ -145,6 +145,7 @@ def _check_kind(new: NewFeedback) -> dict[str, str]:
 def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
     now = datetime.now(UTC)
     source = new.source_type or links.source_type(new.kind)
+    details = _details(new, links)
     return {
         "id": uuid4(),
         "tenant_id": actor.tenant_id,
@@ -164,7 +165,8 @@ def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
         "trace_id": links.trace_id,
         "project": links.project,
         "context": read_context(source, new.kind, {**links.context(source), **new.context}),
-        "details": _details(new, links),
+        "details": details,
+        "error_categories": details.get("error_categories", []),
         "created_by": actor.id if new.origin == "user" else _system_user(actor),
         "created_at": new.created_at or now,
         "occurred_at": new.occurred_at or new.created_at or now,
@@ -237,19 +239,19 @@ def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
     to run."""
     statement = insert(Feedback)
     new, old = statement.excluded, Feedback.__table__.c
+    said = {name: new[name] for name in ("comment", "details", "error_categories", "occurred_at")}
     kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
     if replaced == "signal":
         statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "message_id", "created_by", "signal"],
             index_where=text("kind = 'signal'"),
-            set_={"comment": new.comment, "details": new.details, "occurred_at": new.occurred_at, **kept},
+            set_={**said, **kept},
         )
     elif replaced == "reaction":
-        changed = {name: new[name] for name in ("rating", "comment", "details", "occurred_at")}
         statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "turn_id", "created_by"],
             index_where=text("kind = 'reaction' AND origin = 'user'"),
-            set_={**changed, **kept},
+            set_={"rating": new.rating, **said, **kept},
         )
     else:
         statement = statement.on_conflict_do_nothing()
