@@ -79,6 +79,15 @@ class WorkspaceSettings(BaseModel):
         list[Annotated[str, AfterValidator(origin)]], Field(max_length=50), AfterValidator(each_once)
     ] = []
 
+    @classmethod
+    def stored(cls, values: dict[str, Any]) -> WorkspaceSettings:
+        """What was stored. A value that does not fit any more, such as a renamed time zone, has its default."""
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            wrong = {problem["loc"][0] for problem in error.errors(include_url=False) if problem["loc"]}
+            return cls.model_validate({name: value for name, value in values.items() if name not in wrong})
+
 
 SENTENCES = {
     "knowledge_gate": "Choose `propose` or `proved`.",

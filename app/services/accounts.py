@@ -52,6 +52,13 @@ def product_in(tenant_id: UUID) -> Actor:
 def system_in(tenant_id: UUID) -> Actor:
     """Work as the workspace's system user from here on."""
     work_as(product_in(tenant_id))
+    actor = system_user(tenant_id)
+    work_as(actor)
+    return actor
+
+
+def system_user(tenant_id: UUID) -> Actor:
+    """The system user of the workspace that the transaction is bound to."""
     found = db.session.execute(
         select(User.id, User.name)
         .join(Membership, Membership.user_id == User.id)
@@ -59,9 +66,7 @@ def system_in(tenant_id: UUID) -> Actor:
     ).first()
     if found is None:
         raise NotFound(f"There is no workspace {tenant_id}.")
-    actor = Actor(found.id, tenant_id, "system", found.name)
-    work_as(actor)
-    return actor
+    return Actor(found.id, tenant_id, "system", found.name)
 
 
 def enter(user_id: UUID, tenant_id: UUID, request_id: str | None = None) -> Actor | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from app import tokens
 from app.actor import Actor
@@ -15,6 +15,7 @@ from app.models.people import LoginSession, OneTimeLink, User
 from app.services import accounts, audit, passwords, throttle, workspaces
 
 LIFETIME = timedelta(days=14)
+KEPT = timedelta(days=30)
 LINK_LIFETIME = timedelta(minutes=15)
 DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
 WRONG = "E-mail or password is not right."
@@ -32,9 +33,18 @@ def begin(*, actor: Actor, user_agent: str | None) -> str:
         "expires_at": func.now() + LIFETIME,
         "user_agent": _printable(user_agent),
     }
+    _forget_old(actor)
     db.session.execute(insert(LoginSession.__table__).values(**values).inline())  # type: ignore[arg-type]
     audit.record(actor, "login.began", "login", values["id"])  # type: ignore[arg-type]
     return token
+
+
+def _forget_old(actor: Actor) -> None:
+    """Logins that ended long ago are of no use to anybody."""
+    old = LoginSession.expires_at < func.now() - KEPT
+    db.session.execute(
+        delete(LoginSession).where(LoginSession.tenant_id == actor.tenant_id, LoginSession.user_id == actor.id, old)
+    )
 
 
 def sign_in(

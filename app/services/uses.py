@@ -5,19 +5,31 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
 from sqlalchemy import func, update
 
 from app.actor import Actor
-from app.db import acting_as, db, transaction
+from app.db import db
 from app.models.people import ApiKey, LoginSession
-from app.services import accounts
 
 EVERY_SECONDS = 60.0
+Uses = list[tuple[UUID, datetime]]
 
+
+@dataclass(frozen=True)
+class Batch:
+    """What was noted of one workspace."""
+
+    tenant_id: UUID
+    keys: Uses
+    logins: Uses
+
+
+# Held by whoever writes, from taking to forgetting.
+writing = threading.Lock()
 _lock = threading.Lock()
 _keys: dict[UUID, tuple[UUID, datetime]] = {}
 _logins: dict[UUID, tuple[UUID, datetime]] = {}
@@ -46,22 +58,33 @@ def last_used(credential_id: UUID, stored: datetime | None) -> datetime | None:
     return max(filter(None, (stored, noted[1] if noted else None)), default=None)
 
 
-def write() -> None:
-    """Write what was noted, workspace by workspace."""
+def take() -> list[Batch]:
+    """What was noted and is not written yet, workspace by workspace."""
     with _lock:
         keys, logins = dict(_keys), dict(_logins)
-        _keys.clear()
-        _logins.clear()
-    for tenant_id in {tenant for tenant, _ in (*keys.values(), *logins.values())}:
-        with acting_as(accounts.product_in(tenant_id)), transaction():
-            for key_id, at in _of(keys, tenant_id):
-                later = func.greatest(ApiKey.last_used_at, at)
-                db.session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=later))
-            for login_id, at in _of(logins, tenant_id):
-                seen = func.greatest(LoginSession.seen_at, at)
-                db.session.execute(update(LoginSession).where(LoginSession.id == login_id).values(seen_at=seen))
+    tenants = {tenant for tenant, _ in (*keys.values(), *logins.values())}
+    return [Batch(tenant, _of(keys, tenant), _of(logins, tenant)) for tenant in tenants]
 
 
-def _of(noted: dict[UUID, tuple[UUID, datetime]], tenant_id: UUID) -> Iterable[tuple[UUID, datetime]]:
+def write(batch: Batch) -> None:
+    """Write what was noted of the workspace that the transaction is bound to."""
+    for key_id, at in batch.keys:
+        later = func.greatest(ApiKey.last_used_at, at)
+        db.session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=later))
+    for login_id, at in batch.logins:
+        later = func.greatest(LoginSession.seen_at, at)
+        db.session.execute(update(LoginSession).where(LoginSession.id == login_id).values(seen_at=later))
+
+
+def forget(batch: Batch) -> None:
+    """It is written. What was used again meanwhile stays."""
+    with _lock:
+        for noted, uses in ((_keys, batch.keys), (_logins, batch.logins)):
+            for used, at in uses:
+                if noted.get(used) == (batch.tenant_id, at):
+                    del noted[used]
+
+
+def _of(noted: dict[UUID, tuple[UUID, datetime]], tenant_id: UUID) -> Uses:
     """In order of their ids, so that two who write at once wait for each other instead of blocking each other."""
     return [(used, at) for used, (tenant, at) in sorted(noted.items()) if tenant == tenant_id]

@@ -84,9 +84,13 @@ def _add_review_agent(system: Actor) -> None:
 
 
 def system_actor(tenant_id: UUID) -> Actor:
-    """The product's own actor in a workspace. Ask outside a transaction: whoever acted before acts again afterwards."""
+    """The product's own actor in a workspace. For another workspace than that of whoever acts, ask before the work
+    begins: to look there, what is open ends."""
+    current: Actor | None = db.session().info.get("actor")
+    if current is not None and current.tenant_id == tenant_id:
+        return accounts.system_user(tenant_id)
     with acting_as(accounts.product_in(tenant_id)):
-        return accounts.system_in(tenant_id)
+        return accounts.system_user(tenant_id)
 
 
 def find_workspace(slug: str) -> UUID:
@@ -106,13 +110,13 @@ def get_workspace(*, actor: Actor) -> Tenant:
 def get_settings(actor: Actor) -> WorkspaceSettings:
     """What the admins decided, and the default of what they did not."""
     stored = db.session.scalar(select(Tenant.settings).where(Tenant.id == actor.tenant_id))
-    return WorkspaceSettings.model_validate(stored or {})
+    return WorkspaceSettings.stored(stored or {})
 
 
 def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSettings:
     """Change the settings that are named. The scheduled review follows its two."""
     tenant = _locked(actor)
-    before = WorkspaceSettings.model_validate(tenant.settings)
+    before = WorkspaceSettings.stored(tenant.settings)
     try:
         after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
     except ValidationError as error:

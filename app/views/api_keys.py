@@ -24,9 +24,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.access import access
 from app.actor import SCOPES
-from app.db import transaction
+from app.db import acting_as, transaction
 from app.errors import Invalid
-from app.services import keys, uses
+from app.services import accounts, keys, uses
 
 bp = Blueprint("keys", __name__, url_prefix="/admin/settings/keys")
 
@@ -108,9 +108,17 @@ def note_use(response: Response) -> Response:
 def _write_uses(app: Flask) -> None:
     with app.app_context():
         try:
-            uses.write()
+            write_uses()
         except SQLAlchemyError as trouble:
             app.logger.warning("the last uses of keys were not written: %s", trouble)
+
+
+def write_uses() -> None:
+    with uses.writing:
+        for batch in uses.take():
+            with acting_as(accounts.product_in(batch.tenant_id)), transaction():
+                uses.write(batch)
+            uses.forget(batch)
 
 
 def register(app: Flask) -> None:

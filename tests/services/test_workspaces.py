@@ -110,6 +110,21 @@ def test_settings_that_do_not_fit_change_nothing(workspace):
         assert workspaces.get_settings(admin) == WorkspaceSettings()
 
 
+def test_stored_settings_that_do_not_fit_any_more_have_their_default():
+    settings = WorkspaceSettings.stored({"timezone": "Old/Zone", "context_top_n": 9, "gone": 1})
+
+    assert (settings.timezone, settings.context_top_n) == ("UTC", 9)
+
+
+def test_the_system_actor_is_found_without_ending_what_is_open(workspace):
+    admin = workspace.actor("admin")
+    with acting_as(admin), transaction():
+        workspaces.rename_workspace("Half way", actor=admin)
+        assert workspaces.system_actor(workspace.id).role == "system"
+    with acting_as(admin):
+        assert workspaces.get_workspace(actor=admin).name == "Half way"
+
+
 def test_origins_are_kept_as_browsers_send_them_and_once():
     settings = WorkspaceSettings(feedback_origins=["https://A.example/", "https://a.example", "http://localhost:3000"])
 
