@@ -190,7 +190,7 @@ def test_calls_and_results_belong_together(demo: Any) -> None:
 
 
 def test_records_agree_with_what_was_done_to_them(demo: Any) -> None:
-    fields: dict[str, Any] = {name: found for name, found in db.session.execute(select(Entity.name, Entity.fields))}
+    fields: dict[str, Any] = dict(list(db.session.execute(select(Entity.name, Entity.fields))))
     assert fields["Halden Logistics"]["valuation"] == 14.5
     assert fields["Halden Health"]["valuation"] == 8.2
     assert fields["Sofie Brandt"]["title"] == "COO"
