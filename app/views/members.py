@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    current_app,
+    flash,
+    g,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 
 from app.access import access
 from app.db import transaction
@@ -46,7 +58,9 @@ def invite() -> Any:
             token = people.invite(email=request.form.get("email", ""), role=request.form.get("role", ""), actor=g.actor)
     except Invalid as wrong:
         return _page(wrong.fields, status=422)
-    return _page(link=url_for("auth.invitation", token=token, _external=True), status=201)
+    # The address people type, where the operator named it; a request may come in under another one.
+    base = current_app.config["SETTINGS"].base_url or request.host_url
+    return _page(link=base.rstrip("/") + url_for("auth.invitation", token=token), status=201)
 
 
 @bp.post("/<uuid:user_id>/role")
