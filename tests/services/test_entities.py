@@ -1,0 +1,248 @@
+"""Records, what is submitted about them, and what a rejection sets off."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import func, select
+
+from app.db import acting_as, db, transaction
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
+from app.services import agents, entities, sessions
+from app.services.entities import NewResponse
+from app.services.filters import EntityFilters
+from app.services.pages import Page
+
+pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+FIELDS = {"valuation": {"type": "number"}, "close_date": {"type": "string"}}
+VALUES = {"close_date": {"value": "2026-05-01", "source": "page 4", "confidence": 0.7}}
+
+
+def make_deal(actor: Any, name: str = "Project Kestrel") -> Entity:
+    with transaction():
+        if not any(row.slug == "deal" for row in entities.list_types(actor=actor)):
+            entities.create_type(slug="deal", name="Deal", fields=FIELDS, actor=actor)
+        return entities.create_entity(entity_type="deal", name=name, fields={"valuation": 430.0}, actor=actor)
+
+
+def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, session_id: UUID | None = None) -> Any:
+    with transaction():
+        agent = agents.ensure_agent("extractor", actor=actor)
+        return entities.submit_response(
+            NewResponse(
+                entity_id=deal.id,
+                values=values or VALUES,
+                extracted=extracted,
+                agent_id=agent.id,
+                session_id=session_id,
+            ),
+            actor=actor,
+        ).id
+
+
+def decide(response_id: UUID, status: str, actor: Any, **more: Any) -> EntityResponse:
+    with transaction():
+        return entities.decide_response(response_id, status, actor=actor, **more)
+
+
+def feedback_rows() -> list[Feedback]:
+    return list(db.session.scalars(select(Feedback).order_by(Feedback.created_at)))
+
+
+def test_records_change_field_by_field(workspace: Any) -> None:
+    admin = workspace.actor("admin")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        with transaction():
+            changed = entities.update_entity(deal.id, {"valuation": 450.0, "close_date": "2026-06-30"}, actor=admin)
+        assert changed == {
+            "valuation": {"from": 430.0, "to": 450.0},
+            "close_date": {"from": None, "to": "2026-06-30"},
+        }
+        with transaction():
+            assert entities.update_entity(deal.id, {"valuation": 450.0}, actor=admin) == {}
+            entities.update_entity(deal.id, {"close_date": None}, actor=admin)
+        assert entities.get_entity(deal.id, actor=admin).entity.fields == {"valuation": 450.0}
+        actions = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == deal.id)).all()
+        assert sorted(actions) == ["entity.created", "entity.updated", "entity.updated"]
+
+
+def test_records_have_the_fields_of_their_type(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        for match, attempt in (
+            ("colour", lambda: entities.update_entity(deal.id, {"colour": "red"}, actor=admin)),
+            (
+                "colour",
+                lambda: entities.create_entity(entity_type="deal", name="X", fields={"colour": 1}, actor=admin),
+            ),
+            ("name", lambda: entities.create_entity(entity_type="deal", name=" ", fields={}, actor=admin)),
+            ("slug", lambda: entities.create_type(slug="Bad Slug", name="X", fields={}, actor=admin)),
+            ("type", lambda: entities.create_type(slug="x", name="X", fields={"a": {"type": "colour"}}, actor=admin)),
+            ("dimensions", lambda: entities.create_criteria_set(slug="x", name="X", dimensions={}, actor=admin)),
+        ):
+            with pytest.raises(Invalid, match=match), transaction():
+                attempt()
+        with pytest.raises(Refused, match="already an entity type deal"), transaction():
+            entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+        with pytest.raises(Forbidden), transaction():
+            entities.create_type(slug="other", name="Other", fields={}, actor=member)
+        with pytest.raises(NotFound), transaction():
+            entities.create_entity(entity_type="unknown", name="X", fields={}, actor=admin)
+
+
+def test_the_list_finds_names_as_they_are_typed(workspace: Any, count_queries: Any) -> None:
+    admin = workspace.actor("admin")
+    with acting_as(admin):
+        for name in ("Project Kestrel", "100% Owned", "100 Owned"):
+            make_deal(admin, name)
+
+        def found(**args: str) -> list[str]:
+            page = entities.list_entities(EntityFilters.from_args(args), Page(), actor=admin)
+            return sorted(row.name for row in page.items)
+
+        assert len(found()) == len(found(entity_type="deal")) == 3
+        assert found(q="kestr") == ["Project Kestrel"]
+        assert found(q="100% o") == ["100% Owned"], "a percent sign is a percent sign"
+        assert found(entity_type="company") == []
+        with count_queries() as seen:
+            found(q="owned")
+        assert len(seen) <= 4
+        [kind] = entities.list_types(actor=admin)
+        assert (kind.slug, kind.entities) == ("deal", 3)
+
+
+def test_a_rejected_extraction_is_tried_again_once(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    with acting_as(admin):
+        deal = make_deal(admin)
+    with acting_as(member):
+        response = submit(member, deal, extracted=True)
+        decide(response, "rejected", member, reason="That is the signing date")
+        [row] = feedback_rows()
+        assert (row.source_type, row.kind, row.rating, row.status) == (
+            "extraction",
+            "extraction_rejection",
+            "negative",
+            "applied",
+        )
+        retry = db.session.get_one(AgentSession, UUID(row.context["retry_ref"]))
+        assert row.context["field_name"] == "close_date"
+        assert row.context["rejected_value"] == "2026-05-01"
+        assert row.context["entity_type_id"] == str(deal.entity_type_id)
+        assert row.outcome["id"] == str(retry.id)
+        assert (retry.status, retry.session_type, retry.output_type, retry.entity_id) == (
+            "pending",
+            "agent",
+            "field",
+            deal.id,
+        )
+        assert "That is the signing date" in retry.meta["instruction"]
+
+        second = submit(member, deal, extracted=True, session_id=retry.id)
+        decide(second, "rejected", member, reason="Still the signing date")
+        rows = feedback_rows()
+        assert [item.status for item in rows] == ["applied", "pending"]
+        assert "retry_ref" not in rows[1].context
+        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 1, "a retry is not tried again"
+
+
+def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
+    admin = workspace.actor("admin")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        with transaction():
+            criteria = entities.create_criteria_set(
+                slug="terms", name="Terms", dimensions={"fit": {"kind": "select"}}, actor=admin
+            )
+            response = entities.submit_response(
+                NewResponse(entity_id=deal.id, values={"fit": "strong", "risk": "none"}, criteria_set_id=criteria.id),
+                actor=admin,
+            ).id
+        decide(response, "rejected", admin, reason="Nobody looked at it", field_name="fit")
+        [row] = feedback_rows()
+        assert (row.source_type, row.kind, row.status) == ("response", "response_rejection", "pending")
+        assert row.context == {
+            "response_id": str(response),
+            "criteria_set_id": str(criteria.id),
+            "field_name": "fit",
+        }
+        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 0
+        [listed] = entities.responses_of(deal.id, actor=admin)
+        assert (listed.status, listed.rejection_reason, listed.criteria_set) == (
+            "rejected",
+            "Nobody looked at it",
+            "terms",
+        )
+
+
+def test_a_response_is_decided_once_and_with_a_reason(workspace: Any) -> None:
+    admin = workspace.actor("admin")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        response = submit(admin, deal, extracted=False)
+        for match, more in (
+            ("Say what is wrong", {"status": "rejected"}),
+            ("Say what is wrong", {"status": "rejected", "reason": "  "}),
+            ("status", {"status": "submitted"}),
+            ("field_name", {"status": "rejected", "reason": "x", "field_name": "colour"}),
+        ):
+            with pytest.raises(Invalid, match=match):
+                decide(response, actor=admin, **more)  # type: ignore[arg-type]
+        decide(response, "accepted", admin)
+        with pytest.raises(Refused, match="accepted already"):
+            decide(response, "rejected", admin, reason="Too late")
+        assert feedback_rows() == []
+        with pytest.raises(NotFound):
+            decide(uuid4(), "accepted", admin)
+
+
+def test_of_two_who_reject_one_writes(app: Any, workspace: Any) -> None:
+    admin = workspace.actor("admin")
+    with acting_as(admin):
+        response = submit(admin, make_deal(admin), extracted=True)
+    answers: list[str] = []
+
+    def reject() -> None:
+        with app.app_context(), acting_as(admin):
+            try:
+                decide(response, "rejected", admin, reason="Wrong")
+                answers.append("rejected")
+            except Refused:
+                answers.append("refused")
+
+    people = [threading.Thread(target=reject) for _ in range(3)]
+    for person in people:
+        person.start()
+    for person in people:
+        person.join(timeout=120)
+    assert sorted(answers) == ["refused", "refused", "rejected"]
+    with acting_as(admin):
+        assert len(feedback_rows()) == 1
+        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 1
+
+
+def test_links_stay_in_the_workspace(make_workspace: Any) -> None:
+    here, there = make_workspace(), make_workspace()
+    with acting_as(there.actor("admin")):
+        foreign = make_deal(there.actor("admin")).id
+        with transaction():
+            session, _ = sessions.create_session(sessions.NewSession(agent="a"), actor=there.actor("admin"))
+            foreign_session = session.id
+    admin = here.actor("admin")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        for unknown in (foreign, uuid4()):
+            with pytest.raises(NotFound):
+                entities.get_entity(unknown, actor=admin)
+            with pytest.raises(NotFound), transaction():
+                entities.update_entity(unknown, {"valuation": 1}, actor=admin)
+            with pytest.raises(Invalid, match="no entity"), transaction():
+                entities.submit_response(NewResponse(entity_id=unknown, values=VALUES), actor=admin)
+        with pytest.raises(Invalid, match="no session"):
+            submit(admin, deal, extracted=True, session_id=foreign_session)
