@@ -27,7 +27,7 @@ def person(app, workspace):
 
 
 @pytest.fixture
-def browser(app):
+def visitor(app):
     """A visitor who fills in forms: loads the page for its token, then sends it."""
     client = app.test_client()
 
@@ -43,20 +43,20 @@ def browser(app):
     return client
 
 
-def test_signing_in_leads_to_the_page_that_was_asked_for(browser, person, workspace):
-    asked = browser.get("/admin/settings?x=1")
+def test_signing_in_leads_to_the_page_that_was_asked_for(visitor, person, workspace):
+    asked = visitor.get("/admin/settings?x=1")
     assert asked.status_code == 303
     sign_in = asked.location
 
-    answer = browser.send(sign_in, "/sign-in", email=person[0], password=PASSWORD, next="/admin/settings?x=1")
+    answer = visitor.send(sign_in, "/sign-in", email=person[0], password=PASSWORD, next="/admin/settings?x=1")
 
     assert (answer.status_code, answer.location) == (303, "/admin/settings?x=1")
     cookie = next(line for line in answer.headers.getlist("Set-Cookie") if line.startswith("upshot="))
     assert "HttpOnly" in cookie
     assert "SameSite=Lax" in cookie
-    page = browser.get("/admin/settings")
+    page = visitor.get("/admin/settings")
     assert page.status_code == 200
-    assert browser.get("/sign-in?next=/account").location == "/account"
+    assert visitor.get("/sign-in?next=/account").location == "/account"
 
 
 def test_over_tls_the_cookie_is_the_hosts_own(app, person):
@@ -77,10 +77,10 @@ def test_over_tls_the_cookie_is_the_hosts_own(app, person):
         app.config["SECURE"] = False
 
 
-def test_wrong_and_unknown_read_alike_and_keep_the_address(browser, person):
+def test_wrong_and_unknown_read_alike_and_keep_the_address(visitor, person):
     texts = set()
     for email in (person[0], "nobody@example.test"):
-        answer = browser.send("/sign-in", email=email, password="wrong")
+        answer = visitor.send("/sign-in", email=email, password="wrong")
         page = soup(answer)
         assert answer.status_code == 422
         assert page.select_one("input[name=email]")["value"] == email
@@ -90,37 +90,37 @@ def test_wrong_and_unknown_read_alike_and_keep_the_address(browser, person):
     assert len(texts) == 1
 
 
-def test_an_empty_form_says_what_is_missing(browser):
-    answer = browser.send("/sign-in", email=" ", password="")
+def test_an_empty_form_says_what_is_missing(visitor):
+    answer = visitor.send("/sign-in", email=" ", password="")
 
     assert answer.status_code == 422
     assert len(soup(answer).select(".invalid-feedback")) == 2
 
 
-def test_the_tenth_wrong_password_is_429_and_another_address_still_gets_in(app, browser, person):
+def test_the_tenth_wrong_password_is_429_and_another_address_still_gets_in(app, visitor, person):
     here = f"test-{uuid4()}"
     with app.app_context(), transaction():
         for _ in range(throttle.PER_PERSON - 2):
             throttle.count_attempt(person[0], here)
-    ninth = browser.send("/sign-in", address=here, email=person[0], password="wrong")
-    tenth = browser.send("/sign-in", address=here, email=person[0], password="wrong")
-    right = browser.send("/sign-in", address=here, email=person[0], password=PASSWORD)
+    ninth = visitor.send("/sign-in", address=here, email=person[0], password="wrong")
+    tenth = visitor.send("/sign-in", address=here, email=person[0], password="wrong")
+    right = visitor.send("/sign-in", address=here, email=person[0], password=PASSWORD)
 
     assert [ninth.status_code, tenth.status_code, right.status_code] == [422, 429, 429]
     assert 0 < int(tenth.headers["Retry-After"]) <= 900
     assert "Wait" in soup(tenth).select_one(".invalid-feedback").text
-    assert browser.send("/sign-in", email=person[0], password=PASSWORD).status_code == 303
+    assert visitor.send("/sign-in", email=person[0], password=PASSWORD).status_code == 303
 
 
-def test_a_form_without_its_token_changes_nothing(browser, person):
-    browser.get("/sign-in")
+def test_a_form_without_its_token_changes_nothing(visitor, person):
+    visitor.get("/sign-in")
     for data in ({}, {"csrf_token": "x"}):
-        answer = browser.post("/sign-in", data={"email": person[0], "password": PASSWORD, **data})
+        answer = visitor.post("/sign-in", data={"email": person[0], "password": PASSWORD, **data})
         assert answer.status_code == 403
-    assert browser.get("/account").status_code == 303
+    assert visitor.get("/account").status_code == 303
 
 
-def test_signing_in_again_makes_a_new_login_and_ends_the_old_one(app, browser, person, sign_in):
+def test_signing_in_again_makes_a_new_login_and_ends_the_old_one(app, visitor, person, sign_in):
     client = sign_in(person[1])
     old = client.get_cookie("upshot").value
     with app.app_context(), transaction():
@@ -130,8 +130,8 @@ def test_signing_in_again_makes_a_new_login_and_ends_the_old_one(app, browser, p
 
     assert answer.status_code == 303
     assert client.get_cookie("upshot").value != old
-    browser.set_cookie("upshot", old)
-    assert browser.get("/account").status_code == 303
+    visitor.set_cookie("upshot", old)
+    assert visitor.get("/account").status_code == 303
 
 
 def test_after_signing_out_the_old_cookie_is_dead(app, person, sign_in):
@@ -146,88 +146,88 @@ def test_after_signing_out_the_old_cookie_is_dead(app, person, sign_in):
     assert client.get("/account").status_code == 303
 
 
-def test_a_sign_in_link_is_opened_often_and_used_once(app, browser, person):
+def test_a_sign_in_link_is_opened_often_and_used_once(app, visitor, person):
     with app.app_context(), transaction():
         token = logins.make_link(person[0])
     path = f"/sign-in/link/{token}"
     for _ in range(2):
-        page = browser.get(path)
+        page = visitor.get(path)
         assert [button.text for button in soup(page).select("main button")] == ["Sign in"]
-        assert browser.get_cookie("upshot") is None
-    visit = soup(browser.get("/sign-in")).select_one("input[name=csrf_token]")["value"]
+        assert visitor.get_cookie("upshot") is None
+    visit = soup(visitor.get("/sign-in")).select_one("input[name=csrf_token]")["value"]
 
-    assert browser.post(path, data={"csrf_token": visit}).location == "/"
-    assert browser.get("/account").status_code == 200
-    assert browser.get(path).status_code == 404
-    mine = soup(browser.get("/account")).select_one("input[name=csrf_token]")["value"]
-    assert browser.post(path, data={"csrf_token": mine}).status_code == 404
+    assert visitor.post(path, data={"csrf_token": visit}).location == "/"
+    assert visitor.get("/account").status_code == 200
+    assert visitor.get(path).status_code == 404
+    mine = soup(visitor.get("/account")).select_one("input[name=csrf_token]")["value"]
+    assert visitor.post(path, data={"csrf_token": mine}).status_code == 404
 
 
-def test_a_link_that_is_too_old_says_so(app, browser, person):
+def test_a_link_that_is_too_old_says_so(app, visitor, person):
     with app.app_context():
         with transaction():
             token = logins.make_link(person[0])
         with acting_as(person[1]), transaction():
             db.session.execute(update(OneTimeLink).values(expires_at=func.now()))
-    page = browser.get(f"/sign-in/link/{token}")
+    page = visitor.get(f"/sign-in/link/{token}")
 
     assert page.status_code == 404
     assert "too old" in soup(page).main.text
 
 
-def test_the_demo_is_entered_with_one_button_and_only_where_it_is_offered(app, browser, workspace, monkeypatch):
+def test_the_demo_is_entered_with_one_button_and_only_where_it_is_offered(app, visitor, workspace, monkeypatch):
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin):
         email = people.get_person(admin.id, actor=admin).email
     # The process's database may hold the demo of another test, so that this one has a demo of its own.
     monkeypatch.setattr(logins, "DEMO_SLUG", workspace.slug)
     monkeypatch.setattr(logins, "DEMO_ADMIN", email)
-    assert "Enter the demo" in soup(browser.get("/sign-in")).main.text
+    assert "Enter the demo" in soup(visitor.get("/sign-in")).main.text
     app.config["DEMO"] = False
     try:
-        assert "Enter the demo" not in soup(browser.get("/sign-in")).main.text
-        assert browser.send("/sign-in", "/demo/enter").status_code == 404
+        assert "Enter the demo" not in soup(visitor.get("/sign-in")).main.text
+        assert visitor.send("/sign-in", "/demo/enter").status_code == 404
     finally:
         app.config["DEMO"] = True
 
-    assert browser.send("/sign-in", "/demo/enter", next="/account").location == "/account"
-    assert email in browser.get("/account").text
+    assert visitor.send("/sign-in", "/demo/enter", next="/account").location == "/account"
+    assert email in visitor.get("/account").text
 
 
-def test_an_invitation_is_accepted_with_a_name_and_a_password(app, browser, person, workspace):
+def test_an_invitation_is_accepted_with_a_name_and_a_password(app, visitor, person, workspace):
     email = f"new-{uuid4().hex[:10]}@example.test"
     with app.app_context(), acting_as(person[1]), transaction():
         token = people.invite(email=email, role="member", actor=person[1])
     path = f"/invite/{token}"
-    page = soup(browser.get(path))
+    page = soup(visitor.get(path))
     assert "Join Acme" in page.h1.text
     assert email in page.main.text
-    wrong = browser.send(path, name="Sam Okafor", password="short")
+    wrong = visitor.send(path, name="Sam Okafor", password="short")
     assert wrong.status_code == 422
     assert soup(wrong).select_one("input[name=name]")["value"] == "Sam Okafor"
     assert soup(wrong).select_one("input[name=password]").has_attr("autofocus")
 
-    assert browser.send(path, name="Sam Okafor", password=PASSWORD).status_code == 303
+    assert visitor.send(path, name="Sam Okafor", password=PASSWORD).status_code == 303
 
-    assert "Sam Okafor" in browser.get("/account").text
-    assert browser.get(path).status_code == 404
+    assert "Sam Okafor" in visitor.get("/account").text
+    assert visitor.get(path).status_code == 404
 
 
 def test_an_invitation_of_a_known_account_needs_its_password_or_its_login(
-    app, browser, person, make_workspace, sign_in
+    app, visitor, person, make_workspace, sign_in
 ):
     other = make_workspace("Other")
     with app.app_context(), acting_as(other.actor("admin")), transaction():
         token = people.invite(email=person[0], role="member", actor=other.actor("admin"))
     path = f"/invite/{token}"
-    asked = soup(browser.get(path))
+    asked = soup(visitor.get(path))
     assert asked.select_one("input[name=name]") is None
     here = f"test-{uuid4()}"
-    assert browser.send(path, address=here, password="wrong").status_code == 422
+    assert visitor.send(path, address=here, password="wrong").status_code == 422
     with app.app_context(), transaction():
         for _ in range(throttle.PER_PERSON - 2):
             throttle.count_attempt(person[0], here)
-    assert browser.send(path, address=here, password="wrong").status_code == 429
+    assert visitor.send(path, address=here, password="wrong").status_code == 429
 
     client = sign_in(person[1])
     assert soup(client.get(path)).select_one("input[name=password]") is None
@@ -237,7 +237,7 @@ def test_an_invitation_of_a_known_account_needs_its_password_or_its_login(
     assert "Other" in client.get("/").text
 
 
-def test_only_paths_of_ours_are_gone_to(browser, person):
+def test_only_paths_of_ours_are_gone_to(visitor, person):
     for wanted in (
         "//evil.test",
         "/\\evil.test",
@@ -250,7 +250,7 @@ def test_only_paths_of_ours_are_gone_to(browser, person):
     ):
         assert local_path(wanted) == "/"
     assert local_path("/admin/settings?x=1#y") == "/admin/settings?x=1#y"
-    answer = browser.send("/sign-in", email=person[0], password=PASSWORD, next="//evil.test/x")
+    answer = visitor.send("/sign-in", email=person[0], password=PASSWORD, next="//evil.test/x")
     assert answer.location == "/"
 
 
