@@ -277,6 +277,7 @@ def test_switching_to_another_workspace_and_not_to_a_strangers(app, person, make
 
 def test_the_start_page_knows_where_to_go(app, workspace, sign_in):
     assert re.match(r"/sign-in$", app.test_client().get("/").location)
+    assert sign_in(workspace.actor("admin")).get("/").location == "/admin/agent-review/feedback"
     member = sign_in(workspace.actor("member")).get("/")
     assert member.status_code == 200
     assert "/account" in {link["href"] for link in soup(member).main.select("a")}
