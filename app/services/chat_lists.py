@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, func, or_, select
+from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
@@ -58,7 +58,8 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
     found = read_page(
         statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
     )
-    received = _ratings_of([row[0] for row in found.items], actor)
+    names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
+    received = _ratings_of(names, actor)
     return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
 
 
@@ -96,18 +97,17 @@ def _turns() -> Any:
     )
 
 
-def _ratings_of(chat_ids: list[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
-    """Feedback names a chat by our id or by the id its own product gave it."""
-    if not chat_ids:
+def _ratings_of(names: dict[str, UUID], actor: Actor) -> dict[UUID, tuple[int, ...]]:
+    """How each chat was received. Feedback names a chat by our id or by the id that its own product gave it."""
+    if not names:
         return {}
     rows = db.session.execute(
-        select(Chat.id, *counted_ratings())
-        .join(
-            Feedback,
-            (Feedback.tenant_id == Chat.tenant_id)
-            & or_(Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id),
-        )
-        .where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(chat_ids))
-        .group_by(Chat.id)
+        select(Feedback.chat_id, *counted_ratings())
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.chat_id.in_(names))
+        .group_by(Feedback.chat_id)
     )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+    found: dict[UUID, tuple[int, ...]] = {}
+    for name, *counts in rows:
+        before = found.get(names[name], (0, 0, 0))
+        found[names[name]] = tuple(map(sum, zip(before, counts, strict=True)))
+    return found
