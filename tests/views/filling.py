@@ -38,7 +38,9 @@ def fill(app: Flask, workspace: Any) -> Filled:
     with app.app_context():
         with acting_as(admin), transaction():
             row = knowledge.add_row(
-                NewRow(type="correction", content="Use LTM EBITDA when comparing deals.", context="comparing valuations"),
+                NewRow(
+                    type="correction", content="Use LTM EBITDA when comparing deals.", context="comparing valuations"
+                ),
                 actor=admin,
             )
             entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)

@@ -23,8 +23,8 @@ BASE = "/admin/agent-review"
 TABS = ("conversations", "sessions", "feedback", "knowledge", "evals")
 ALL_FILTERS = {
     "conversations": "q=kestrel&agent=deal-analyst&project=default&from=2020-01-01&to=2099-01-01",
-    "sessions": "q=kestrel&status=completed&type=chat&agent=deal-analyst&environment=production&model=offline&tag=ic-pack"
-    "&golden=no&replay=no&from=2020-01-01&to=2099-01-01",
+    "sessions": "q=kestrel&status=completed&type=chat&agent=deal-analyst&environment=production&model=offline"
+    "&tag=ic-pack&golden=no&replay=no&from=2020-01-01&to=2099-01-01",
     "feedback": "q=ebitda&status=pending&source_type=chat&rating=negative&origin=user&agent=deal-analyst"
     "&from=2020-01-01&to=2099-01-01",
     "knowledge": "q=ebitda&state=active&type=correction&from=2020-01-01&to=2099-01-01",
@@ -77,7 +77,12 @@ def test_search_finds_by_words(app: Flask, workspace: Workspace, sign_in: SignIn
     fill(app, workspace)
     client = sign_in(workspace.actor())
 
-    for tab, words in (("conversations", "bluefin"), ("sessions", "bluefin"), ("feedback", "ebitda"), ("knowledge", "ebitda")):
+    for tab, words in (
+        ("conversations", "bluefin"),
+        ("sessions", "bluefin"),
+        ("feedback", "ebitda"),
+        ("knowledge", "ebitda"),
+    ):
         html = soup(client.get(f"{BASE}/{tab}?q={words}"))
         assert len(html.select("[data-row]")) == 1, tab
         assert html.select_one("#list-q")["value"] == words

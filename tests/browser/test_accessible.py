@@ -1,0 +1,116 @@
+"""Every page can be used by everybody: axe finds nothing, in both themes, on a wide screen and on a phone, and no page
+scrolls sideways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask
+from playwright.sync_api import Page, expect
+
+from app import access
+from tests.browser.conftest import ROOT
+from tests.conftest import Workspace
+from tests.views.filling import fill
+
+BASE = "/admin/agent-review"
+AXE = (ROOT / "node_modules/axe-core/axe.min.js").read_text("utf-8")
+RUN = """async (options) => {
+  const found = await axe.run(document, { ...options, resultTypes: ["violations"] });
+  return found.violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")}`);
+}"""
+# What a browser shows that is not a page of its own: files, JSON, and what only makes sense with a token.
+NOT_PAGES = ("/static/", "/api/", "/healthz", "/readyz", "/metrics")
+
+
+def check(page: Page, where: str) -> None:
+    """The same page three times: all rules on a wide screen, the colours of the other theme, and all the rest on a
+    phone. Colours do not depend on the width."""
+    page.evaluate(AXE)
+    _find(page, where, "light", 1440)
+    _find(page, where, "dark", 1440, {"runOnly": {"type": "rule", "values": ["color-contrast"]}})
+    _find(page, where, "dark", 390, {"rules": {"color-contrast": {"enabled": False}}})
+    page.set_viewport_size({"width": 1440, "height": 900})
+
+
+def _find(page: Page, where: str, theme: str, width: int, options: dict[str, Any] | None = None) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", theme)
+    found = page.evaluate(RUN, options or {})
+    assert not found, f"{where}, {theme}, {width} px: {found}"
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= width, f"{where} scrolls sideways at {width} px: {wide}"
+
+
+def plain_pages(app: Flask, *, public: bool) -> list[str]:
+    """Every address without a variable that answers a GET with a page."""
+    found = []
+    for rule in app.url_map.iter_rules():
+        declared = access.of(app, rule.endpoint)
+        wanted = "GET" in (rule.methods or ()) and not rule.arguments and not rule.rule.startswith(NOT_PAGES)
+        if wanted and declared is not None and (declared.level == "public") == public:
+            found.append(rule.rule)
+    return sorted(found)
+
+
+def test_every_page_of_an_admin(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    filled = fill(app, workspace)
+    visitor = visit(workspace.actor("owner"))
+    details = [
+        f"{BASE}/conversations/{filled.chat}?flag=m-1",
+        f"{BASE}/sessions/{filled.session}?flag=whole",
+        f"{BASE}/sessions/{filled.failed}",
+        f"{BASE}/feedback/{filled.ids['edit']}",
+        f"{BASE}/knowledge/{filled.ids['proposed']}",
+        f"{BASE}/knowledge/{filled.ids['correction']}/edit",
+        f"{BASE}/feedback?status=pending&rating=negative&q=ebitda",
+        f"{BASE}/sessions?q=zanzibar",
+    ]
+    seen = set()
+    for path in [*plain_pages(app, public=False), *details]:
+        visitor.go(path)
+        # Redirects lead to pages that are on the list themselves.
+        if visitor.page.url in seen:
+            continue
+        seen.add(visitor.page.url)
+        check(visitor.page, path)
+    assert len(seen) > 12
+
+
+def test_every_panel(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    fill(app, workspace)
+    visitor = visit(workspace.actor())
+    page = visitor.page
+    for tab in ("conversations", "sessions", "feedback", "knowledge"):
+        visitor.go(f"{BASE}/{tab}")
+        page.locator("[data-row] [data-open]").first.click()
+        expect(page.locator("#panel header")).to_be_visible()
+        for tool in page.locator("#panel details.u-tool summary").all():
+            tool.click()
+        check(page, f"panel of {tab}")
+
+
+def test_an_empty_workspace(workspace: Workspace, visit: Callable[..., Any]) -> None:
+    visitor = visit(workspace.actor())
+    for tab in ("conversations", "sessions", "feedback", "knowledge", "evals"):
+        visitor.go(f"{BASE}/{tab}")
+        check(visitor.page, f"empty {tab}")
+
+
+def test_a_member_and_what_is_closed_to_them(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    filled = fill(app, workspace)
+    visitor = visit(workspace.actor("member"))
+    visitor.expected = ("403", "404")
+    for path in ("/", f"/sessions/{filled.session}", f"{BASE}/feedback", "/nowhere"):
+        visitor.go(path)
+        check(visitor.page, f"a member at {path}")
+
+
+def test_what_a_stranger_sees(app: Flask, visit: Callable[..., Any]) -> None:
+    visitor = visit()
+    visitor.expected = ("404", "410", "400")
+    for path in [*plain_pages(app, public=True), "/nowhere"]:
+        visitor.go(path)
+        check(visitor.page, f"a stranger at {path}")
