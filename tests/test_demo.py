@@ -46,6 +46,9 @@ from app.services import accounts, feedback, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.pages import Page
 
+# One worker, so that the demo is made once.
+pytestmark = pytest.mark.xdist_group("demo")
+
 
 @pytest.fixture(scope="module")
 def place(server: Any, template: str) -> Iterator[str]:
