@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, select, text
+from sqlalchemy import case, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -36,10 +36,11 @@ SET_ROLE = text("select set_config('app.role', :role, true)")
 class NewFeedback:
     """What somebody, or something, says about an agent's work.
 
-    `status`, `outcome` and `created_at` are for the product's own channels; no client supplies them. What is left out
-    of the links is filled in from the message, the session or the trace.
+    `id`, `status`, `outcome` and `created_at` are for the product's own channels; no client supplies them. What is left
+    out of the links is filled in from the message, the session or the trace.
     """
 
+    id: UUID | None = None
     source_type: str | None = None
     rating: str | None = None
     kind: str = "comment"
@@ -147,7 +148,7 @@ def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
     source = new.source_type or links.source_type(new.kind)
     details = _details(new, links)
     return {
-        "id": uuid4(),
+        "id": new.id or uuid4(),
         "tenant_id": actor.tenant_id,
         "source_type": source,
         "rating": rating_of(new.signal) if new.signal else new.rating,
@@ -192,8 +193,11 @@ def _details(new: NewFeedback, links: Links) -> dict[str, Any]:
     details = read_details(new.details)
     if new.signal != "edit":
         return details
-    wanted = details.setdefault("preferred_answer", new.comment or "")
-    if links.message_text is not None and wanted:
+    wanted = details.get("preferred_answer") or new.comment
+    if not wanted:
+        return details
+    details["preferred_answer"] = wanted
+    if links.message_text is not None:
         edited = edit_distance(links.message_text, wanted)
         review = {"verdict": "changes_requested", "edit_distance": edited.percent}
         details["output_review"] = details.get("output_review", {}) | review
@@ -242,10 +246,14 @@ def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
     said = {name: new[name] for name in ("comment", "details", "error_categories", "occurred_at")}
     kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
     if replaced == "signal":
+        # Whoever sends it again may know more by now: the chat, and with it the session, the agent and the turn.
+        learned = {name: func.coalesce(old[name], new[name]) for name in ("session_id", "agent_id", "turn_id")}
+        no_chat = old.chat_id.is_(None)
+        of_chat = {name: case((no_chat, new[name]), else_=old[name]) for name in ("source_type", "context")}
         statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "message_id", "created_by", "signal"],
             index_where=text("kind = 'signal'"),
-            set_={**said, **kept},
+            set_={**said, **kept, **learned, **of_chat},
         )
     elif replaced == "reaction":
         statement = statement.on_conflict_do_update(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import ColumnElement, Select, null, or_, select
 
 from app.actor import Actor
 from app.db import db
@@ -17,6 +17,10 @@ from app.models import Agent, AgentSession, Chat, Entity, Message
 if TYPE_CHECKING:
     from app.services.intake import NewFeedback
 
+FOUND = (
+    Message.id, Message.session_id, Message.chat_id, Message.turn_id, Message.trace_id, Message.message_index,
+    Chat.agent_id, Chat.project,
+)  # fmt: skip
 AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 
@@ -95,25 +99,26 @@ def _from_message(links: Links, new: NewFeedback, actor: Actor) -> Links:
             break
     if row is None:
         return links
-    message, chat = row
     return replace(
         links,
-        session_id=links.session_id or message.session_id,
-        agent_id=links.agent_id or chat.agent_id,
-        message_id=links.message_id or str(message.id),
-        chat_id=links.chat_id or str(chat.id),
-        turn_id=links.turn_id or message.turn_id,
-        trace_id=links.trace_id or message.trace_id,
-        project=new.project or chat.project,
-        message_index=message.message_index,
-        message_text=message.content,
+        session_id=links.session_id or row.session_id,
+        agent_id=links.agent_id or row.agent_id,
+        message_id=links.message_id or str(row.id),
+        chat_id=links.chat_id or str(row.chat_id),
+        turn_id=links.turn_id or row.turn_id,
+        trace_id=links.trace_id or row.trace_id,
+        project=new.project or row.project,
+        message_index=row.message_index,
+        message_text=row.content,
     )
 
 
-def _ways_to_message(links: Links, new: NewFeedback, actor: Actor) -> list[Select[Message, Chat]]:
-    """By its id, by its sender's id, by its place in a chat, by its turn, by its trace: the surest first."""
-    base = (
-        select(Message, Chat)
+def _ways_to_message(links: Links, new: NewFeedback, actor: Actor) -> list[Select[*tuple[Any, ...]]]:
+    """By its id, by its sender's id, by its place in a chat, by its turn, by its trace: the surest first. The sender's
+    ids may repeat from chat to chat, so one that comes with a chat is looked for in that chat only."""
+    text = Message.content if new.signal == "edit" else null()
+    base: Select[*tuple[Any, ...]] = (
+        select(*FOUND, text.label("content"))
         .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
         .where(Message.tenant_id == actor.tenant_id)
     )
@@ -123,17 +128,21 @@ def _ways_to_message(links: Links, new: NewFeedback, actor: Actor) -> list[Selec
     if links.message_id:
         if AN_ID.fullmatch(links.message_id):
             ways.append(base.where(Message.id == UUID(links.message_id)))
-        ways.append(base.where(Message.external_id == links.message_id))
+        named = base.where(Message.external_id == links.message_id)
+        ways.append(named.where(_is_chat(links.chat_id)) if links.chat_id else named)
     elif links.chat_id and isinstance(index, int):
-        place = base.where(Message.message_index == index)
-        if AN_ID.fullmatch(links.chat_id):
-            ways.append(place.where(Chat.id == UUID(links.chat_id)))
-        ways.append(place.where(Chat.external_id == links.chat_id))
+        ways.append(base.where(Message.message_index == index, _is_chat(links.chat_id)))
     elif links.turn_id:
         ways.append(answers.where(Message.turn_id == links.turn_id))
     elif links.trace_id and new.kind in ("signal", "reaction"):
         ways.append(answers.where(Message.trace_id == links.trace_id))
     return ways
+
+
+def _is_chat(chat_id: str) -> ColumnElement[bool]:
+    if AN_ID.fullmatch(chat_id):
+        return or_(Chat.id == UUID(chat_id), Chat.external_id == chat_id)
+    return Chat.external_id == chat_id
 
 
 def _from_session(links: Links, actor: Actor) -> Links:

@@ -1,4 +1,4 @@
-"""People whom only the workspace's own product knows: they have no sign-in, and one row under the id it calls them by."""
+"""People whom only the workspace's own product knows: no sign-in, one row under the id that it calls them by."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     """The person behind the team's own id for them; made when they are new, renamed when a new name is given."""
     subject = _clean_subject(subject)
     name = clean_name(name) if name is not None else None
-    made = db.session.scalar(
+    made: UUID | None = db.session.scalar(
         insert(User)
         .values(external_id=subject, external_tenant_id=actor.tenant_id, name=name or subject[:NAME_MOST])
         .on_conflict_do_nothing(
@@ -38,7 +38,8 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     ).one()
     if name is not None and name != known.name:
         _rename(known.id, name, actor)
-    return known.id
+    found: UUID = known.id
+    return found
 
 
 def _rename(user_id: UUID, name: str, actor: Actor) -> None:
