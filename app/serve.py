@@ -21,6 +21,7 @@ log = logging.getLogger("upshot")
 
 def run(*, demo: bool) -> None:
     """Open everything, say where it is, and serve until stopped."""
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
     signal.signal(signal.SIGTERM, _stop)
