@@ -117,7 +117,7 @@ def _say(scene: Scene, place: int, step: Step, at: datetime) -> None:
     user = step.mark == ">"
     scene.events.append(NewEvent("user.message" if user else "agent.message", {"text": text}, at))
     if user and not any(event.event_type == "context.loaded" for event in scene.events):
-        loaded = scene.world.loaded(scene.agent, scene.world.kinds.get(scene.talk.fact("entity")), at)
+        loaded = scene.world.loaded(scene.agent, at)
         scene.events.append(NewEvent("context.loaded", loaded, at + timedelta(milliseconds=40)))
     new = NewMessage(
         role="user" if user else "agent",

@@ -81,6 +81,8 @@ def _fill(world: World) -> None:
         steps.append((talk.began(world.now), lambda talk=talk, model=model: play(world, talk, model)))  # type: ignore[misc]
     for entry in load("knowledge"):
         steps += _learning(world, entry)
+    for entry in load("triage"):
+        steps.append((world.ago(entry["days"]), lambda entry=entry: _triage(world, entry)))  # type: ignore[misc]
     for _, step in sorted(steps, key=lambda item: item[0]):
         step()
     _note_usage(world)
@@ -178,6 +180,23 @@ def _relearn(world: World, key: str, change: dict[str, Any]) -> None:
     known = world.known.pop(row.id, None)
     if known and row.active:
         world.known[row.id] = replace(known, version=row.version, content=row.content)
+
+
+def _triage(world: World, entry: dict[str, Any]) -> None:
+    """The weekly round: what was said by then and leads to no rule is dismissed together, with one note."""
+    spoken_for = {*world.labels.values(), *(row_id for ids in world.waiting.values() for row_id in ids)}
+    ids = db.session.scalars(
+        select(Feedback.id).where(
+            Feedback.tenant_id == world.system.tenant_id,
+            Feedback.status == "pending",
+            Feedback.rating.in_(entry["ratings"]),
+            Feedback.created_at < world.ago(entry["days"] + 1),
+        )
+    )
+    wanted = [row_id for row_id in ids if row_id not in spoken_for]
+    at = world.ago(entry["days"])
+    if len(wanted) > 1:
+        feedback.review(wanted, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)
 
 
 def _remember(world: World, entry: dict[str, Any], row: SharedContext) -> None:

@@ -46,7 +46,8 @@ def timed(talk: Talk, began: datetime) -> tuple[list[Moment], datetime, Effort]:
             spent, read, written = 650 + 11 * len(step.text), read + seen, written + len(step.text) // 4
             seen += len(step.text) // 4
         elif step.mark == "!":
-            spent = 200
+            # A call that nothing answered was waited for until the end.
+            spent = 200 + (call_time(moments[-1].step) if moments[-1].step.mark == "@" else 0)
         at += timedelta(milliseconds=spent)
         work += spent
         moments.append(Moment(step, at))

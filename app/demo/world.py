@@ -18,6 +18,8 @@ from app.models import SharedContext
 
 REFERENCE = re.compile(r"ref:([a-z-]+)")
 HERE = files("app.demo")
+# Which records an agent's work is about, and so which knowledge it gets.
+CONCERNS = {"deal-analyst": ("deal",), "extractor": ("deal",), "sales-ops": ("company", "contact")}
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,10 @@ class World:
         """JSON with its dates and records filled in."""
         return json.loads(REFERENCE.sub(lambda found: str(self.records[found[1]]), self.text(text)))
 
-    def loaded(self, agent: str, entity_type: str | None, at: datetime) -> dict[str, Any]:
+    def loaded(self, agent: str, at: datetime) -> dict[str, Any]:
         """What a session of this agent had in its prompt."""
-        rows = [
-            row
-            for row in self.known.values()
-            if row.agent in (None, agent) and row.entity_type in (None, entity_type or "deal")
-        ]
+        types = (None, *CONCERNS.get(agent, ()))
+        rows = [row for row in self.known.values() if row.agent in (None, agent) and row.entity_type in types]
         rows.sort(key=lambda row: (row.type, str(row.id)))
         for row in rows:
             self.used.setdefault(row.id, []).append(at)
