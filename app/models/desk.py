@@ -88,3 +88,4 @@ class FeedbackDaily(OfTenant, Model):
     day: Mapped[date] = mapped_column(primary_key=True)
     rating: Mapped[str] = mapped_column(primary_key=True)
     total: Mapped[int] = mapped_column(BigInteger)
+    counted_at: Mapped[created_at]

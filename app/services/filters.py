@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import any_, literal, select
+from sqlalchemy import any_, func, literal, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.errors import Invalid
@@ -279,7 +279,8 @@ class EntityFilters(Filters):
 
 
 def _agent_called(slug: str) -> Any:
-    return select(Agent.id).where(Agent.slug == slug).scalar_subquery()
+    """A name from before a merge or a renaming still means what it became."""
+    return select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
 
 
 def _type_called(slug: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from pydantic import ValidationError
-from sqlalchemy import select, text, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -16,11 +16,13 @@ from app.db import acting_as, db
 from app.errors import Invalid, NotFound, Refused
 from app.learning.settings import WorkspaceSettings, complaints
 from app.models.agents import Agent, AgentVersion, Task
+from app.models.desk import FeedbackDaily
 from app.models.people import Membership, Tenant, User
 from app.services import accounts, audit
 from app.services.words import clean_name
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
+KEPT = "settings"
 NAMED = text("select set_config('app.tenant_slug', :slug, true)")
 REVIEW_AGENT = "feedback-review-agent"
 REVIEW_TASK = "feedback-review"
@@ -108,9 +110,23 @@ def get_workspace(*, actor: Actor) -> Tenant:
 
 
 def get_settings(actor: Actor) -> WorkspaceSettings:
-    """What the admins decided, and the default of what they did not."""
+    """What the admins decided, and the default of what they did not. Read once in a transaction."""
+    now = db.session().get_transaction()
+    kept = db.session().info.get(KEPT)
+    if kept is not None and kept[0] is now and kept[1] == actor.tenant_id:
+        found: WorkspaceSettings = kept[2]
+        return found
     stored = db.session.scalar(select(Tenant.settings).where(Tenant.id == actor.tenant_id))
-    return WorkspaceSettings.stored(stored or {})
+    return keep_settings(stored, actor=actor)
+
+
+def keep_settings(stored: dict[str, Any] | None, *, actor: Actor) -> WorkspaceSettings:
+    """Settings that were read along with something else, for whoever asks later in the same transaction."""
+    found = WorkspaceSettings.stored(stored or {})
+    now = db.session().get_transaction()
+    if now is not None:
+        db.session().info[KEPT] = (now, actor.tenant_id, found)
+    return found
 
 
 def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSettings:
@@ -129,6 +145,10 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
     if not changed:
         return after
     tenant.settings = after.model_dump()
+    db.session().info.pop(KEPT, None)
+    if "timezone" in changed:
+        # Days begin at another time now, so that every one of them is counted anew.
+        db.session.execute(delete(FeedbackDaily).where(FeedbackDaily.tenant_id == actor.tenant_id))
     db.session.execute(
         update(Task)
         .where(Task.tenant_id == actor.tenant_id, Task.slug == REVIEW_TASK)

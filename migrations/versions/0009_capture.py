@@ -57,6 +57,7 @@ CREATE TABLE feedback_daily (
     day date NOT NULL,
     rating text NOT NULL,
     total bigint NOT NULL,
+    counted_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT pk_feedback_daily PRIMARY KEY (tenant_id, day, rating),
     CONSTRAINT feedback_daily_rating_known CHECK (rating IN ('positive', 'negative', 'neutral'))
 );
