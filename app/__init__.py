@@ -38,6 +38,7 @@ APIS = (
     "app.api.docs",
     "app.api.settings",
     "app.api.feedback",
+    "app.api.v1_feedback",
 )  # fmt: skip
 
 

@@ -1,0 +1,124 @@
+"""`/api/v1/feedback`: six signals on messages, each person's own and nobody else's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import Field, model_validator
+
+from app.api.fields import Answer, Body, Moment, Page, Query
+from app.api.route import route
+from app.services import pages, signals
+from app.services.signals import NewSignal, SignalFilters
+
+SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
+OwnId = Annotated[str, Field(min_length=1, max_length=256)]
+
+bp = Blueprint("v1_feedback", __name__)
+
+
+class SignalBody(Body):
+    """What somebody made of one answer."""
+
+    signal: SignalName
+    message_id: OwnId | None = Field(None, description="Your id of the message; needed unless `trace_id` is sent.")
+    chat_id: OwnId | None = Field(None, description="Your id of the conversation, or Upshot's.")
+    trace_id: OwnId | None = Field(None, description="The trace of the run that gave the answer.")
+    reason: str | None = Field(None, max_length=4096, description="Why; for `edit` the answer that was wanted.")
+
+    @model_validator(mode="after")
+    def about_something(self) -> SignalBody:
+        if self.message_id is None and self.trace_id is None:
+            raise ValueError("Send `message_id` or `trace_id`: which answer is this about?")
+        return self
+
+
+class SignalQuery(Page):
+    message_id: OwnId | None = None
+    chat_id: OwnId | None = None
+    trace_id: OwnId | None = None
+    signal: SignalName | None = None
+
+
+class OneSignal(Query):
+    message_id: OwnId = Field(description="As the answer to the POST named it.")
+    signal: SignalName
+
+
+class SignalAnswer(Answer):
+    """One signal of one's own."""
+
+    id: UUID
+    message_id: str
+    chat_id: str | None
+    trace_id: str | None
+    signal: SignalName
+    reason: str | None
+    rating: Literal["positive", "negative", "neutral"]
+    weight: float = Field(description="How much it counts, 0 to 1.")
+    edit_distance: int | None = Field(description="For `edit`: percent of the answer that was changed, when known.")
+    status: Literal["pending", "reviewed", "applied", "dismissed"] = Field(description="What became of it.")
+    created_at: Moment
+    occurred_at: Moment
+
+
+class SignalPage(Answer):
+    """One's own signals, newest first."""
+
+    items: list[SignalAnswer]
+    next_cursor: str | None
+
+
+@route(
+    bp,
+    "POST",
+    "/api/v1/feedback",
+    access=("member", "feedback"),
+    body=SignalBody,
+    answer=SignalAnswer,
+    status=201,
+    also={200: "It was there already and was changed; the id is the same."},
+    idempotent=True,
+    summary="Say what an answer was like",
+    about="One row for a message, a person and a signal: sent again, `reason` is replaced, `chat_id` and `trace_id` are"
+    " kept where left out. `helpful` takes `not_helpful` back and the other way round.",
+)
+def give(body: SignalBody) -> tuple[SignalAnswer, int]:
+    row, created = signals.give_signal(NewSignal(**dict(body)), actor=g.actor)
+    return SignalAnswer.model_validate(row), 201 if created else 200
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/feedback",
+    access=("member", "feedback"),
+    query=SignalQuery,
+    answer=SignalPage,
+    summary="One's own signals",
+    about="Newest first. Nobody sees another person's here, whatever their role.",
+)
+def own(query: SignalQuery) -> SignalPage:
+    wanted = SignalFilters(query.message_id, query.chat_id, query.trace_id, query.signal)
+    found = signals.list_signals(wanted, pages.Page(query.limit, query.cursor), actor=g.actor)
+    return SignalPage(items=[SignalAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+
+
+@route(
+    bp,
+    "DELETE",
+    "/api/v1/feedback",
+    access=("member", "feedback"),
+    query=OneSignal,
+    status=204,
+    summary="Take a signal back",
+    about="Also when there is none. What was decided about already stays as the reason for the decision, marked.",
+)
+def take_back(query: OneSignal) -> None:
+    signals.retract_signal(query.message_id, query.signal, actor=g.actor)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

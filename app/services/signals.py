@@ -1,0 +1,278 @@
+"""Signals on messages: six of them, each at most once for a message and a person, and private to that person.
+
+A key writes in its own workspace. A person in a browser may be in several: a signal with a known chat belongs to the
+workspace of that chat, any other to the newest membership, and one that turns out to belong elsewhere moves there. All
+of it is one transaction, which is bound to one workspace after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Row, delete, exists, or_, select, tuple_, update
+
+from app.actor import Actor
+from app.db import db
+from app.learning.signals import weight_of
+from app.models import Chat, Feedback, SharedContextFeedback
+from app.services import accounts, audit
+from app.services.intake import NewFeedback, put_feedback
+from app.services.intake_links import AN_ID
+from app.services.pages import Cursor, Page, Slice
+
+OPPOSITE = {"helpful": "not_helpful", "not_helpful": "helpful"}
+RETRACTED = "retracted_at"
+STANDS = ~Feedback.details.has_key(RETRACTED)
+LINKED = exists().where(
+    SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
+)
+COLUMNS = (
+    Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
+    Feedback.rating, Feedback.status, Feedback.details, Feedback.created_at, Feedback.occurred_at,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSignal:
+    """The ids are the sender's own words; without a message the trace says what it is about."""
+
+    signal: str
+    message_id: str | None = None
+    chat_id: str | None = None
+    trace_id: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """A signal as its author sees it."""
+
+    id: UUID
+    message_id: str
+    chat_id: str | None
+    trace_id: str | None
+    signal: str
+    reason: str | None
+    rating: str
+    weight: float
+    edit_distance: int | None
+    status: str
+    created_at: datetime
+    occurred_at: datetime
+
+
+@dataclass(frozen=True)
+class SignalFilters:
+    message_id: str | None = None
+    chat_id: str | None = None
+    trace_id: str | None = None
+    signal: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        return [getattr(Feedback, name) == value for name, value in vars(self).items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The same signal in another workspace of the same person."""
+
+    actor: Actor
+    id: UUID
+    chat_id: str | None
+    trace_id: str | None
+    created_at: datetime
+
+
+def give_signal(new: NewSignal, *, actor: Actor) -> tuple[SignalRow, bool]:
+    """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back."""
+    if not _in_a_browser(actor):
+        return _write(new, actor)
+    places = accounts.tenants_of(actor.id)
+    if places == [actor.tenant_id]:
+        return _write(new, actor)
+    with _back_as(actor):
+        return _anchor(new, places, actor)
+
+
+def list_signals(filters: SignalFilters, page: Page, *, actor: Actor) -> Slice[SignalRow]:
+    """One's own signals that stand, newest first: of the key's workspace, or of all one's workspaces in a browser."""
+    cursor = Cursor.read(page.cursor) if page.cursor else None
+    found: list[Row[Any]] = []
+    for _ in _workspaces_of(actor):
+        found += _own(filters.conditions(), cursor, page.limit + 1, actor)
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    shown = found[: page.limit]
+    more = len(found) > page.limit
+    following = Cursor(True, shown[-1].created_at, shown[-1].id).text() if more else None
+    return Slice([_row(row) for row in shown], following)
+
+
+def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
+    """Take a signal back, wherever it was put. What is not there is taken back already."""
+    for place in _workspaces_of(actor):
+        take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(), actor=place)
+
+
+def take_back(*which: ColumnElement[bool], actor: Actor) -> None:
+    """Delete one's own rows that nobody acted on. The others stay as the reason for what was decided, marked."""
+    rows = db.session.execute(
+        select(Feedback.id, Feedback.kind, Feedback.rating, Feedback.details, _untouched().label("untouched"))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.created_by == actor.id, STANDS, *which)
+        .with_for_update(of=Feedback)
+    ).all()
+    for row in rows:
+        if row.untouched:
+            db.session.execute(delete(Feedback).where(Feedback.id == row.id))
+        else:
+            marked = row.details | {RETRACTED: datetime.now(UTC).isoformat()}
+            db.session.execute(update(Feedback).where(Feedback.id == row.id).values(details=marked))
+        audit.record(actor, "feedback.retracted", "feedback", row.id, kind=row.kind, rating=row.rating)
+
+
+def _untouched() -> ColumnElement[bool]:
+    return (Feedback.status == "pending") & ~LINKED
+
+
+def _write(
+    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None
+) -> tuple[SignalRow, bool]:
+    row, created = put_feedback(
+        NewFeedback(
+            id=id,
+            kind="signal",
+            signal=new.signal,
+            message_id=new.message_id,
+            chat_id=new.chat_id,
+            trace_id=new.trace_id,
+            comment=new.reason,
+            created_at=created_at,
+            occurred_at=datetime.now(UTC),
+        ),
+        actor=actor,
+    )
+    if new.signal in OPPOSITE:
+        opposite = SignalFilters(row.message_id, signal=OPPOSITE[new.signal])
+        take_back(Feedback.kind == "signal", *opposite.conditions(), actor=actor)
+    return _row(row), created
+
+
+def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
+    """Write it in the workspace it belongs to, and take it out of the others."""
+    target: Actor | None = None
+    known: list[Elsewhere] = []
+    for place in _workspaces_of(actor):
+        known += _same_signal(new, place)
+        if target is None and new.chat_id and _has_chat(new.chat_id, place):
+            target = place
+    if target is None:
+        newest = accounts.enter(actor.id, places[-1], actor.request_id) if places else None
+        target = known[0].actor if known else newest or actor
+    here = [one for one in known if one.actor.tenant_id == target.tenant_id]
+    left = [one for one in known if one.actor.tenant_id != target.tenant_id]
+    moving = [one for one in left if _take_out(one)]
+    accounts.work_as(target)
+    if here or not moving:
+        row, created = _write(new, target)
+        return row, created and not left
+    first = moving[0]
+    more = replace(new, trace_id=new.trace_id or first.trace_id, chat_id=new.chat_id or first.chat_id)
+    row, _ = _write(more, target, first.id, first.created_at)
+    return row, False
+
+
+def _same_signal(new: NewSignal, place: Actor) -> list[Elsewhere]:
+    which = Feedback.message_id == new.message_id if new.message_id else Feedback.trace_id == new.trace_id
+    rows = db.session.execute(
+        select(Feedback.id, Feedback.chat_id, Feedback.trace_id, Feedback.created_at).where(
+            Feedback.tenant_id == place.tenant_id,
+            Feedback.created_by == place.id,
+            Feedback.kind == "signal",
+            Feedback.signal == new.signal,
+            which,
+            STANDS,
+        )
+    )
+    return [Elsewhere(place, *row) for row in rows]
+
+
+def _has_chat(chat_id: str, place: Actor) -> bool:
+    same = Chat.external_id == chat_id
+    if AN_ID.fullmatch(chat_id):
+        same = or_(same, Chat.id == UUID(chat_id))
+    found = select(Chat.id).where(Chat.tenant_id == place.tenant_id, same).limit(1)
+    return db.session.scalar(found) is not None
+
+
+def _take_out(one: Elsewhere) -> bool:
+    """Take the row out of its workspace; false when something was decided about it there, so that it stays, marked."""
+    accounts.work_as(one.actor)
+    untouched = db.session.scalar(select(_untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
+    take_back(Feedback.id == one.id, actor=one.actor)
+    return bool(untouched)
+
+
+def _own(which: list[ColumnElement[bool]], cursor: Cursor | None, limit: int, actor: Actor) -> list[Row[Any]]:
+    bound: Actor = db.session().info["actor"]
+    statement = select(*COLUMNS).where(
+        Feedback.tenant_id == bound.tenant_id,
+        Feedback.created_by == actor.id,
+        Feedback.kind == "signal",
+        STANDS,
+        *which,
+    )
+    if cursor is not None:
+        statement = statement.where(tuple_(Feedback.created_at, Feedback.id) < tuple_(cursor.at, cursor.id))
+    return list(db.session.execute(statement.order_by(Feedback.created_at.desc(), Feedback.id.desc()).limit(limit)))
+
+
+def _row(row: Any) -> SignalRow:
+    review = row.details.get("output_review", {})
+    return SignalRow(
+        id=row.id,
+        message_id=row.message_id,
+        chat_id=row.chat_id,
+        trace_id=row.trace_id,
+        signal=row.signal,
+        reason=row.comment,
+        rating=row.rating,
+        weight=weight_of(row.signal),
+        edit_distance=review.get("edit_distance"),
+        status=row.status,
+        created_at=row.created_at,
+        occurred_at=row.occurred_at,
+    )
+
+
+def _in_a_browser(actor: Actor) -> bool:
+    return actor.scopes is None and actor.role != "system"
+
+
+def _workspaces_of(actor: Actor) -> Iterator[Actor]:
+    """Act in each workspace of the actor's in turn: the one they are in, then the others from the newest on."""
+    yield actor
+    if not _in_a_browser(actor):
+        return
+    others = [place for place in reversed(accounts.tenants_of(actor.id)) if place != actor.tenant_id]
+    if not others:
+        return
+    with _back_as(actor):
+        for tenant_id in others:
+            entered = accounts.enter(actor.id, tenant_id, actor.request_id)
+            if entered is not None:
+                yield entered
+
+
+@contextmanager
+def _back_as(actor: Actor) -> Iterator[None]:
+    """Whatever workspaces are visited inside, afterwards the actor acts where they did before."""
+    try:
+        yield
+    except BaseException:
+        db.session().info["actor"] = actor
+        raise
+    accounts.work_as(actor)
