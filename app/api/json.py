@@ -1,22 +1,15 @@
-"""JSON as it comes in: read strictly, once, before anything else sees it.
-
-Python's reader is lenient where it hurts later: it keeps the last of two equal keys, reads `NaN` and `1e999`, and
-lets through NUL and half surrogate pairs, which PostgreSQL cannot store. Here each is a 400 that says what to change.
-"""
+"""JSON as it comes in: read strictly, once, before anything else sees it."""
 
 from __future__ import annotations
 
-import json
-from math import isfinite
 from typing import Any
 
 from flask import Request
 from werkzeug.exceptions import UnsupportedMediaType
 
-from app.errors import Invalid
+from app.strict_json import MAX_DEPTH, MAX_DIGITS, check_text, parse
 
-MAX_DEPTH = 64
-MAX_DIGITS = 300
+__all__ = ["MAX_DEPTH", "MAX_DIGITS", "check_text", "parse", "read_body"]
 
 
 def read_body(request: Request) -> Any:
@@ -26,86 +19,3 @@ def read_body(request: Request) -> Any:
     if request.mimetype != "application/json":
         raise UnsupportedMediaType("Send JSON with `Content-Type: application/json`.")
     return parse(request.get_data(cache=False))
-
-
-def parse(raw: bytes) -> Any:
-    """The value of a JSON text, or Invalid with one sentence. Nothing of the text is repeated in it."""
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Invalid("The body is not UTF-8; encode it so.") from None
-    if not text.strip():
-        raise Invalid("The body is empty; send a JSON object.")
-    try:
-        value = _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise Invalid(f"The body is not JSON: line {error.lineno}, column {error.colno} cannot be read.") from None
-    except RecursionError:
-        raise _too_deep() from None
-    # Few brackets cannot be deep and text without escapes cannot hold what is refused, so most bodies need no walk.
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or b"\\u" in raw:
-        _walk(value)
-    return value
-
-
-def check_text(text: str) -> None:
-    """Raise for what PostgreSQL cannot store."""
-    if "\x00" in text:
-        raise Invalid("Text must not contain the NUL character (\\u0000); leave it out.")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Invalid("Text must not contain half of a surrogate pair (\\ud800 to \\udfff); send both.") from None
-
-
-def _walk(value: Any) -> None:
-    """Check depth, keys and texts. A list instead of recursion, so that no depth can exhaust the stack."""
-    waiting = [(value, 1)]
-    while waiting:
-        item, depth = waiting.pop()
-        if isinstance(item, str):
-            check_text(item)
-        elif isinstance(item, dict | list):
-            if depth > MAX_DEPTH:
-                raise _too_deep()
-            if isinstance(item, dict):
-                waiting.extend((key, depth + 1) for key in item)
-                waiting.extend((inner, depth + 1) for inner in item.values())
-            else:
-                waiting.extend((inner, depth + 1) for inner in item)
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise Invalid("An object has the same key twice; send each key once.")
-    return found
-
-
-def _int(digits: str) -> int:
-    _check_digits(digits)
-    return int(digits)
-
-
-def _float(digits: str) -> float:
-    _check_digits(digits)
-    number = float(digits)
-    if not isfinite(number):
-        raise Invalid("A number is too large; send at most 1.7e308.")
-    return number
-
-
-def _check_digits(digits: str) -> None:
-    if len(digits) > MAX_DIGITS:
-        raise Invalid(f"A number has more than {MAX_DIGITS} digits; send it as text.")
-
-
-def _constant(_name: str) -> Any:
-    raise Invalid("NaN and Infinity are not JSON; leave the value out or send null.")
-
-
-def _too_deep() -> Invalid:
-    return Invalid(f"The body is nested more than {MAX_DEPTH} levels deep; send it flatter.")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=_constant)

@@ -78,6 +78,8 @@ class WorkspaceSettings(BaseModel):
     feedback_origins: Annotated[
         list[Annotated[str, AfterValidator(origin)]], Field(max_length=50), AfterValidator(each_once)
     ] = []
+    mask_emails: bool = False
+    mask_phones: bool = False
 
     @classmethod
     def stored(cls, values: dict[str, Any]) -> WorkspaceSettings:

@@ -14,10 +14,12 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
+from app.learning.masking import Masking
 from app.models import Agent, AgentSession, Chat, Message, User
 from app.models.conversations import MESSAGE_ROLES
 from app.services import agents
 from app.services.chat_lists import ChatRow, list_chats
+from app.services.masks import masking_for
 
 __all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat", "get_chat",
            "list_chats", "messages_of"]  # fmt: skip
@@ -69,7 +71,7 @@ def create_chat(
     values = {
         "tenant_id": actor.tenant_id,
         "agent_id": agent.id,
-        "title": " ".join(title.split())[:300] or "Untitled",
+        "title": masking_for(actor).text(" ".join(title.split()))[:300] or "Untitled",
         "user_id": user_id or actor.id,
         "external_id": external_id,
         "project": project,
@@ -105,11 +107,12 @@ def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Act
         raise NotFound("There is no such conversation in this workspace.")
     _check(messages, actor)
     turn = _last_turn(chat)
+    masking = masking_for(actor)
     now = datetime.now(UTC)
     rows = []
     for place, new in enumerate(messages):
         turn = new.turn_id or (uuid4().hex if new.role == "user" or turn is None else turn)
-        rows.append(_message(chat, new, chat.message_count + place, turn, new.created_at or now))
+        rows.append(_message(chat, new, chat.message_count + place, turn, new.created_at or now, masking))
     db.session.add_all(rows)
     chat.message_count += len(rows)
     chat.last_message_at = max([chat.last_message_at, *(row.created_at for row in rows)])
@@ -143,7 +146,7 @@ def _last_turn(chat: Chat) -> str | None:
     )
 
 
-def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: datetime) -> Message:
+def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: datetime, masking: Masking) -> Message:
     return Message(
         tenant_id=chat.tenant_id,
         chat_id=chat.id,
@@ -152,9 +155,9 @@ def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: date
         message_index=index,
         turn_id=turn_id,
         role=new.role,
-        content=new.content,
+        content=masking.text(new.content),
         trace_id=new.trace_id,
-        details=new.details,
+        details=masking.value(new.details),
         created_at=moment,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -24,6 +24,7 @@ from app.models import Feedback, Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit, intake_links
 from app.services.intake_links import Links
+from app.services.masks import masking_of_words
 
 AHEAD = timedelta(minutes=5)
 LONGEST_COMMENT = 4096
@@ -76,6 +77,7 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
     there. A session fails once, however often that is reported.
     """
     _check(new, actor)
+    new = _masked(new, actor)
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
@@ -110,6 +112,16 @@ def _check(new: NewFeedback, actor: Actor) -> None:
         raise Invalid(f"{first}: {wrong[first]}", wrong)
     if new.kind == "flag" and not actor.is_admin:
         raise Forbidden("Only an admin flags somebody else's work; give feedback instead.")
+
+
+def _masked(new: NewFeedback, actor: Actor) -> NewFeedback:
+    masking = masking_of_words(new.comment, new.details, actor=actor)
+    return replace(
+        new,
+        comment=masking.text(new.comment) if new.comment else new.comment,
+        details=masking.value(new.details),
+        context=masking.value(new.context),
+    )
 
 
 def _check_words(new: NewFeedback) -> dict[str, str]:

@@ -8,16 +8,20 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
+from app.learning import session_limits as limits
+from app.learning.masking import Masking
 from app.learning.tool_calls import with_error_mark
 from app.models import AgentSession, SessionEvent
 from app.models.sessions import EVENT_TYPES
+from app.services.bulk_events import EventRow, add_rows, as_json
+from app.services.masks import masking_for
 
-MOST_AT_ONCE = 1000
+MOST_AT_ONCE = limits.EVENTS_AT_ONCE
 # What each payload must hold. Other keys may follow.
 NEEDED: dict[str, dict[str, type]] = {
     "user.message": {"text": str},
@@ -61,27 +65,30 @@ def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
 
 
 def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
-    """Number and store events of a locked session."""
+    """Number and store events of a locked session, without the secrets in them."""
     if len(events) > MOST_AT_ONCE:
         raise Invalid(f"At most {MOST_AT_ONCE:,} events at once; send the rest in a second request.")
+    if not events:
+        return []
+    if session.event_count + len(events) > limits.EVENTS_IN_SESSION:
+        raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
     now = datetime.now(UTC)
-    rows: list[dict[str, Any]] = [
-        {
-            "id": uuid4(),
-            "tenant_id": actor.tenant_id,
-            "session_id": session.id,
-            "sequence": session.event_count + place,
-            "event_type": event.event_type,
-            "payload": _payload(event, place - 1),
-            "occurred_at": _moment(event.occurred_at, now, place - 1),
-        }
-        for place, event in enumerate(events, start=1)
+    masking = masking_for(actor)
+    rows = [
+        EventRow(uuid4(), event.event_type, _stored(event, index, masking), _moment(event.occurred_at, now, index))
+        for index, event in enumerate(events)
     ]
-    if rows:
-        db.session.execute(insert(SessionEvent), rows)
-        session.event_count += len(rows)
-        db.session.flush()
-    return [row["id"] for row in rows]
+    add_rows(rows, tenant_id=actor.tenant_id, session_id=session.id, before=session.event_count)
+    session.event_count += len(rows)
+    db.session.flush()
+    return [row.id for row in rows]
+
+
+def _stored(event: NewEvent, index: int, masking: Masking) -> str:
+    text = as_json(masking.value(_payload(event, index)))
+    if len(text) > limits.PAYLOAD_BYTES or len(text.encode()) > limits.PAYLOAD_BYTES:
+        raise _invalid(index, "payload", f"Send at most {limits.PAYLOAD_BYTES:,} bytes of JSON.")
+    return text
 
 
 def _payload(event: NewEvent, index: int) -> dict[str, Any]:

@@ -15,15 +15,19 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.learning import session_limits as limits
+from app.learning.import_format import size_of
+from app.learning.masking import Masking
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import agents, audit
+from app.services.masks import masking_for
 from app.services.session_events import Event, NewEvent, events_of, lock_for_events, write_events
 from app.services.session_lists import SessionRow, list_sessions
 
 __all__ = [
-    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "append_events", "create_session",
-    "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
+    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "append_events", "begin_session",
+    "create_session", "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
 ]  # fmt: skip
 
 OPEN = ("pending", "running")
@@ -31,7 +35,7 @@ FINAL = ("completed", "failed", "cancelled")
 # Marks that only promotion and replay may set.
 RESERVED = ("golden", "eval_source", "eval_run_id", "eval_result")
 SET_AS_GIVEN = (
-    "external_id", "session_type", "output_type", "status", "error", "chat_id", "entity_id", "model", "input_tokens",
+    "external_id", "session_type", "output_type", "status", "chat_id", "entity_id", "model", "input_tokens",
     "output_tokens", "cost", "duration_ms", "environment", "import_id", "created_at", "started_at", "finished_at",
 )  # fmt: skip
 
@@ -114,6 +118,8 @@ def _check(new: NewSession) -> None:
         given = getattr(new, moment)
         if given is not None and given.tzinfo is None:
             wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
+    if size_of(new.metadata) > limits.METADATA_BYTES:
+        wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
     if wrong:
         first = next(iter(wrong))
         raise Invalid(f"{first}: {wrong[first]}", wrong)
@@ -132,16 +138,18 @@ def _exists(model: type[Chat] | type[Entity], wanted: UUID, actor: Actor) -> boo
 
 
 def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
+    masking = masking_for(actor)
     values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
     values |= {
         "tenant_id": actor.tenant_id,
         "agent_id": agent.id,
         "agent_version_id": agents.version_id(agent, new.agent_version),
-        "title": (new.title or _title(new, agent))[:300],
+        "title": (masking.text(new.title) if new.title else _title(new, agent, masking))[: limits.TITLE],
+        "error": masking.text(new.error) if new.error else None,
         "trace_id": new.trace_id or uuid4().hex,
         "created_by": new.person_id or actor.id,
         "tags": list(new.tags),
-        "metadata": new.metadata,
+        "metadata": masking.value(new.metadata),
     }
     if new.status in FINAL and new.finished_at is None:
         values["finished_at"] = datetime.now(UTC)
@@ -156,12 +164,12 @@ def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
     return db.session.scalar(statement)
 
 
-def _title(new: NewSession, agent: Agent) -> str:
-    """The first words somebody said, else whose session it is."""
+def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
+    """The first words somebody said, else whose session it is. Masked before it is cut: half a secret is not known."""
     for event in new.events:
         said = event.payload.get("text")
         if event.event_type == "user.message" and isinstance(said, str) and said.strip():
-            line = " ".join(said.split())
+            line = masking.text(" ".join(said.split()))
             return line if len(line) <= 120 else line[:119].rstrip() + "…"
     return f"Session of {agent.name}"
 
@@ -184,6 +192,18 @@ def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor)
     return ids
 
 
+def begin_session(session_id: UUID, *, actor: Actor) -> AgentSession:
+    """A pending session runs. One that runs already goes on, one that ended stays so."""
+    session = lock_for_events(session_id, actor=actor)
+    if session.status in FINAL:
+        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+    if session.status == "pending":
+        session.status, session.started_at = "running", session.started_at or datetime.now(UTC)
+        db.session.flush()
+        audit.record(actor, "session.began", "session", session.id, before="pending", after="running")
+    return session
+
+
 def finish_session(
     session_id: UUID, status: str, *, actor: Actor, error: str | None = None, finished_at: datetime | None = None
 ) -> AgentSession:
@@ -200,7 +220,8 @@ def finish_session(
 
 
 def _finish(session: AgentSession, status: str, error: str | None, at: datetime | None, actor: Actor) -> None:
-    before, session.status, session.error = session.status, status, error
+    before, session.status = session.status, status
+    session.error = masking_for(actor).text(error) if error else None
     session.finished_at = at or datetime.now(UTC)
     if session.duration_ms is None:
         spent = session.finished_at - (session.started_at or session.created_at)
@@ -224,7 +245,7 @@ def _report_failure(session: AgentSession, actor: Actor) -> None:
             kind="session_failure",
             origin="system",
             rating="negative",
-            comment=reason,
+            comment=reason[: limits.ERROR],
             session_id=session.id,
             context={"failure_reason": reason[:4096]},
             occurred_at=session.finished_at,
@@ -240,7 +261,7 @@ def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
         select(AgentSession, Agent.slug, Agent.name, AgentVersion.version, User.name, Chat.title, Entity.name)
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .outerjoin(User, User.id == AgentSession.created_by)
+        .outerjoin(User, (User.id == AgentSession.created_by) & User.is_system.is_(False))
         .outerjoin(Chat, Chat.id == AgentSession.chat_id)
         .outerjoin(Entity, Entity.id == AgentSession.entity_id)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)

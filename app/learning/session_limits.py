@@ -1,0 +1,25 @@
+"""How much a session, its events and a chat may hold. The API, imports and the services read the same numbers."""
+
+from __future__ import annotations
+
+import re
+
+AGENT_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
+NAME = 256  # Ids that others gave: external_id, trace_id, turn_id.
+TITLE = 300
+ERROR = 4096
+MODEL = 200
+ENVIRONMENT = 60
+OUTPUT_TYPE = 60
+TAGS = 20
+TAG = 60
+TOKENS = 10**12
+DURATION_MS = 10**12
+COST = 10_000_000
+METADATA_BYTES = 262_144
+PAYLOAD_BYTES = 262_144
+EVENTS_AT_ONCE = 1000
+EVENTS_IN_SESSION = 50_000
+MESSAGES_AT_ONCE = 500
+MESSAGE = 262_144
+LINE_BYTES = 1_048_576
