@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -14,9 +14,10 @@ from app.access import access
 from app.services import agents, transcripts
 from app.services.feedback import FeedbackRow
 from app.services.transcripts import KnownRow
-from app.views import amounts
+from app.views import amounts, transcript
 from app.views.filters import Field, named
 from app.views.said import said
+from app.views.transcript import Turn
 
 MOST_ROWS = 200
 
@@ -90,6 +91,12 @@ def rows_loaded(payload: dict[str, Any] | None) -> list[KnownRow]:
     named = (payload or {}).get("row_ids")
     ids = [as_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
     return transcripts.known_rows([value for value in ids if value], actor=g.actor)
+
+
+def call_by_name(turns: Sequence[Turn]) -> None:
+    """Give the changed records of a transcript their names."""
+    ids = [as_id(text) for text in transcript.records_in(turns)]
+    transcript.name_records(turns, transcripts.names_of([value for value in ids if value], actor=g.actor))
 
 
 def as_id(text: str) -> UUID | None:

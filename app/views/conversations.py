@@ -15,7 +15,7 @@ from app.services.filters import ChatFilters, FeedbackFilters, SessionFilters
 from app.services.pages import Page
 from app.views import filters as listing
 from app.views import transcript
-from app.views.agent_review import agent_menu, notes_of, with_version
+from app.views.agent_review import agent_menu, call_by_name, notes_of, with_version
 from app.views.flags import FlagForm
 from app.views.htmx import Toast, page, swap, wants_fragment
 
@@ -101,6 +101,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
         versions={row.id: f"v{row.agent_version}" for row in behind if row.agent_version},
         work=work,
     )
+    call_by_name(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
     rows = [row for name in names for row in _feedback_of(name)]
     notes = notes_of(rows)

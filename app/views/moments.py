@@ -11,7 +11,7 @@ from app.services import chats, feedback, sessions, trails, transcripts
 from app.services.feedback import FeedbackDetail
 from app.services.transcripts import KnownRow
 from app.views import transcript
-from app.views.agent_review import marks_of, rows_loaded, with_version
+from app.views.agent_review import call_by_name, marks_of, rows_loaded, with_version
 from app.views.said import said
 from app.views.transcript import Turn
 from app.views.worddiff import word_diff
@@ -31,11 +31,11 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
     """Everything the panel shows of one row."""
     row = found.row
     turns, loaded = _turns(found)
-    target = transcript.find(turns, [*marks_of(row), f"#{found.message_index}"])
-    if target is None and row.kind == "session_failure" and turns:
-        target = turns[-1]
+    target = _target(found, turns)
     if target is not None:
         target.target = True
+    shown = transcript.around(turns, target)
+    call_by_name(shown)
     steps = [step for step in trails.trail_of("feedback", row.id, actor=g.actor) if step.action in STEPS]
     return {
         "found": found,
@@ -43,13 +43,25 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
         "said": said,
         "words": said(row),
         "agent": with_version(row.agent, row.agent_version),
-        "turns": transcript.around(turns, target) if target else [],
+        "turns": shown,
         "place": _place(found, turns, target),
         "diff": _diff(found, target),
         "loaded": loaded,
         "steps": [(STEPS[step.action], step) for step in steps],
         "actions": feedback.allowed_actions(row.status, actor=g.actor),
     }
+
+
+def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
+    """The turn that the row means: the one it names, the last that used its tool, the last of a session that failed."""
+    row = found.row
+    named = transcript.find(turns, [*marks_of(row), f"#{found.message_index}"])
+    if named is not None:
+        return named
+    if row.tool_slug:
+        used = [turn for turn in turns if any(part.name == row.tool_slug for part in turn.parts)]
+        return used[-1] if used else None
+    return turns[-1] if turns and row.kind == "session_failure" else None
 
 
 def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:

@@ -12,12 +12,12 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
-from app.services import feedback, intake, sessions
+from app.services import chats, feedback, intake, sessions
 from app.services.filters import FeedbackFilters, SessionFilters
 from app.services.pages import Page
 from app.views import filters as listing
 from app.views import timeline, transcript
-from app.views.agent_review import agent_menu, as_id, notes_of, rows_loaded, with_version
+from app.views.agent_review import agent_menu, as_id, call_by_name, notes_of, rows_loaded, with_version
 from app.views.flags import FlagForm
 from app.views.htmx import Toast, page, swap, wants_fragment
 
@@ -127,6 +127,10 @@ def read_session(session_id: UUID, *, within_admin: bool = True) -> dict[str, An
     events = sessions.events_of(session_id, actor=g.actor, limit=MOST_EVENTS)
     version = f"v{found.agent_version}" if found.agent_version else ""
     turns = transcript.of_events(events, person=found.person or "somebody", agent=found.agent, version=version)
+    call_by_name(turns)
+    if found.session.chat_id:
+        said = chats.messages_of(found.session.chat_id, actor=g.actor)
+        transcript.answers_of(turns, [message for message in said if message.session_id == session_id])
     rows = feedback.list_feedback(FeedbackFilters(session_id=session_id), Page(100), actor=g.actor).items
     notes = notes_of(rows, linked=within_admin)
     homeless = transcript.place(turns, notes)

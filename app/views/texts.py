@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+A_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 LINE = 120
 ITEM = 40
 
@@ -28,7 +30,10 @@ def args_line(args: Any) -> str:
 
 
 def _argument(value: Any) -> str:
-    return f'"{value_line(value)}"' if isinstance(value, str) else value_line(value)
+    if isinstance(value, str):
+        # An id would fill the line and tell nothing; whoever unfolds the call sees all of it.
+        return f'"…{value[-8:]}"' if A_UUID.fullmatch(value) else f'"{value_line(value)}"'
+    return value_line(value)
 
 
 def result_line(result: Any) -> str:

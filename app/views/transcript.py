@@ -47,6 +47,8 @@ class Spoken(Protocol):
     def details(self) -> dict[str, Any]: ...
     @property
     def session_id(self) -> UUID | None: ...
+    @property
+    def external_id(self) -> str | None: ...
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Part:
     result: Any = None
     ms: float | None = None
     failed: bool = False
+    record: str = ""
     changes: list[tuple[str, Any, Any]] = field(default_factory=list)
 
 
@@ -206,14 +209,14 @@ def _orphan(payload: Mapping[str, Any]) -> Part:
 
 
 def _change(kind: str, payload: Mapping[str, Any]) -> Part:
-    name = payload.get("name") or payload.get("entity_name")
-    if not name:
-        name = f"{payload.get('entity_type') or 'record'} {short_id(str(payload.get('entity_id') or ''))}".strip()
+    record = str(payload.get("entity_id") or "")
+    name = payload.get("name") or f"{payload.get('entity_type') or 'record'} {short_id(record)}".strip()
     if kind == "entity.created":
-        return Part("change", name=f"New: {name}", changes=_values(payload.get("fields")))
+        return Part("change", "new", name=str(name), record=record, changes=_values(payload.get("fields")))
     changes = payload.get("changes")
     pairs = changes.items() if isinstance(changes, Mapping) else ()
-    return Part("change", name=str(name), changes=[(str(key), *_from_to(value)) for key, value in pairs])
+    found = [(str(key), *_from_to(value)) for key, value in pairs]
+    return Part("change", name=str(name), record=record, changes=found)
 
 
 def _from_to(value: Any) -> tuple[Any, Any]:
@@ -260,19 +263,18 @@ def of_messages(
             turn.name = "system"
         if message.role == "agent" and message.session_id:
             turn.detail = (versions or {}).get(message.session_id, "")
-        turn.marks = {
-            str(message.id),
-            message.turn_id + (":agent" if agentic else ":user"),
-            f"#{message.message_index}",
-        }
-        external = getattr(message, "external_id", None)
-        if external:
-            turn.marks.add(str(external))
+        turn.marks = _names_of(message)
         turn.parts = [] if message.role != "agent" else _work_before(message, before, work or {})
         turn.parts.append(_spoken(message))
         turns.append(turn)
         before = message.created_at
     return turns
+
+
+def _names_of(message: Spoken) -> set[str]:
+    side = "user" if message.role == "user" else "agent"
+    found = {str(message.id), f"{message.turn_id}:{side}", f"#{message.message_index}"}
+    return found | ({message.external_id} if message.external_id else set())
 
 
 def _spoken(message: Spoken) -> Part:
@@ -290,6 +292,27 @@ def _work_before(message: Spoken, before: datetime | None, work: Mapping[UUID, S
     since = [e for e in events if (before is None or e.occurred_at >= before) and e.occurred_at <= message.created_at]
     parts = (_part(event, results) for event in since if event.event_type not in {"agent.message", "session.failed"})
     return [part for part in parts if part is not None]
+
+
+def records_in(turns: Iterable[Turn]) -> set[str]:
+    """The ids of the records that were changed."""
+    return {part.record for turn in turns for part in turn.parts if part.record}
+
+
+def name_records(turns: Iterable[Turn], names: Mapping[str, str]) -> None:
+    """Call the changed records by their names, as far as they are known."""
+    for turn in turns:
+        for part in turn.parts:
+            part.name = names.get(part.record, part.name)
+
+
+def answers_of(turns: Sequence[Turn], messages: Sequence[Spoken]) -> None:
+    """Let a session's turns be known by the chat messages that they became, when there are as many of both."""
+    answers = [message for message in messages if message.role == "agent"]
+    spoken = [turn for turn in turns if turn.agent and turn.text]
+    if len(answers) == len(spoken):
+        for turn, message in zip(spoken, answers, strict=True):
+            turn.marks |= _names_of(message)
 
 
 def place(turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]]) -> list[Any]:
