@@ -43,12 +43,13 @@ VOLUME = text("""
     SELECT t.settings, counted.at,
            (SELECT jsonb_agg(jsonb_build_array(d.day, d.rating, d.total)) FROM feedback_daily AS d
              WHERE d.tenant_id = :tenant AND d.day >= :since) AS kept,
-           (SELECT jsonb_agg(jsonb_build_array(extract(epoch FROM fresh.occurred_at), fresh.rating)) FROM fresh) AS fresh
+           (SELECT jsonb_agg(jsonb_build_array(extract(epoch FROM n.occurred_at), n.rating)) FROM fresh AS n) AS fresh
       FROM tenants AS t, counted WHERE t.id = :tenant
 """)
 COUNT = text("""
     SELECT d.day, f.rating, count(*)
-      FROM unnest(CAST(:days AS date[]), CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[])) AS d (day, since, until)
+      FROM unnest(CAST(:days AS date[]), CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[]))
+           AS d (day, since, until)
       JOIN feedback AS f ON f.tenant_id = :tenant AND f.occurred_at >= d.since AND f.occurred_at < d.until
      WHERE f.created_at <= :at
      GROUP BY d.day, f.rating

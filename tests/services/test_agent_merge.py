@@ -1,0 +1,189 @@
+"""Agents renamed and merged: all their work moves, old names lead to the new, goldens stay."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select, update
+
+from app.db import acting_as, db, transaction
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import Agent, AgentSession, AuditEntry, Chat, Feedback, SharedContext, SharedContextHistory
+from app.services import agent_merge, agents, chats, intake, knowledge, sessions
+from app.services.filters import SessionFilters
+from app.services.intake import NewFeedback
+from app.services.knowledge import NewRow
+from app.services.pages import Page
+from app.services.sessions import NewSession
+
+pytestmark = pytest.mark.usefixtures("context")
+
+
+def agent_called(slug: str, actor: Any) -> Agent:
+    found = agents.find_agent(slug, actor=actor)
+    assert found is not None
+    return found
+
+
+def work(actor: Any, slug: str) -> UUID:
+    """A session, a chat and feedback under a slug; the agent's id."""
+    session, _ = sessions.create_session(NewSession(agent=slug, title="Compare"), actor=actor)
+    chats.create_chat(actor=actor, agent_slug=slug, title="A talk")
+    intake.give_feedback(
+        NewFeedback(source_type="session", rating="positive", session_id=session.id, comment="Good"), actor=actor
+    )
+    return session.agent_id
+
+
+def rule(actor: Any, agent_id: UUID, content: str) -> UUID:
+    return knowledge.add_row(NewRow(type="lesson", content=content, agent_id=agent_id), actor=actor).id
+
+
+def counted(model: Any, agent_id: UUID) -> int:
+    return db.session.scalar(select(func.count()).select_from(model).where(model.agent_id == agent_id)) or 0
+
+
+def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            typo, meant = work(actor, "deal-analist"), work(actor, "deal-analyst")
+            moved_rule = rule(actor, typo, "Say the period.")
+            twin, kept = rule(actor, typo, "Use LTM."), rule(actor, meant, "Use  ltm.")
+        with transaction():
+            assert agent_merge.work_of(typo, actor=actor) == {
+                "sessions": 1, "chats": 1, "feedback": 1, "knowledge": 2, "golden": 0,
+            }  # fmt: skip
+            moved = agent_merge.merge_agent(typo, meant, actor=actor)
+        assert moved == {"sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2}
+        for model in (AgentSession, Chat, Feedback, SharedContext):
+            assert counted(model, typo) == 0, model
+        assert counted(AgentSession, meant) == 2
+        states = {row.id: (row.state, row.superseded_by) for row in db.session.scalars(select(SharedContext))}
+        assert states == {moved_rule: ("active", None), kept: ("active", None), twin: ("superseded", kept)}
+        actions = db.session.scalars(
+            select(SharedContextHistory.action).where(SharedContextHistory.shared_context_id == moved_rule)
+        )
+        assert sorted(actions) == ["created", "edited"]
+        retired = agent_called("deal-analist", actor)
+        assert (retired.merged_into, retired.archived_at is not None) == (meant, True)
+        assert "agent.merged" in db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == typo))
+
+        with transaction():
+            assert work(actor, "deal-analist") == meant
+        found = sessions.list_sessions(SessionFilters(agent="deal-analist"), Page(10), actor=actor)
+        assert found.count == 3
+        with transaction(), pytest.raises(Refused, match="already"):
+            agent_merge.merge_agent(typo, meant, actor=actor)
+
+
+def test_following_a_name_is_always_one_step(workspace: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            first, second, third = (work(actor, slug) for slug in ("one", "two", "three"))
+            agent_merge.merge_agent(first, second, actor=actor)
+            agent_merge.merge_agent(second, third, actor=actor)
+        with transaction():
+            assert agents.ensure_agent("one", actor=actor).id == third
+            assert agents.ensure_agent("two", actor=actor).id == third
+        assert agent_merge.list_standings(actor=actor)[0].other_names == ["one", "two"]
+
+
+def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            typo, meant = work(actor, "typo"), work(actor, "meant")
+            sessions.create_session(NewSession(agent="typo", title="Golden", status="completed"), actor=actor)
+        with transaction():
+            db.session.execute(
+                update(AgentSession)
+                .where(AgentSession.agent_id == typo, AgentSession.status == "completed")
+                .values(meta={"golden": {"set": "smoke"}})
+            )
+        with pytest.raises(Refused, match="a golden session"), transaction():
+            agent_merge.merge_agent(typo, meant, actor=actor)
+        assert counted(AgentSession, typo) == 2
+        assert agent_called("typo", actor).merged_into is None
+
+
+def test_what_cannot_be_merged_is_said(workspace: Any, make_workspace: Any) -> None:
+    actor, member = workspace.actor(), workspace.actor("member")
+    elsewhere = make_workspace().actor()
+    with acting_as(elsewhere), transaction():
+        foreign = work(elsewhere, "foreign")
+    with acting_as(actor):
+        with transaction():
+            one, old = work(actor, "one"), work(actor, "old")
+            agents.archive_agent(old, actor=actor)
+        review = agent_called("feedback-review-agent", actor).id
+        for source, target, error in (
+            (one, one, Invalid), (one, review, Refused), (review, one, Refused), (one, old, Refused),
+            (one, foreign, NotFound), (foreign, one, NotFound), (uuid4(), one, NotFound),
+        ):  # fmt: skip
+            with pytest.raises(error), transaction():
+                agent_merge.merge_agent(source, target, actor=actor)
+        with transaction():
+            agent_merge.merge_agent(old, one, actor=actor)
+    with acting_as(member), pytest.raises(Forbidden), transaction():
+        agent_merge.merge_agent(one, one, actor=member)
+
+
+def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            agent_id = work(actor, "deal-analist")
+        with transaction():
+            agent_merge.rename_agent(agent_id, slug="deal-analyst", name=" Deal  Analyst ", actor=actor)
+        with transaction():
+            assert work(actor, "deal-analist") == work(actor, "deal-analyst") == agent_id
+        shown = next(one for one in agent_merge.list_standings(actor=actor) if one.id == agent_id)
+        assert (shown.slug, shown.name, shown.other_names) == ("deal-analyst", "Deal Analyst", ["deal-analist"])
+        with transaction():
+            agent_merge.rename_agent(agent_id, slug="deal-analist", name="Deal Analyst", actor=actor)
+        shown = next(one for one in agent_merge.list_standings(actor=actor) if one.id == agent_id)
+        assert (shown.slug, shown.other_names) == ("deal-analist", ["deal-analyst"])
+        before = db.session.scalar(select(func.count()).select_from(AuditEntry))
+        with transaction():
+            agent_merge.rename_agent(agent_id, slug="deal-analist", name="Deal Analyst", actor=actor)
+        assert db.session.scalar(select(func.count()).select_from(AuditEntry)) == before
+
+
+def test_a_name_must_be_free_and_well_formed(workspace: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            agent_id = work(actor, "one")
+            work(actor, "two")
+        review = agent_called("feedback-review-agent", actor).id
+        for slug, name, field in (("two", "One", "slug"), ("Not A Slug", "One", "slug"), ("one", " ", "name")):
+            with pytest.raises(Invalid) as wrong, transaction():
+                agent_merge.rename_agent(agent_id, slug=slug, name=name, actor=actor)
+            assert list(wrong.value.fields) == [field]
+        with pytest.raises(Refused), transaction():
+            agent_merge.rename_agent(review, slug="mine", name="Mine", actor=actor)
+
+
+def test_standings_say_how_much_and_how_well(app: Flask, workspace: Any, count_queries: Any) -> None:
+    actor = workspace.actor()
+    with acting_as(actor):
+        with transaction():
+            agent_id = work(actor, "one")
+            for rating in ("negative", "neutral", "positive"):
+                intake.give_feedback(
+                    NewFeedback(source_type="observation", kind="flag", rating=rating, comment="x", agent_id=agent_id),
+                    actor=actor,
+                )
+        with count_queries() as seen:
+            rows = agent_merge.list_standings(actor=actor)
+        assert len(seen) == 1
+        assert [row.slug for row in rows] == ["one", "feedback-review-agent"]
+        assert (rows[0].sessions, rows[0].versions, rows[0].said) == (1, 1, 3)
+        assert rows[0].satisfaction == pytest.approx(2 / 3)
+        assert rows[0].active_at is not None
+        assert (rows[1].satisfaction, rows[1].sessions_are_more) == (None, False)
