@@ -107,7 +107,13 @@ def test_a_dismissal_keeps_its_note_and_can_be_undone(app: Flask, workspace: Wor
     parts = soup(post(client, f"{URL}/{row}/review", HTMX, action="dismissed", notes="Known"))
     assert status_of(app, workspace, row) == ("dismissed", "Known")
     targets = [part["hx-target"] for part in parts.select("hx-partial")]
-    assert targets == [f"#panel:has([data-feedback='{row}'])", f"#feedback-{row}", "#feedback-waiting", ".u-tabs"]
+    assert targets == [
+        f"#panel:has([data-feedback='{row}'])",
+        f"#feedback-{row}",
+        "#feedback-waiting",
+        ".u-tabs",
+        ".u-nav .u-count",
+    ]
     undo = parts.select_one("[data-undo]")
     fields = {field["name"]: field["value"] for field in undo.select("input")}
     assert client.post(undo["action"], data=fields, headers=HTMX).status_code == 200
