@@ -22,12 +22,18 @@ VIEWS = (
     "app.views.settings",
     "app.views.members",
     "app.views.api_keys",
+    "app.views.imports",
+    "app.views.masking",
     "app.views.agent_review",
     "app.views.conversations",
     "app.views.sessions",
     "app.views.feedback",
     "app.views.knowledge",
     "app.views.evals",
+    "app.views.chat",
+    "app.views.own_feedback",
+    "app.views.entities",
+    "app.views.tasks",
 )  # fmt: skip
 APIS = (
     "app.api.problems",
@@ -38,7 +44,12 @@ APIS = (
     "app.api.docs",
     "app.api.settings",
     "app.api.feedback",
+    "app.api.v1_sessions",
+    "app.api.v1_chats",
+    "app.api.v1_imports",
+    "app.api.v1_responses",
     "app.api.v1_feedback",
+    "app.api.reactions",
 )  # fmt: skip
 
 

@@ -271,7 +271,7 @@ def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
         statement = statement.on_conflict_do_update(
             index_elements=["tenant_id", "turn_id", "created_by"],
             index_where=text("kind = 'reaction' AND origin = 'user'"),
-            set_={"rating": new.rating, **said, **kept},
+            set_={"rating": new.rating, "context": new.context, **said, **kept},
         )
     else:
         statement = statement.on_conflict_do_nothing()

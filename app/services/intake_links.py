@@ -133,7 +133,8 @@ def _ways_to_message(links: Links, new: NewFeedback, actor: Actor) -> list[Selec
     elif links.chat_id and isinstance(index, int):
         ways.append(base.where(Message.message_index == index, _is_chat(links.chat_id)))
     elif links.turn_id:
-        ways.append(answers.where(Message.turn_id == links.turn_id))
+        turn = answers.where(Message.turn_id == links.turn_id)
+        ways.append(turn.where(_is_chat(links.chat_id)) if links.chat_id else turn)
     elif links.trace_id and new.kind in ("signal", "reaction"):
         ways.append(answers.where(Message.trace_id == links.trace_id))
     return ways

@@ -1,0 +1,339 @@
+"""Reactions to the turns of a conversation, and the two reports on them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from app.api.fields import Answer, Body, Moment, PastMoment
+from app.api.json import check_text
+from app.api.route import route
+from app.errors import Invalid, NotFound
+from app.learning.reaction_shapes import Reaction, resource_name
+from app.rfc3339 import read_moment
+from app.services import reactions, reports
+from app.services.reactions import Conversation
+from app.services.reports import Activity, Period, Turn
+
+ReactionName = Literal["ok", "not_ok", "neutral"]
+ROOT = "/conversations/<tenant>/<project>"
+MOST = 100
+
+
+def clamped(value: Any) -> Any:
+    """From 1 to 100, as in every list."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("Give a whole number from 1 to 100.")
+    return min(max(value, 1), MOST)
+
+
+AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
+Clamped = Annotated[
+    int, BeforeValidator(clamped), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST, "default": MOST})
+]
+
+bp = Blueprint("reactions", __name__)
+
+
+class ReactionBody(Body):
+    """What somebody thinks of a turn."""
+
+    reaction: ReactionName | None = Field(description="Null takes back what one said before.")
+    text: str | None = Field(None, max_length=4096, description="In their own words.")
+    ts: PastMoment | None = Field(None, description="When it was said; now when left out.")
+
+
+class ReactionTold(Answer):
+    """A reaction as it was given."""
+
+    turn_id: str
+    text: str | None
+    confidence: float
+    ts: Moment
+    reaction: ReactionName
+    origin: Literal["user", "machine"]
+
+
+class ReactionMeta(Answer):
+    rn: str
+    turn_id: str
+    kind: Literal["turn.log.reaction"] = "turn.log.reaction"
+
+
+class ReactionArtifact(Answer):
+    """A reaction with its resource name, its conversation and the agent that was talked to."""
+
+    id: UUID
+    rn: str
+    reaction: ReactionTold
+    meta: ReactionMeta
+    conversation_id: str
+    bundle_id: str | None = Field(description="The agent's slug.")
+
+
+class ReactionAnswer(Answer):
+    """What one says of the turn now; everything is null once it was taken back."""
+
+    conversation_id: str
+    turn_id: str
+    id: UUID | None
+    rn: str | None
+    reaction: ReactionTold | None
+    meta: ReactionMeta | None
+
+
+class TurnsBody(Body):
+    """Which turns are wanted."""
+
+    turn_ids: list[Annotated[str, Field(max_length=256)]] | None = Field(
+        None, max_length=1000, description="Only these; all when null."
+    )
+    days: int = Field(365, ge=1, le=3650, description="Reactions of the last days.")
+
+
+class SaidInTurn(Answer):
+    message_id: UUID
+    text: str
+    ts: Moment
+
+
+class FeedbackTold(ReactionTold):
+    """A reaction in a report."""
+
+    rn: str
+
+
+class TurnWithFeedbacks(Answer):
+    turn_id: str
+    turn_log: None = None
+    assistant: SaidInTurn | None
+    user: SaidInTurn | None
+    feedbacks: list[FeedbackTold]
+    reactions: list[ReactionArtifact]
+
+
+class TurnsWithFeedbacks(Answer):
+    """The turns that were reacted to, oldest first."""
+
+    user_id: UUID
+    conversation_id: str
+    turns: list[TurnWithFeedbacks]
+
+
+class PeriodBody(Body):
+    """From when to when, both included."""
+
+    start: AnyMoment
+    end: AnyMoment
+    include_turns: bool = False
+    limit: Clamped = MOST
+    cursor: str | None = Field(None, max_length=1000, description="`next_cursor` of the page before.")
+
+
+class Window(Answer):
+    start: Moment
+    end: Moment
+
+
+class FeedbackCounts(Answer):
+    total: int
+    user: int
+    machine: int
+    ok: int
+    not_ok: int
+    neutral: int
+
+
+class TurnInPeriod(Answer):
+    turn_id: str
+    ts: Moment
+    feedbacks: list[FeedbackTold]
+
+
+class ConversationInPeriod(Answer):
+    conversation_id: str
+    last_activity_at: Moment
+    started_at: Moment | None
+    feedback_counts: FeedbackCounts
+    turns: list[TurnInPeriod] | None = Field(description="Null unless `include_turns`.")
+
+
+class ConversationsInPeriod(Answer):
+    """Conversations with reactions, the latest active first."""
+
+    tenant: str
+    project: str
+    window: Window
+    items: list[ConversationInPeriod]
+    next_cursor: str | None
+
+
+@route(
+    bp,
+    "POST",
+    f"{ROOT}/<conversation_id>/turns/<turn_id>/feedback",
+    access=("member", "feedback"),
+    body=ReactionBody,
+    answer=ReactionAnswer,
+    idempotent=True,
+    summary="React to a turn",
+    about="Everyone has one reaction to a turn; another replaces it and null takes it back. The conversation is known"
+    " by Upshot's id or by yours.",
+)
+def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: ReactionBody) -> ReactionAnswer:
+    conversation = entered(tenant, project, conversation_id, turn_id)
+    given = reactions.react(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
+    if given is None:
+        return ReactionAnswer(
+            conversation_id=conversation_id, turn_id=turn_id, id=None, rn=None, reaction=None, meta=None
+        )
+    told = artifact(given, conversation)
+    return ReactionAnswer(
+        conversation_id=conversation_id,
+        turn_id=turn_id,
+        id=given.id,
+        rn=told.rn,
+        reaction=told.reaction,
+        meta=told.meta,
+    )
+
+
+@route(
+    bp,
+    "POST",
+    f"{ROOT}/<conversation_id>/turns-with-feedbacks",
+    access=("member", "feedback"),
+    body=TurnsBody,
+    answer=TurnsWithFeedbacks,
+    summary="Turns of a conversation that were reacted to",
+    about="Members get their own reactions, admin keys everyone's.",
+)
+def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> TurnsWithFeedbacks:
+    conversation = entered(tenant, project, conversation_id)
+    for turn_id in body.turn_ids or []:
+        check_text(turn_id)
+    found = reports.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
+    return TurnsWithFeedbacks(
+        user_id=g.actor.id,
+        conversation_id=conversation_id,
+        turns=[turn_told(turn, conversation) for turn in found],
+    )
+
+
+@route(
+    bp,
+    "POST",
+    f"{ROOT}/feedback/conversations-in-period",
+    access=("member", "feedback"),
+    body=PeriodBody,
+    answer=ConversationsInPeriod,
+    summary="Conversations that were reacted to in a period",
+    about="Counts by origin and by reaction: total = user + machine = ok + not_ok + neutral. Members get their own"
+    " reactions, admin keys everyone's. A reaction belongs to the moment it was given (`ts`).",
+)
+def in_period(tenant: str, project: str, body: PeriodBody) -> ConversationsInPeriod:
+    check_place(tenant, project)
+    period = Period(
+        project=project,
+        start=body.start,
+        end=body.end,
+        include_turns=body.include_turns,
+        limit=body.limit,
+        cursor=body.cursor,
+    )
+    found, following = reports.conversations_in_period(period, actor=g.actor)
+    return ConversationsInPeriod(
+        tenant=tenant,
+        project=project,
+        window=Window(start=body.start, end=body.end),
+        items=[activity_told(one, project) for one in found],
+        next_cursor=following,
+    )
+
+
+def check_place(*names: str) -> None:
+    """The tenant in the address must be the credential's own; whatever else is not even looked for."""
+    try:
+        for name in names:
+            check_text(name)
+    except Invalid:
+        raise NotFound(reactions.NOTHING) from None
+    if names[0] not in (g.person.workspace_slug, str(g.actor.tenant_id)):
+        raise NotFound(reactions.NOTHING)
+
+
+def entered(tenant: str, project: str, conversation_id: str, *more: str) -> Conversation:
+    check_place(tenant, project, conversation_id, *more)
+    return reactions.find_conversation(conversation_id, project=project, actor=g.actor)
+
+
+def name_of(reaction: Reaction, project: str) -> str:
+    return resource_name(g.person.workspace_slug, project, reaction)
+
+
+def told(reaction: Reaction) -> dict[str, Any]:
+    return {
+        "turn_id": reaction.turn_id,
+        "text": reaction.text,
+        "confidence": reaction.confidence,
+        "ts": reaction.at,
+        "reaction": reaction.name,
+        "origin": reaction.origin,
+    }
+
+
+def artifact(reaction: Reaction, conversation: Conversation) -> ReactionArtifact:
+    rn = name_of(reaction, conversation.project)
+    return ReactionArtifact(
+        id=reaction.id,
+        rn=rn,
+        reaction=ReactionTold(**told(reaction)),
+        meta=ReactionMeta(rn=rn, turn_id=reaction.turn_id),
+        conversation_id=conversation.name,
+        bundle_id=conversation.agent,
+    )
+
+
+def in_report(reaction: Reaction, project: str) -> FeedbackTold:
+    return FeedbackTold(**told(reaction), rn=name_of(reaction, project))
+
+
+def turn_told(turn: Turn, conversation: Conversation) -> TurnWithFeedbacks:
+    return TurnWithFeedbacks(
+        turn_id=turn.turn_id,
+        assistant=SaidInTurn(**said(turn.assistant)) if turn.assistant else None,
+        user=SaidInTurn(**said(turn.user)) if turn.user else None,
+        feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],
+        reactions=[artifact(reaction, conversation) for reaction in turn.reactions],
+    )
+
+
+def said(message: reports.Said) -> dict[str, Any]:
+    return {"message_id": message.message_id, "text": message.text, "ts": message.at}
+
+
+def activity_told(one: Activity, project: str) -> ConversationInPeriod:
+    turns = None
+    if one.turns is not None:
+        turns = [
+            TurnInPeriod(
+                turn_id=turn.turn_id,
+                ts=turn.at,
+                feedbacks=[in_report(reaction, project) for reaction in turn.reactions],
+            )
+            for turn in one.turns
+        ]
+    return ConversationInPeriod(
+        conversation_id=one.conversation_id,
+        last_activity_at=one.last_activity_at,
+        started_at=one.started_at,
+        feedback_counts=FeedbackCounts(total=one.counts.total, **vars(one.counts)),
+        turns=turns,
+    )
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,214 @@
+"""Reactions to turns: one for each person and turn, replaced, taken back, and never another workspace's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import select
+
+from app.db import acting_as, db, transaction
+from app.models import AuditEntry, Feedback
+from app.services import chats, feedback
+from app.services.chats import NewMessage
+from tests.conftest import Api, Workspace
+
+
+@dataclass(frozen=True)
+class Talk:
+    id: UUID
+    external_id: str
+    turns: list[str]
+    project: str = "support"
+
+    def path(self, workspace: Workspace, turn: int = 0, name: str | None = None) -> str:
+        name = name or self.external_id
+        return f"/conversations/{workspace.slug}/{self.project}/{name}/turns/{self.turns[turn]}/feedback"
+
+
+@pytest.fixture
+def talk(app: Flask) -> Callable[..., Talk]:
+    """A conversation of two turns."""
+
+    def make(workspace: Workspace, turns: list[str] | None = None) -> Talk:
+        actor = workspace.actor("admin")
+        external = f"conv-{uuid4().hex}"
+        turns = turns or [f"turn_{uuid4().hex}" for _ in range(2)]
+        with app.app_context(), acting_as(actor), transaction():
+            chat = chats.create_chat(
+                actor=actor, agent_slug="helper", title="Talk", external_id=external, project="support"
+            )
+            said = [
+                NewMessage(role=role, content=f"{role} {turn}", turn_id=turn)
+                for turn in turns
+                for role in ("user", "agent")
+            ]
+            chats.append_messages(chat.id, said, actor=actor)
+            return Talk(chat.id, external, turns)
+
+    return make
+
+
+@pytest.fixture
+def member(workspace: Workspace, api: Callable[..., Api]) -> Api:
+    return api(workspace.actor("member"), "feedback")
+
+
+@pytest.fixture
+def rows(app: Flask, workspace: Workspace) -> Callable[[], list[Feedback]]:
+    def read() -> list[Feedback]:
+        with app.app_context(), acting_as(workspace.actor("admin")):
+            found = list(db.session.scalars(select(Feedback).order_by(Feedback.created_at)))
+            db.session.expunge_all()
+            return found
+
+    return read
+
+
+def test_a_reaction_is_stored_with_all_that_is_known_of_the_turn(
+    workspace: Workspace, member: Api, talk: Callable[..., Talk], rows: Callable[[], list[Feedback]]
+) -> None:
+    one = talk(workspace)
+    at = datetime.now(UTC) - timedelta(days=2)
+    sent = {"reaction": "ok", "text": "Great explanation!", "ts": at.isoformat()}
+    response = member.post(one.path(workspace), sent)
+    assert response.status_code == 200, response.get_data(as_text=True)
+    answer = response.get_json()
+    [row] = rows()
+    assert (row.kind, row.origin, row.rating, row.source_type) == ("reaction", "user", "positive", "chat")
+    assert (row.comment, row.occurred_at, row.turn_id) == ("Great explanation!", at, one.turns[0])
+    assert (row.chat_id, row.project, row.context["chat_id"]) == (str(one.id), "support", one.external_id)
+    assert row.agent_id is not None
+    rn = f"up:{workspace.slug}:support:{one.external_id}:{one.turns[0]}:reaction:{row.id}"
+    assert (answer["id"], answer["rn"], answer["meta"]["rn"]) == (str(row.id), rn, rn)
+    assert answer["reaction"] == {
+        "turn_id": one.turns[0],
+        "text": "Great explanation!",
+        "confidence": 1.0,
+        "ts": at.isoformat().replace("+00:00", "Z"),
+        "reaction": "ok",
+        "origin": "user",
+    }
+
+
+def test_another_replaces_it_and_null_takes_it_back(
+    workspace: Workspace, member: Api, talk: Callable[..., Talk], rows: Callable[[], list[Feedback]]
+) -> None:
+    one = talk(workspace)
+    first = member.post(one.path(workspace), {"reaction": "ok", "text": "Fine"}).get_json()
+    second = member.post(one.path(workspace, name=str(one.id)), {"reaction": "not_ok"}).get_json()
+    assert second["id"] == first["id"]
+    assert [(row.rating, row.comment) for row in rows()] == [("negative", None)]
+    member.post(one.path(workspace, 1), {"reaction": "neutral"})
+    assert [row.rating for row in rows()] == ["negative", "neutral"]
+    for _ in range(2):
+        gone = member.post(one.path(workspace), {"reaction": None})
+        assert (gone.status_code, gone.get_json()["reaction"]) == (200, None)
+    assert [row.rating for row in rows()] == ["neutral"]
+
+
+def test_everyone_has_a_reaction_of_their_own(
+    workspace: Workspace, api: Callable[..., Api], talk: Callable[..., Talk], rows: Callable[[], list[Feedback]]
+) -> None:
+    one = talk(workspace)
+    member, other = (api(workspace.actor(who), "feedback") for who in ("member", "other"))
+    member.post(one.path(workspace), {"reaction": "ok"})
+    other.post(one.path(workspace), {"reaction": "not_ok"})
+    other.post(one.path(workspace), {"reaction": None})
+    [row] = rows()
+    assert (row.created_by, row.rating) == (workspace.actor("member").id, "positive")
+
+
+def test_what_was_decided_about_stays_marked(
+    app: Flask,
+    workspace: Workspace,
+    member: Api,
+    talk: Callable[..., Talk],
+    rows: Callable[[], list[Feedback]],
+) -> None:
+    one = talk(workspace)
+    member.post(one.path(workspace), {"reaction": "not_ok"})
+    admin = workspace.actor("admin")
+    with app.app_context(), acting_as(admin), transaction():
+        feedback.review([rows()[0].id], "dismissed", actor=admin, notes="Known")
+    assert member.post(one.path(workspace), {"reaction": None}).status_code == 200
+    [row] = rows()
+    assert (row.status, "retracted_at" in row.details) == ("dismissed", True)
+    with app.app_context(), acting_as(admin):
+        actions = list(db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == row.id)))
+    assert sorted(actions) == ["feedback.created", "feedback.dismissed", "feedback.retracted"]
+
+
+def test_what_is_unknown_or_elsewhere_is_404(
+    make_workspace: Callable[..., Workspace], api: Callable[..., Api], talk: Callable[..., Talk]
+) -> None:
+    home, elsewhere = make_workspace(), make_workspace()
+    ours, foreign = talk(home), talk(elsewhere)
+    key = api(home.actor("member"), "feedback")
+    good = ours.path(home)
+    wrong = [
+        ours.path(elsewhere),
+        foreign.path(elsewhere),
+        foreign.path(home),
+        good.replace(ours.turns[0], "turn_unknown"),
+        good.replace(ours.turns[0], foreign.turns[0]),
+        good.replace("/support/", "/sales/"),
+        good.replace(ours.external_id, "nothing"),
+        good.replace(ours.external_id, str(foreign.id)),
+        good.replace(ours.external_id, "a%00b"),
+        good.replace(ours.turns[0], "t%00"),
+        good.replace(home.slug, "%00"),
+        good.replace(ours.turns[0], "t" * 5000),
+    ]
+    bodies = set()
+    for path in wrong:
+        response = key.post(path, {"reaction": "ok"})
+        assert response.status_code == 404, path
+        bodies.add(response.get_json()["detail"])
+    assert len(bodies) == 1
+    assert key.post(good, {"reaction": "ok"}).status_code == 200
+
+
+def test_bad_bodies_are_400_and_store_nothing(
+    workspace: Workspace, member: Api, talk: Callable[..., Talk], rows: Callable[[], list[Feedback]]
+) -> None:
+    one = talk(workspace)
+    ahead = (datetime.now(UTC) + timedelta(minutes=6)).isoformat()
+    for body in (
+        {},
+        {"reaction": "OK"},
+        {"reaction": "like"},
+        {"reaction": 1},
+        {"reaction": "ok", "text": "x" * 4097},
+        {"reaction": "ok", "ts": "2026-01-01T00:00:00"},
+        {"reaction": "ok", "ts": "yesterday"},
+        {"reaction": "ok", "ts": ahead},
+        {"reaction": "ok", "origin": "machine"},
+        {"reaction": "ok", "confidence": 0.5},
+    ):
+        assert member.post(one.path(workspace), body).status_code == 400, body
+    assert rows() == []
+    for length in (4095, 4096):
+        assert member.post(one.path(workspace), {"reaction": "ok", "text": "x" * length}).status_code == 200
+
+
+def test_turns_of_two_conversations_with_one_id_do_not_mix(
+    workspace: Workspace, member: Api, talk: Callable[..., Talk], rows: Callable[[], list[Feedback]]
+) -> None:
+    turn = f"turn_{uuid4().hex}"
+    one, other = talk(workspace, [turn]), talk(workspace, [turn])
+    assert member.post(one.path(workspace), {"reaction": "ok"}).status_code == 200
+    assert member.post(other.path(workspace), {"reaction": "not_ok"}).status_code == 409
+    assert member.post(other.path(workspace), {"reaction": None}).status_code == 200
+    assert [(row.chat_id, row.rating) for row in rows()] == [(str(one.id), "positive")]
+
+
+def test_the_path_may_name_the_workspace_by_its_id(
+    workspace: Workspace, member: Api, talk: Callable[..., Talk]
+) -> None:
+    path = talk(workspace).path(workspace).replace(workspace.slug, str(workspace.id))
+    assert member.post(path, {"reaction": "ok"}).get_json()["rn"].startswith(f"up:{workspace.slug}:support:")
