@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import ColumnElement, func, select, tuple_
+from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
@@ -184,7 +185,7 @@ def _described(period: Period, chat_ids: list[str], actor: Actor) -> Groups:
         names = (
             select(Feedback.chat_id, NEWEST_NAME.label("name"))
             .where(*which)
-            .distinct(Feedback.chat_id)
+            .ext(distinct_on(Feedback.chat_id))
             .order_by(Feedback.chat_id, Feedback.occurred_at.desc(), Feedback.id.desc())
         )
         groups.names = {row.chat_id: row.name for row in db.session.execute(names)}
