@@ -12,8 +12,10 @@ bp = Blueprint("home", __name__)
 
 # What a member may open, with the sentence that says what it is for.
 OFFERS = (
-    ("chat.index", "Chat", "Ask the workspace's agents, and say when an answer was good or not."),
+    ("chat.index", "Chat", "Your conversations with the agents; say which answers were good and which were not."),
+    ("own_feedback.index", "Your feedback", "What you said, and what became of it."),
     ("entities.index", "Entities", "Look at the records that the agents work on."),
+    ("tasks.index", "Tasks", "See what the agents do by themselves and what they work on now."),
     ("account.index", "Your account", "Change your name and password, and see where you are signed in."),
 )
 

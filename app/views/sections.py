@@ -63,9 +63,9 @@ ADMIN_SECTIONS = (
         "Workspace",
         (
             Section("Home", "building", "home.index", role="member"),
-            Section("Chat", "message-circle", "chat.index", role="member"),
+            Section("Chat", "message-circle", "chat.index", role="member", within=("own_feedback",)),
             Section("Entities", "database", "entities.index", role="member"),
-            Section("Tasks", "list-check", "tasks.index"),
+            Section("Tasks", "list-check", "tasks.index", role="member"),
             Section("Settings", "settings", "settings.index", within=("members", "keys")),
         ),
     ),

@@ -1,0 +1,96 @@
+"""The work of a workspace: what is scheduled, what waits or runs, and how the last of it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, AgentSession, Task
+
+MOST_OPEN = 50
+MOST_DONE = 15
+OPEN = ("pending", "running")
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """Scheduled work. `outcome` and `detail` are of its last run."""
+
+    id: UUID
+    name: str
+    agent: str | None
+    cron: str
+    enabled: bool
+    next_run_at: datetime | None
+    last_run_at: datetime | None
+    outcome: str | None
+    detail: str | None
+
+
+@dataclass(frozen=True)
+class WorkRow:
+    """A session as work: what, by whom, since when, how it ended."""
+
+    id: UUID
+    title: str
+    status: str
+    error: str | None
+    agent: str
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    duration_ms: int | None
+
+
+def list_tasks(*, actor: Actor) -> list[TaskRow]:
+    """What is scheduled, by name. One query."""
+    rows = db.session.execute(
+        select(
+            Task.id, Task.name, Agent.slug, Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
+            Task.last_outcome, Task.last_detail,
+        )
+        .outerjoin(Agent, Agent.id == Task.agent_id)
+        .where(Task.tenant_id == actor.tenant_id)
+        .order_by(Task.name, Task.id)
+        .limit(200)
+    )  # fmt: skip
+    found: list[Any] = list(rows)
+    return [TaskRow(*row) for row in found]
+
+
+def list_open(*, actor: Actor) -> list[WorkRow]:
+    """What waits or runs, the oldest first. One query."""
+    statement = _work(actor).where(AgentSession.status.in_(OPEN))
+    return _rows(statement.order_by(AgentSession.created_at, AgentSession.id).limit(MOST_OPEN))
+
+
+def list_done(*, actor: Actor) -> list[WorkRow]:
+    """What ended, the latest first. One query."""
+    statement = _work(actor).where(AgentSession.status.not_in(OPEN))
+    return _rows(statement.order_by(AgentSession.created_at.desc(), AgentSession.id.desc()).limit(MOST_DONE))
+
+
+def _work(actor: Actor) -> Any:
+    """Sessions as work: neither replays nor what other people asked in their chats."""
+    return (
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.error, Agent.slug,
+            AgentSession.created_at, AgentSession.started_at, AgentSession.finished_at, AgentSession.duration_ms,
+        )
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_source.is_(None),
+            (AgentSession.session_type != "chat") | (AgentSession.created_by == actor.id),
+        )
+    )  # fmt: skip
+
+
+def _rows(statement: Any) -> list[WorkRow]:
+    return [WorkRow(*row) for row in db.session.execute(statement)]

@@ -1,0 +1,250 @@
+"""Entities: the records that agents work on, and what was submitted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid, NotFound, Refused
+from app.services import entities, entity_pages, intake, own_feedback
+from app.services.entities import EntityRow, ResponseRow, TypeRow
+from app.services.filters import EntityFilters
+from app.views import filters as listing
+from app.views.agent_review import as_id
+from app.views.flags import FlagForm
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.own_feedback import Own, as_own
+from app.views.typed import typed
+
+COLUMNS = 4
+DECIDED = {"accepted": "Accepted.", "rejected": "Rejected. The reason is in Feedback."}
+
+bp = Blueprint("entities", __name__, url_prefix="/entities")
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a response: what, found where, how surely."""
+
+    name: str
+    value: Any
+    source: str = ""
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The form with which a response is rejected; open where `at` is the response's id."""
+
+    at: UUID | None = None
+    field_name: str = ""
+    reason: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@bp.get("")
+@access("member")
+def index() -> Any:
+    """The records of the workspace, the last changed first."""
+    asked = listing.read(EntityFilters)
+    types = entities.list_types(actor=g.actor)
+    found = entities.list_entities(asked.filters, asked.page, actor=g.actor)
+    chosen = next((row for row in types if row.slug == asked.filters.entity_type), None)
+    return page(
+        "entities/index.html",
+        "entities/_list.html",
+        rows=found.items,
+        found=found,
+        asked=asked,
+        types=types,
+        type_names={row.id: row.name for row in types},
+        columns=[(name, title(name, schema)) for name, schema in _first_fields(chosen)],
+        shown=_shown_fields(found.items),
+        waiting=entity_pages.waiting_in([row.id for row in found.items], actor=g.actor),
+        **listing.neighbours(found),
+    )
+
+
+def _first_fields(chosen: TypeRow | None) -> list[tuple[str, Any]]:
+    return list(chosen.fields.items())[:COLUMNS] if chosen else []
+
+
+def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
+    """The first few values of each record in one line, where records of several types stand in one list."""
+    return {
+        row.id: " · ".join(f"{plain(name)} {readable(value)}" for name, value in list(row.fields.items())[:3])
+        for row in rows
+    }
+
+
+def title(name: str, schema: Any) -> str:
+    """What a field is called: its schema's title, else its name in words."""
+    given = schema.get("title") if isinstance(schema, Mapping) else None
+    return given if isinstance(given, str) and given else plain(name).capitalize()
+
+
+def plain(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def readable(value: Any) -> str:
+    """A value as it is read: yes and no, numbers with their thousands, lists with commas."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(readable(item) for item in value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{plain(str(name))}: {readable(item)}" for name, item in value.items())
+    return "" if value is None else str(value)
+
+
+@bp.get("/<uuid:entity_id>")
+@access("member")
+def detail(entity_id: UUID) -> Any:
+    """One record: as a page, as the panel of the list, or only one response with a form open in it."""
+    flag = FlagForm.asked(".detail", ".flag", entity_id=entity_id)
+    reject = Rejection(at=as_id(request.args.get("reject", "")))
+    return _shown(entity_id, reject, flag)
+
+
+def _shown(entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200) -> Response:
+    read = _read(entity_id)
+    only = reject.at or as_id(flag.at) or as_id(request.args.get("response", ""))
+    if wants_fragment() and request.args.get("panel") != "1" and only:
+        return _one(read, only, reject, flag, status)
+    template = "entities/detail.html"
+    fragment = "entities/_panel.html" if request.args.get("panel") == "1" else template
+    return page(template, fragment, status=status, reject=reject, flag=flag, **read)
+
+
+def _one(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, status: int) -> Response:
+    response = next((row for row in read["responses"] if row.id == only), None)
+    if response is None:
+        raise NotFound("There is no such response about this record.")
+    part = "entities/_response.html"
+    return page(part, part, status=status, response=response, reject=reject, flag=flag, **read)
+
+
+def _read(entity_id: UUID) -> dict[str, Any]:
+    """What the page, the panel and a single response show."""
+    found = entities.get_entity(entity_id, actor=g.actor)
+    said = own_feedback.rows_about(entity_id, actor=g.actor)
+    learned = own_feedback.learned_from(said, actor=g.actor)
+    own: dict[str, list[Own]] = {}
+    for row in said:
+        own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned))
+    return {
+        "entity": found.entity,
+        "entity_type": found.entity_type,
+        "fields": _fields(found.entity.fields, found.entity_type.fields),
+        "responses": found.responses,
+        "values": {row.id: _values(row, found.entity_type.fields) for row in found.responses},
+        "own": own,
+        "work": entity_pages.work_on(entity_id, actor=g.actor),
+    }
+
+
+def _fields(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The record's values in the order of its type; what the type no longer has comes last."""
+    names = [*schema, *(name for name in values if name not in schema)]
+    return [(title(name, schema.get(name)), readable(values.get(name))) for name in names]
+
+
+def _values(row: ResponseRow, schema: Mapping[str, Any]) -> list[Value]:
+    found = []
+    for name, given in row.values.items():
+        if isinstance(given, Mapping) and "value" in given:
+            sure = given.get("confidence")
+            number = float(sure) if isinstance(sure, int | float) and not isinstance(sure, bool) else None
+            value, source = readable(given["value"]), readable(given.get("source"))
+            found.append(Value(title(name, schema.get(name)), value, source, number))
+        else:
+            found.append(Value(title(name, schema.get(name)), readable(given)))
+    return found
+
+
+@bp.post("/<uuid:entity_id>/responses/<uuid:response_id>")
+@access("member")
+def decide(entity_id: UUID, response_id: UUID) -> Any:
+    """Accept what was submitted, or reject it and say why."""
+    status = request.form.get("status", "")
+    form = Rejection(response_id, typed("field_name"), typed("reason"))
+    entity_pages.get_response(entity_id, response_id, actor=g.actor)
+    code, toast = 200, Toast(DECIDED.get(status, ""))
+    try:
+        with transaction():
+            entities.decide_response(
+                response_id, status, actor=g.actor, reason=form.reason, field_name=form.field_name or None
+            )
+    except Invalid as refusal:
+        errors = {name.replace("rejection_reason", "reason"): said for name, said in refusal.fields.items()}
+        errors = {"reason": errors.pop("comment")} | errors if "comment" in errors else errors
+        wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
+        return _shown(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
+    except Refused as refusal:
+        code, toast = 409, Toast(refusal.detail, "error")
+    return _moved(entity_id, response_id, toast, code)
+
+
+@bp.post("/<uuid:entity_id>/flag")
+@access("admin")
+def flag(entity_id: UUID) -> Any:
+    """An admin's own observation of a response."""
+    form = FlagForm.posted(".detail", ".flag", entity_id=entity_id)
+    response_id = as_id(form.at)
+    if response_id is None:
+        raise Invalid("Say which response this is about.")
+    response = entity_pages.get_response(entity_id, response_id, actor=g.actor)
+    try:
+        form.check()
+        with transaction():
+            intake.give_feedback(
+                intake.NewFeedback(
+                    source_type="observation",
+                    kind="flag",
+                    rating=form.rating,
+                    comment=form.comment,
+                    session_id=response.session_id,
+                    entity_id=entity_id,
+                    agent_id=response.agent_id,
+                    context={"response_id": str(response_id)},
+                ),
+                actor=g.actor,
+            )
+    except Invalid as refusal:
+        return _shown(entity_id, Rejection(), form.with_errors(refusal), 422)
+    return _moved(entity_id, response_id, Toast("Flagged. It is in Feedback as pending."))
+
+
+def _moved(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:
+    """The response as it is now; without a script, its place on the page."""
+    back = url_for(".detail", entity_id=entity_id) + f"#response-{response_id}"
+    if not wants_fragment():
+        return swap("entities/_response.html", fallback=back, toasts=[toast])
+    read = _read(entity_id)
+    response = next(row for row in read["responses"] if row.id == response_id)
+    none = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
+    return swap(
+        "entities/_response.html",
+        fallback=back,
+        status=status,
+        toasts=[toast],
+        response=response,
+        reject=Rejection(),
+        flag=none,
+        **read,
+    )
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
+    app.jinja_env.filters["readable"] = readable

@@ -1,0 +1,167 @@
+"""Your feedback: what you said, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, g, url_for
+
+from app.access import access
+from app.models.feedback import RATINGS, STATUSES
+from app.services import own_feedback
+from app.services.filters import FeedbackFilters
+from app.services.own_feedback import Learned, OwnRow, Place
+from app.views import filters as listing
+from app.views.agent_review import as_id
+from app.views.htmx import page
+
+REASON_WORDS = {
+    "inaccurate": "Not accurate",
+    "unsafe": "Unsafe",
+    "missing_context": "Something was missing",
+    "wrong_context": "Outdated or beside the point",
+    "ignored_constraints": "Did not do what I asked",
+    "hallucination": "Made something up",
+    "style_mismatch": "Wrong form or tone",
+    "other": "Something else",
+}
+SAID = {
+    "helpful": "Helpful",
+    "not_helpful": "Not helpful",
+    "inaccurate": "Not accurate",
+    "unsafe": "Unsafe",
+    "edit": "Your answer",
+    "regenerate": "Asked for another answer",
+}
+KINDS = {
+    "response_rejection": "Rejected",
+    "extraction_rejection": "Rejected",
+    "flag": "Flagged",
+    "tool_observation": "About a tool",
+}
+RATED = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
+OUTCOMES = {
+    "golden": "It became a test that every new version has to pass.",
+    "agent_version": "The agent was changed.",
+    "retry": "It is asked again, with your reason as instruction.",
+}
+
+bp = Blueprint("own_feedback", __name__)
+
+
+@dataclass(frozen=True)
+class Became:
+    """What became of a row: a sentence, the words it is about, and where to look."""
+
+    text: str
+    quote: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A row as its author reads it."""
+
+    id: UUID
+    rating: str
+    head: str
+    comment: str
+    tags: list[str]
+    missing: str
+    status: str
+    became: Became
+    at: datetime
+    changed: int | None = None
+    where: str = ""
+    href: str = ""
+    stands: bool = True
+
+
+@bp.get("/feedback/mine")
+@access("member")
+def index() -> Any:
+    """Everything one said in this workspace, newest first."""
+    asked = listing.read(FeedbackFilters)
+    found = own_feedback.list_own(asked.filters, asked.page, actor=g.actor)
+    learned = own_feedback.learned_from(found.items, actor=g.actor)
+    places = own_feedback.places_of(found.items, actor=g.actor)
+    return page(
+        "chat/mine.html",
+        "chat/_mine.html",
+        rows=[as_own(row, learned, places.get(row.id)) for row in found.items],
+        found=found,
+        asked=asked,
+        fields=[listing.choices("status", STATUSES), listing.choices("rating", RATINGS), *listing.DAYS],
+        **listing.neighbours(found),
+    )
+
+
+def as_own(row: OwnRow, learned: Mapping[UUID, Learned], place: Place | None = None) -> Own:
+    """The row in the words that its author reads."""
+    return Own(
+        id=row.id,
+        rating=row.rating,
+        head=_head(row),
+        comment="" if row.signal == "edit" else (row.comment or ""),
+        tags=[REASON_WORDS[name] for name in row.details.get("error_categories", []) if name in REASON_WORDS],
+        missing=str(row.details.get("missing_context") or ""),
+        status=row.status,
+        became=_became(row, learned.get(row.id)),
+        at=row.occurred_at,
+        changed=row.edit_distance if row.signal == "edit" else None,
+        where=place.title if place else "",
+        href=_address(row, place),
+        stands=row.stands,
+    )
+
+
+def _head(row: OwnRow) -> str:
+    if row.signal:
+        return SAID.get(row.signal, row.signal)
+    field = row.context.get("field_name")
+    word = KINDS.get(row.kind) or RATED[row.rating]
+    return f"{word}: {str(field).replace('_', ' ')}" if field else word
+
+
+def _became(row: OwnRow, learned: Learned | None) -> Became:
+    note = row.review_notes or ""
+    if learned is not None:
+        href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
+        return Became(f"It became a {learned.type} that the agents follow:", learned.content, href)
+    if row.status == "pending":
+        return Became("Nobody has decided about it yet.")
+    if row.status == "reviewed":
+        return Became("An admin read it and will come back to it" + (":" if note else "."), note)
+    if row.status == "dismissed":
+        return Became("Nothing will be changed:", note)
+    return _applied(row, note)
+
+
+def _applied(row: OwnRow, note: str) -> Became:
+    kind = str(row.outcome.get("kind") or "")
+    session = as_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
+    if kind == "retry":
+        return Became(OUTCOMES["retry"], href=url_for("sessions.own_detail", session_id=session) if session else "")
+    if kind in OUTCOMES:
+        return Became(OUTCOMES[kind], note)
+    return Became("It was acted on" + (":" if note else "."), note)
+
+
+def _address(row: OwnRow, place: Place | None) -> str:
+    if place is None:
+        return ""
+    if place.chat_id:
+        index = row.context.get("message_index")
+        return url_for("chat.detail", chat_id=place.chat_id) + (f"#m-{index}" if index is not None else "")
+    if place.entity_id:
+        return url_for("entities.detail", entity_id=place.entity_id)
+    return url_for("sessions.own_detail", session_id=place.session_id)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
+    app.jinja_env.globals["reason_words"] = REASON_WORDS

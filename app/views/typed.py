@@ -1,0 +1,10 @@
+"""What somebody typed into a form."""
+
+from __future__ import annotations
+
+from flask import request
+
+
+def typed(name: str) -> str:
+    """A text field as it is stored: browsers send line ends in pairs, and PostgreSQL stores no NUL."""
+    return request.form.get(name, "").replace("\r\n", "\n").replace("\x00", "").strip()

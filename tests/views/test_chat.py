@@ -1,0 +1,286 @@
+"""A member's conversations: own ones only, a say about every answer, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import select
+
+from app.db import acting_as, db, transaction
+from app.models import Feedback
+from app.services import chats, feedback, intake, knowledge
+from app.services.chats import NewMessage
+from app.services.intake import NewFeedback
+from app.services.knowledge import NewRow
+from tests.conftest import Workspace, soup
+
+SignIn = Callable[..., FlaskClient]
+HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
+ANSWER = "Kestrel trades at 11.2 times last year's EBITDA."
+
+
+class Talk:
+    """One conversation of a member's, and the member at a browser."""
+
+    def __init__(self, app: Flask, workspace: Workspace, client: FlaskClient, chat_id: UUID, message_id: UUID) -> None:
+        self.app = app
+        self.workspace = workspace
+        self.client = client
+        self.id = chat_id
+        self.message_id = message_id
+
+    def post(self, what: str, *, index: int = 1, htmx: bool = False, **form: Any) -> Any:
+        data = {"csrf_token": self.client.csrf, **form}  # type: ignore[attr-defined]
+        return self.client.post(f"/chat/{self.id}/messages/{index}/{what}", data=data, headers=HTMX if htmx else {})
+
+    def thumb(self, signal: str, do: str = "give", **more: Any) -> Any:
+        return self.post("thumb", signal=signal, do=do, **more)
+
+    def rows(self) -> dict[str, Any]:
+        """What is stored, by signal."""
+        admin = self.workspace.actor("admin")
+        columns = (Feedback.id, Feedback.signal, Feedback.comment, Feedback.details, Feedback.message_id)
+        with self.app.app_context(), acting_as(admin), transaction():
+            rows = db.session.execute(select(*columns).where(Feedback.tenant_id == admin.tenant_id))
+            return {row.signal: row for row in rows}
+
+    def page(self, query: str = "") -> Any:
+        return soup(self.client.get(f"/chat/{self.id}{query}"))
+
+
+def begin(app: Flask, actor: Any, *, external: str | None = None) -> tuple[UUID, UUID]:
+    with app.app_context(), acting_as(actor), transaction():
+        chat = chats.create_chat(
+            actor=actor, agent_slug="deal-analyst", title="What does Kestrel trade at?", external_id=external
+        )
+        messages = chats.append_messages(
+            chat.id,
+            [
+                NewMessage(role="user", content="What does Kestrel trade at?"),
+                NewMessage(role="agent", content=ANSWER, external_id=f"ext-{chat.id}"),
+            ],
+            actor=actor,
+        )
+        return chat.id, messages[1].id
+
+
+@pytest.fixture
+def talk(app: Flask, workspace: Workspace, sign_in: SignIn) -> Talk:
+    member = workspace.actor("member")
+    return Talk(app, workspace, sign_in(member), *begin(app, member))
+
+
+def test_a_thumb_is_given_taken_back_and_replaced_by_the_other(talk: Talk) -> None:
+    assert talk.thumb("helpful").status_code == 303
+    assert set(talk.rows()) == {"helpful"}
+    assert talk.page().select_one("#helpful-m-1")["aria-pressed"] == "true"
+
+    talk.thumb("helpful")
+    assert set(talk.rows()) == {"helpful"}, "the same form sent twice is one thumb"
+    answer = talk.thumb("not_helpful")
+    assert answer.location.endswith(f"/chat/{talk.id}?why=1#m-1")
+    assert set(talk.rows()) == {"not_helpful"}
+
+    talk.thumb("not_helpful", do="retract")
+    assert talk.rows() == {}
+    talk.thumb("not_helpful", do="retract")
+    assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "false"
+
+
+def test_reasons_and_what_was_missing(talk: Talk) -> None:
+    talk.thumb("not_helpful")
+    form = talk.page("?why=1").select_one("form[aria-label='What was wrong']")
+    assert len(form.select("input[name=reasons]")) == 8
+
+    talk.post("why", reasons=["inaccurate", "wrong_context"], comment="Last\r\nyear again", missing="The LTM figures")
+    rows = talk.rows()
+    assert set(rows) == {"not_helpful", "inaccurate"}
+    assert rows["not_helpful"].comment == "Last\nyear again"
+    assert rows["not_helpful"].details == {"error_categories": ["wrong_context"], "missing_context": "The LTM figures"}
+    assert rows["not_helpful"].message_id == str(talk.message_id)
+
+    again = talk.page("?why=1")
+    ticked = {box["value"] for box in again.select("input[name=reasons][checked]")}
+    assert ticked == {"inaccurate", "wrong_context"}
+    talk.post("why", reasons=["unsafe"], comment="", missing="")
+    assert set(talk.rows()) == {"not_helpful", "unsafe"}
+    talk.thumb("helpful")
+    assert set(talk.rows()) == {"helpful"}
+
+
+def test_what_does_not_fit_is_refused_and_kept_in_the_form(talk: Talk) -> None:
+    wrong = talk.post("why", reasons=["nonsense"], comment="kept", missing="", htmx=True)
+    assert wrong.status_code == 422
+    assert "kept" in wrong.text
+    assert talk.post("why", reasons=[], comment="x" * 4097, missing="").status_code == 422
+    assert talk.post("edit", text=" ").status_code == 422
+    assert talk.post("edit", text=ANSWER + "\r\n").status_code == 422
+    long = talk.post("edit", text="x" * 20_001, htmx=True)
+    assert long.status_code == 422
+    assert soup(long).select_one("textarea[name=text][aria-invalid=true]")
+    assert talk.thumb("unsafe").status_code == 400
+    assert talk.thumb("helpful", index=0).status_code == 404, "the person's own words are no answer"
+    assert talk.thumb("helpful", index=7).status_code == 404
+    assert talk.rows() == {}
+
+
+def test_an_edit_keeps_the_answer_that_was_wanted(talk: Talk) -> None:
+    box = talk.page("?edit=1").select_one("textarea[name=text]")
+    assert box.text.strip() == ANSWER
+
+    answer = talk.post("edit", text=ANSWER.replace("last year's", "LTM"), htmx=True)
+    part = soup(answer)
+    assert part.select_one(".u-edit del").text == "last year's"
+    assert part.select_one(".u-edit ins").text == "LTM"
+    row = talk.rows()["edit"]
+    assert row.details["preferred_answer"] == "Kestrel trades at 11.2 times LTM EBITDA."
+    changed = row.details["output_review"]["edit_distance"]
+    assert 0 < changed < 50
+    assert f"{changed} % changed" in part.text
+
+    talk.post("edit", text="Ask the model again.")
+    assert len(talk.rows()) == 1
+    undo = part.select_one("[data-undo]")
+    fields = {field["name"]: field["value"] for field in undo.select("input")}
+    talk.client.post(undo["action"], data=fields)
+    assert talk.rows() == {}
+
+
+def test_htmx_gets_the_say_about_one_answer(talk: Talk) -> None:
+    answer = soup(talk.thumb("not_helpful", htmx=True))
+    block = answer.select_one("#received-m-1")
+    assert block.select_one("#not_helpful-m-1")["aria-pressed"] == "true"
+    assert block.select_one("input[name=do][value=retract]")
+    assert block.select_one("form[aria-label='What was wrong']")
+    assert answer.select_one("#spoken").text.startswith("Marked as not helpful")
+    closed = soup(talk.client.get(f"/chat/{talk.id}?said=1", headers=HTMX))
+    assert not closed.select("form[aria-label='What was wrong']")
+    assert closed.html is None
+    panel = soup(talk.client.get(f"/chat/{talk.id}?panel=1", headers=HTMX))
+    assert panel.select_one("aside#panel #received-m-1")
+
+
+def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
+    admin = talk.workspace.actor("admin")
+    talk.post("why", reasons=["hallucination"], comment="Invented", missing="")
+    row = talk.rows()["not_helpful"].id
+    page = talk.page()
+    assert "pending" in page.select_one(".u-own").text
+    assert "Made something up" in page.select_one(".u-own").text
+
+    with talk.app.app_context(), acting_as(admin), transaction():
+        feedback.review([row], "dismissed", actor=admin, notes="The figure is right")
+    assert "Nothing will be changed: The figure is right" in talk.page().select_one(".u-own").text
+    mine = soup(talk.client.get("/feedback/mine"))
+    assert "The figure is right" in mine.select_one(f"#feedback-{row}").text
+    assert mine.select_one(f"#feedback-{row} a")["href"] == f"/chat/{talk.id}#m-1"
+
+    with talk.app.app_context(), acting_as(admin), transaction():
+        feedback.review([row], "reopen", actor=admin)
+        rule = knowledge.add_row(NewRow(type="correction", content="Use LTM EBITDA.", feedback_ids=[row]), actor=admin)
+        outcome = {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
+        feedback.review([row], "applied", actor=admin, outcome=outcome)
+    assert "It became a correction that the agents follow: Use LTM EBITDA." in talk.page().select_one(".u-own").text
+    assert not talk.page().select(".u-own a"), "a member cannot open the rule"
+
+    # What something was decided about stays; only its author no longer counts it.
+    talk.thumb("not_helpful", do="retract")
+    assert not talk.page().select(".u-own")
+    assert "taken back" in soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row}").text
+
+
+def test_a_row_of_the_product_s_own_widget_is_changed_not_doubled(talk: Talk) -> None:
+    member = talk.workspace.actor("member")
+    with talk.app.app_context(), acting_as(member), transaction():
+        given = NewFeedback(kind="signal", signal="not_helpful", message_id=f"ext-{talk.id}", comment="From the widget")
+        row = intake.give_feedback(given, actor=member).id
+    assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "true"
+
+    talk.post("why", reasons=["other"], comment="Said again here", missing="")
+    rows = talk.rows()
+    assert set(rows) == {"not_helpful"}
+    assert (rows["not_helpful"].id, rows["not_helpful"].comment) == (row, "Said again here")
+    talk.thumb("not_helpful", do="retract")
+    assert talk.rows() == {}
+
+
+@pytest.mark.core
+def test_nobody_opens_anybody_else_s_conversation(
+    talk: Talk, sign_in: SignIn, make_workspace: Callable[..., Workspace]
+) -> None:
+    talk.thumb("helpful")
+    stranger = make_workspace("Other").actor("member")
+    for actor in (talk.workspace.actor("other"), talk.workspace.actor("admin"), stranger):
+        client = sign_in(actor)
+        assert client.get(f"/chat/{talk.id}").status_code == 404
+        assert client.get(f"/chat/{talk.id}?edit=1", headers=HTMX).status_code == 404
+        for what, form in (("thumb", {"signal": "helpful"}), ("why", {"comment": "x"}), ("edit", {"text": "x"})):
+            sent = client.post(
+                f"/chat/{talk.id}/messages/1/{what}",
+                data={"csrf_token": client.csrf, **form},  # type: ignore[attr-defined]
+            )
+            assert sent.status_code == 404
+        assert not soup(client.get("/chat")).select("[data-row]")
+        assert not soup(client.get("/feedback/mine")).select(".u-mine > li")
+    assert talk.client.get(f"/chat/{uuid4()}").status_code == 404
+
+
+def test_two_people_see_only_their_own_about_the_same_answer(talk: Talk) -> None:
+    other = talk.workspace.actor("other")
+    with talk.app.app_context(), acting_as(other), transaction():
+        given = NewFeedback(
+            kind="signal", signal="not_helpful", message_id=str(talk.message_id), comment="By somebody else"
+        )
+        intake.give_feedback(given, actor=other)
+    talk.thumb("helpful")
+
+    assert "By somebody else" not in str(talk.page())
+    assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "false"
+    assert "By somebody else" not in talk.client.get("/feedback/mine").text
+
+
+def test_the_history_and_its_two_empty_states(
+    app: Flask, workspace: Workspace, sign_in: SignIn, count_queries: Callable[[], Any]
+) -> None:
+    member = workspace.actor("member")
+    client = sign_in(member)
+    assert "No conversations yet" in client.get("/chat").text
+    assert "You have not said anything yet" in client.get("/feedback/mine").text
+    begin(app, workspace.actor("other"))
+    talk = Talk(app, workspace, client, *begin(app, member, external=f"theirs-{workspace.slug}"))
+    for _ in range(3):
+        begin(app, member)
+    talk.thumb("not_helpful")
+
+    page = soup(client.get("/chat?q=kestrel"))
+    assert len(page.select("[data-row]")) == 4
+    assert page.select_one(f"#chat-{talk.id} .is-fail")
+    assert "Nothing matches" in client.get("/chat?q=zanzibar").text
+    assert "Nothing matches" in client.get("/feedback/mine?status=dismissed").text
+    assert client.get("/chat?nonsense=1").status_code == 400
+    for path in ("/chat?q=kestrel", f"/chat/{talk.id}", "/feedback/mine?q=x"):
+        for actor in (member, workspace.actor("admin")):
+            browser = sign_in(actor)
+            with count_queries() as seen:
+                browser.get(path)
+            assert len(seen) <= 8, (path, actor.role, seen)
+
+
+def test_a_long_conversation_comes_in_pages(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    member = workspace.actor("member")
+    chat_id, _ = begin(app, member)
+    with app.app_context(), acting_as(member), transaction():
+        more = [NewMessage(role="agent", content=f"Line {number}") for number in range(248)]
+        chats.append_messages(chat_id, more, actor=member)
+    client = sign_in(member)
+
+    page = soup(client.get(f"/chat/{chat_id}"))
+    assert len(page.select(".u-turn")) == 200
+    earlier = soup(client.get(page.select_one(".u-since a")["href"]))
+    assert len(earlier.select(".u-turn")) == 50
+    assert earlier.select_one("#m-1")
