@@ -1,0 +1,101 @@
+"""What is scheduled, what runs and how it ended; nothing of other people's chats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Flask
+from flask.testing import FlaskClient
+
+from app.db import acting_as, transaction
+from app.services import sessions, workspaces
+from app.services.sessions import NewSession
+from app.views.tasks import schedule
+from tests.conftest import Workspace, soup
+
+SignIn = Callable[..., FlaskClient]
+
+
+def test_schedules_read_as_words_where_they_are_plain() -> None:
+    said = {
+        "* * * * *": "every minute",
+        "0 * * * *": "every hour",
+        "15 * * * *": "every hour at 15 past",
+        "*/10 * * * *": "every 10 minutes",
+        "30 7 * * *": "every day at 07:30",
+        "0 9 * * 1-5": "on working days at 09:00",
+        "0 9 * * 7": "every Sunday at 09:00",
+        "0 6 1 * *": "on day 1 of every month at 06:00",
+    }
+    for cron, words in said.items():
+        assert schedule(cron) == words
+    for cron in (
+        "0 6 1 1 *",
+        "1,2 * * * *",
+        "0 25 * * *",
+        "0 6 1 * 1",
+        "0 */2 * * *",
+        "@daily",
+        "",
+        "0 9 * * 9",
+        "٣ * * * *",
+    ):
+        assert schedule(cron) == "", cron
+
+
+def test_scheduled_work_and_its_state(workspace: Workspace, app: Flask, sign_in: SignIn) -> None:
+    client = sign_in(workspace.actor("member"))
+    page = soup(client.get("/tasks"))
+    row = page.select_one("table tbody tr").text
+    assert "Feedback Review" in row
+    assert "every hour" in row
+    assert "off" in row
+    assert "never" in row
+    assert "Nothing waits and nothing runs." in page.text
+    assert "No work has ended yet." in page.text
+
+    owner = workspace.actor("owner")
+    with app.app_context(), acting_as(owner), transaction():
+        workspaces.change_settings({"review_enabled": True, "review_cron": "30 7 * * *"}, actor=owner)
+    row = soup(client.get("/tasks")).select_one("table tbody tr").text
+    assert "every day at 07:30" in row
+    assert "on" in row
+
+
+def test_what_runs_and_what_ended(
+    workspace: Workspace, app: Flask, sign_in: SignIn, count_queries: Callable[[], Any]
+) -> None:
+    other, member = workspace.actor("other"), workspace.actor("member")
+    with app.app_context(), acting_as(other), transaction():
+        for title, kind, status in (
+            ("Read the teaser", "agent", "running"),
+            ("Extract it again", "agent", "pending"),
+            ("Sort the inbox", "agent", "failed"),
+            ("A private question", "chat", "completed"),
+            ("A private wait", "chat", "pending"),
+        ):
+            error = "The mailbox did not answer" if status == "failed" else None
+            new = NewSession(agent="extractor", title=title, session_type=kind, status=status, error=error)
+            sessions.create_session(new, actor=other)
+
+    client = sign_in(member)
+    page = client.get("/tasks").text
+    for words in ("Read the teaser", "Extract it again", "Sort the inbox", "The mailbox did not answer"):
+        assert words in page
+    assert "private" not in page
+    assert "A private question" in sign_in(other).get("/tasks").text
+    for actor in (member, workspace.actor("admin")):
+        browser = sign_in(actor)
+        with count_queries() as seen:
+            browser.get("/tasks")
+        assert len(seen) <= 8
+
+
+def test_sessions_lead_to_tasks_and_members_find_all_three(workspace: Workspace, sign_in: SignIn) -> None:
+    client = sign_in(workspace.actor("member"))
+    moved = client.get("/sessions")
+    assert (moved.status_code, moved.location) == (303, "/tasks")
+    bar = soup(client.get("/tasks")).select_one(".u-nav")
+    assert [link["href"] for link in bar.select("a")] == ["/", "/chat", "/entities", "/tasks"]
+    assert bar.select_one("a[aria-current]")["href"] == "/tasks"
