@@ -32,8 +32,9 @@ def parse(raw: bytes, what: str = "body") -> Any:
     except RecursionError:
         raise _too_deep() from None
     # Few brackets cannot be deep and text without escapes cannot hold what is refused, so most bodies need no walk.
-    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH or b"\\u" in raw:
-        _walk(value)
+    escaped = b"\\u" in raw
+    if escaped or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _walk(value, texts=escaped)
     return value
 
 
@@ -47,21 +48,27 @@ def check_text(text: str) -> None:
         raise Invalid("Text must not contain half of a surrogate pair (\\ud800 to \\udfff); send both.") from None
 
 
-def _walk(value: Any) -> None:
-    """Check depth, keys and texts. A list instead of recursion, so that no depth can exhaust the stack."""
-    waiting = [(value, 1)]
-    while waiting:
-        item, depth = waiting.pop()
-        if isinstance(item, str):
-            check_text(item)
-        elif isinstance(item, dict | list):
-            if depth > MAX_DEPTH:
-                raise _too_deep()
-            if isinstance(item, dict):
-                waiting.extend((key, depth + 1) for key in item)
-                waiting.extend((inner, depth + 1) for inner in item.values())
+def _walk(value: Any, *, texts: bool) -> None:
+    """Check the depth, and keys and texts if asked. Level by level instead of recursion, so that no depth can exhaust
+    the stack."""
+    level, depth = [value], 0
+    while level:
+        if texts:
+            for item in level:
+                if isinstance(item, str):
+                    check_text(item)
+        held = [item for item in level if type(item) is dict or type(item) is list]
+        depth += 1
+        if held and depth > MAX_DEPTH:
+            raise _too_deep()
+        level = []
+        for item in held:
+            if type(item) is dict:
+                level.extend(item.values())
+                if texts:
+                    level.extend(item)
             else:
-                waiting.extend((inner, depth + 1) for inner in item)
+                level.extend(item)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def shown(document: dict[str, Any], method: str, path: str, told: dict[str, Any]
 def fields_of(document: dict[str, Any], holder: dict[str, Any]) -> list[Field]:
     """The fields of the model that a body or a response refers to."""
     for content in holder.get("content", {}).values():
-        if "schema" in content:
+        if "$ref" in content.get("schema", {}):
             return fields_in(model_of(document, content["schema"]))
     return []
 

@@ -111,6 +111,8 @@ def operation(declared: Declared) -> dict[str, Any]:
         found["parameters"] = parameters
     if declared.body is not None:
         found["requestBody"] = {"required": True, "content": content("application/json", declared.body)}
+    elif declared.reads is not None:
+        found["requestBody"] = {"required": True, "content": {declared.reads: {"schema": {"type": "string"}}}}
     if scope is not None:
         found["security"] = [{"key": []}, *([{}] if level == "public" else [])]
     return found

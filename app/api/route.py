@@ -26,7 +26,8 @@ Handler = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Declared:
-    """What a route promises. `access` is the least role and the scope that a key needs."""
+    """What a route promises. `access` is the least role and the scope that a key needs; `reads` is the media type of a
+    body that is no JSON object and that the view reads for itself."""
 
     method: str
     path: str
@@ -39,6 +40,7 @@ class Declared:
     idempotent: bool = False
     transactional: bool = True
     media_type: str = "application/json"
+    reads: str | None = None
     also: dict[int, str] = field(default_factory=dict)
     about: str = ""
 

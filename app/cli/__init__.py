@@ -13,6 +13,8 @@ COMMANDS = {
     "tenant": ("app.cli.people", "Make workspaces."),
     "user": ("app.cli.people", "Make people."),
     "key": ("app.cli.people", "Make API keys."),
+    "import": ("app.cli.imports", "Take in recorded work."),
+    "feedback": ("app.cli.feedback", "Give feedback."),
     "signin-link": ("app.cli.people", "Print a link that signs somebody in once."),
 }
 
@@ -24,7 +26,9 @@ class Lazy(click.Group):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        found = getattr(import_module(COMMANDS[name][0]), name.replace("-", "_"))
+        # `import` is a word of Python, so the name in the module ends with an underscore.
+        attribute = "import_" if name == "import" else name.replace("-", "_")
+        found = getattr(import_module(COMMANDS[name][0]), attribute)
         return found if isinstance(found, click.Command) else None
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

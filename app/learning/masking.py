@@ -48,6 +48,8 @@ _DIGITS = re.compile(r"[0-9]{7}|[0-9]{3}[^0-9A-Za-z]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"), "-----END "
 
+_SHORTEST = 10  # `pwd=` and six characters.
+
 # The name of a field whose text is a secret whatever it looks like, and of one whose text has to look random as well.
 _SECRET_NAMES = frozenset({"password", "passwd", "pwd", "client_secret", "private_key", "passphrase"})
 _TELLING = ("key", "token", "secret", "authorization", "credential", "credentials", "apikey")
@@ -63,12 +65,14 @@ class Masking:
 
     def text(self, text: str) -> str:
         """The text with a marker such as `[masked:card]` in place of each secret."""
-        if len(text) < 6:
+        if len(text) < _SHORTEST:
             return text
         lower = text.lower()
         for hints, rule in _RULES:
-            if any(hint in lower for hint in hints):
-                text = rule(text)
+            for hint in hints:
+                if hint in lower:
+                    text = rule(text)
+                    break
         if _DIGITS.search(text):
             text = _CARD.sub(_card, text)
             if self.phones:

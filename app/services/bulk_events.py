@@ -15,10 +15,9 @@ from app.db import db
 
 ADD = text("""
     INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
-    SELECT e.id, :tenant, :session, :before + e.place, e.event_type, CAST(e.payload AS jsonb), e.occurred_at
-      FROM unnest(CAST(:ids AS uuid[]), CAST(:types AS text[]), CAST(:payloads AS text[]),
-                  CAST(:moments AS timestamptz[]))
-           WITH ORDINALITY AS e (id, event_type, payload, occurred_at, place)
+    SELECT e.id, :tenant, :session, e.sequence, e.event_type, e.payload, e.occurred_at
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+           AS e (id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
 """)
 
 
@@ -37,16 +36,17 @@ def as_json(payload: dict[str, Any]) -> str:
 
 
 def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID, session_id: UUID, before: int) -> None:
-    """Store the rows of a session that is locked, numbered from `before` + 1 on."""
-    db.session.execute(
-        ADD,
-        {
-            "tenant": tenant_id,
-            "session": session_id,
-            "before": before,
-            "ids": [row.id for row in rows],
-            "types": [row.event_type for row in rows],
-            "payloads": [row.payload for row in rows],
-            "moments": [row.occurred_at for row in rows],
-        },
+    """Store the rows of a session that is locked, numbered from `before` + 1 on.
+
+    They travel as one JSON text: the driver would write out arrays item by item, which takes longer than the insert.
+    """
+    told = ",".join(_told(row, place) for place, row in enumerate(rows, before + 1))
+    db.session.execute(ADD, {"tenant": tenant_id, "session": session_id, "rows": f"[{told}]"})
+
+
+def _told(row: EventRow, sequence: int) -> str:
+    """A row as JSON. The type was checked against a list of plain words, so nothing here needs escaping."""
+    return (
+        f'{{"id":"{row.id}","sequence":{sequence},"event_type":"{row.event_type}",'
+        f'"occurred_at":"{row.occurred_at.isoformat()}","payload":{row.payload}}}'
     )

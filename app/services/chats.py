@@ -21,8 +21,8 @@ from app.services import agents
 from app.services.chat_lists import ChatRow, list_chats
 from app.services.masks import masking_for
 
-__all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat", "get_chat",
-           "list_chats", "messages_of"]  # fmt: skip
+__all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat",
+           "find_with_agent", "get_chat", "list_chats", "messages_of", "page_of_messages"]  # fmt: skip
 
 MOST_AT_ONCE = 500
 
@@ -184,3 +184,37 @@ def messages_of(chat_id: UUID, *, actor: Actor) -> list[Message]:
             .order_by(Message.message_index)
         )
     )
+
+
+def find_with_agent(chat_id: UUID, *, actor: Actor) -> tuple[Chat, str | None]:
+    """One chat with its agent's slug, without its messages."""
+    row = db.session.execute(
+        select(Chat, Agent.slug)
+        .outerjoin(Agent, Agent.id == Chat.agent_id)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
+        .execution_options(populate_existing=True)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such conversation in this workspace.")
+    return row[0], row[1]
+
+
+def page_of_messages(
+    chat_id: UUID, limit: int, cursor: str | None, *, actor: Actor
+) -> tuple[list[Message], str | None]:
+    """Some messages in order, and where the rest begins. The cursor is the place of the last one."""
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
+        raise Invalid(
+            "This cursor was not made by this list; leave it out to begin at the first page.",
+            {"cursor": "Not a cursor of this list."},
+        )
+    found = list(
+        db.session.scalars(
+            select(Message)
+            .where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
+            .where(Message.message_index > (int(cursor) if cursor is not None else -1))
+            .order_by(Message.message_index)
+            .limit(limit + 1)
+        )
+    )
+    return found[:limit], str(found[limit - 1].message_index) if len(found) > limit else None

@@ -26,8 +26,9 @@ from app.services.session_events import Event, NewEvent, events_of, lock_for_eve
 from app.services.session_lists import SessionRow, list_sessions
 
 __all__ = [
-    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "append_events", "begin_session",
+    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",
     "create_session", "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
+    "metadata_of",
 ]  # fmt: skip
 
 OPEN = ("pending", "running")
@@ -181,6 +182,11 @@ def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
 
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
+    """Add what happened; the ids of the events."""
+    return add_events(session_id, events, actor=actor)[1]
+
+
+def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> tuple[AgentSession, list[UUID]]:
     """Add what happened. Late events are welcome; a `session.completed` or `session.failed` ends an open session."""
     session = lock_for_events(session_id, actor=actor)
     ids = write_events(session, events, actor=actor)
@@ -189,7 +195,7 @@ def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor)
         if status in ("completed", "failed") and session.status in OPEN:
             reason = event.payload.get("reason") or event.payload.get("error")
             _finish(session, status, str(reason) if reason else None, event.occurred_at, actor)
-    return ids
+    return session, ids
 
 
 def begin_session(session_id: UUID, *, actor: Actor) -> AgentSession:
@@ -269,6 +275,16 @@ def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
     if row is None:
         raise NotFound("There is no such session in this workspace.")
     return SessionDetail(*row)
+
+
+def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
+    """The metadata of a few sessions, for whoever asks for it by name. One query."""
+    rows = db.session.execute(
+        select(AgentSession.id, AgentSession.meta).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
+        )
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def delete_session(session_id: UUID, *, actor: Actor) -> None:

@@ -9,6 +9,9 @@ from app.views.texts import value_line
 
 SENTENCES = {
     "feedback.read": "read a person's feedback",
+    "import.began": "began an import",
+    "import.finished": "finished an import",
+    "import.undone": "undid an import",
     "invitation.accepted": "accepted an invitation",
     "invitation.withdrawn": "withdrew an invitation",
     "key.created": "made an API key",

@@ -1,0 +1,229 @@
+"""Conversations over the API: begun, filled with messages, read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import Field
+
+from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
+from app.api.route import route
+from app.api.v1_sessions import Name, Slug
+from app.errors import NotFound
+from app.learning import session_limits as limits
+from app.services import chats, pages
+from app.services.filters import ChatFilters
+
+bp = Blueprint("v1_chats", __name__)
+
+Text = Annotated[str, Field(max_length=limits.MESSAGE)]
+
+
+class NewMessageBody(Body):
+    """One message. Without a `turn_id`, a user message opens a turn and what follows belongs to it."""
+
+    role: Literal["user", "agent", "system", "tool"]
+    content: Text
+    turn_id: Name | None = None
+    session_id: Id | None = Field(None, description="The session that answered.")
+    external_id: Name | None = Field(None, description="Your id of the message; feedback may name it.")
+    trace_id: Name | None = None
+    details: dict[str, Any] = {}
+    created_at: PastMoment | None = None
+
+
+class NewChatBody(Body):
+    """A conversation."""
+
+    agent: Slug = Field(description="The agent's slug; an unknown one is made.")
+    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="The first words when left out.")
+    external_id: Name | None = Field(None, description="Your id. The same again gives the stored chat back.")
+    project: Name = "default"
+    created_at: PastMoment | None = None
+    messages: list[NewMessageBody] = Field([], max_length=limits.MESSAGES_AT_ONCE)
+
+
+class NewMessagesBody(Body):
+    """Messages in order."""
+
+    messages: list[NewMessageBody] = Field(min_length=1, max_length=limits.MESSAGES_AT_ONCE)
+
+
+class ChatQuery(Page):
+    agent: str | None = Field(None, max_length=120, description="The agent's slug.")
+    project: Name | None = None
+    external_id: Name | None = None
+
+
+class ChatAnswer(Answer):
+    """A conversation."""
+
+    id: UUID
+    external_id: str | None
+    project: str
+    title: str
+    agent: str | None
+    agent_id: UUID | None
+    message_count: int
+    created_at: Moment
+    last_message_at: Moment
+
+
+class ChatPage(Answer):
+    """Some of them, by last activity."""
+
+    items: list[ChatAnswer]
+    next_cursor: str | None
+
+
+class MessageAnswer(Answer):
+    """One message in its place."""
+
+    id: UUID
+    message_index: int
+    role: str
+    content: str
+    turn_id: str
+    session_id: UUID | None
+    external_id: str | None
+    trace_id: str | None
+    details: dict[str, Any]
+    created_at: Moment
+
+
+class MessagePage(Answer):
+    """Some of them, in the order in which they were said."""
+
+    items: list[MessageAnswer]
+    next_cursor: str | None
+
+
+class MessagesAdded(Answer):
+    """The messages that were stored."""
+
+    items: list[MessageAnswer]
+
+
+def new_messages(given: list[NewMessageBody]) -> list[chats.NewMessage]:
+    return [chats.NewMessage(**dict(message)) for message in given]
+
+
+@route(
+    bp,
+    "POST",
+    "/api/v1/chats",
+    access=("member", "ingest"),
+    body=NewChatBody,
+    answer=ChatAnswer,
+    status=201,
+    idempotent=True,
+    summary="Begin a conversation",
+    also={200: "The `external_id` is known; the stored conversation, unchanged."},
+    about="It belongs to the key's person. Messages may come with it or later.",
+)
+def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
+    known = chats.find_chat(body.external_id, actor=g.actor) if body.external_id else None
+    if known is not None:
+        return shown(known.id), 200
+    chat = chats.create_chat(
+        actor=g.actor,
+        agent_slug=body.agent,
+        title=body.title or first_words(body.messages),
+        external_id=body.external_id,
+        project=body.project,
+        created_at=body.created_at,
+    )
+    if body.messages:
+        chats.append_messages(chat.id, new_messages(body.messages), actor=g.actor)
+    return shown(chat.id), 201
+
+
+def first_words(messages: list[NewMessageBody]) -> str:
+    """What was asked first. Cutting it is left to whoever stores it, after masking."""
+    return next((message.content for message in messages if message.role == "user"), "")
+
+
+def shown(chat_id: UUID) -> ChatAnswer:
+    chat, agent = allowed(chat_id)
+    return ChatAnswer.model_validate(
+        {name: getattr(chat, name) for name in ChatAnswer.model_fields.keys() - {"agent"}} | {"agent": agent}
+    )
+
+
+def allowed(chat_id: UUID) -> tuple[Any, str | None]:
+    """The chat, if whoever asks may see it: keys and admins see the workspace's, a member in a browser their own."""
+    chat, agent = chats.find_with_agent(chat_id, actor=g.actor)
+    if g.actor.is_admin or g.actor.key_id is not None or chat.user_id == g.actor.id:
+        return chat, agent
+    raise NotFound("There is no such conversation in this workspace.")
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/chats",
+    access=("member", "ingest"),
+    query=ChatQuery,
+    answer=ChatPage,
+    summary="List conversations",
+    about="By last activity. A key sees the workspace's; a member in a browser sees their own.",
+)
+def list_chats(query: ChatQuery) -> ChatPage:
+    wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+    if not g.actor.is_admin and g.actor.key_id is None:
+        wanted["person_id"] = g.actor.id
+    found = chats.list_chats(ChatFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/chats/<uuid:chat_id>",
+    access=("member", "ingest"),
+    answer=ChatAnswer,
+    summary="Read a conversation",
+    about="Its messages are at `/messages`.",
+)
+def read_chat(chat_id: UUID) -> ChatAnswer:
+    return shown(chat_id)
+
+
+@route(
+    bp,
+    "POST",
+    "/api/v1/chats/<uuid:chat_id>/messages",
+    access=("member", "ingest"),
+    body=NewMessagesBody,
+    answer=MessagesAdded,
+    status=201,
+    idempotent=True,
+    summary="Add messages",
+    about="All of them or none, at the end of the conversation. The server numbers them.",
+)
+def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
+    allowed(chat_id)
+    added = chats.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
+    return MessagesAdded(items=[MessageAnswer.model_validate(message) for message in added])
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/chats/<uuid:chat_id>/messages",
+    access=("member", "ingest"),
+    query=Page,
+    answer=MessagePage,
+    summary="Read the messages of a conversation",
+    about="In the order in which they were said.",
+)
+def list_messages(chat_id: UUID, query: Page) -> MessagePage:
+    allowed(chat_id)
+    found, cursor = chats.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
+    return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

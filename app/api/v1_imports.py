@@ -1,0 +1,140 @@
+"""Recorded work over the API: a file streamed in, and taken out again as a whole."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, cast
+from uuid import UUID
+
+from flask import Blueprint, Flask, g, request
+from pydantic import Field
+from werkzeug.exceptions import UnsupportedMediaType
+
+from app.api.fields import Answer, Moment, Page, Query
+from app.api.route import route
+from app.db import transaction
+from app.services import imports, pages
+
+bp = Blueprint("v1_imports", __name__)
+
+NDJSON = "application/x-ndjson"
+TAKEN = frozenset({NDJSON, "application/ndjson", "application/jsonl", "application/json", "application/octet-stream"})
+LARGEST = 1024**3
+
+
+class ImportQuery(Query):
+    filename: str | None = Field(None, max_length=255, description="What to call the import in Settings.")
+
+
+class LineProblem(Answer):
+    """A line that did not go in."""
+
+    line: int
+    message: str
+
+
+class ImportAnswer(Answer):
+    """What came of the file."""
+
+    import_id: UUID
+    created: int
+    existing: int
+    failed: int
+    errors: list[LineProblem] = Field(description="The first thousand bad lines.")
+
+
+class ImportItem(Answer):
+    """An import."""
+
+    id: UUID
+    kind: str
+    filename: str | None
+    created: int
+    existing: int
+    failed: int
+    created_at: Moment
+    finished_at: Moment | None
+    undone_at: Moment | None
+
+
+class ImportPage(Answer):
+    """Some of them, newest first."""
+
+    items: list[ImportItem]
+    next_cursor: str | None
+
+
+@route(
+    bp,
+    "POST",
+    "/api/v1/import/messages",
+    access=("member", "ingest"),
+    query=ImportQuery,
+    answer=ImportAnswer,
+    transactional=False,
+    reads=NDJSON,
+    summary="Import recorded sessions",
+    also={
+        409: "The import was undone while it ran.",
+        413: "The file is larger than 1 GiB.",
+        415: "The body is not newline-delimited JSON, or is compressed.",
+    },
+    about="NDJSON, one session a line, at most 1 MiB each. A bad line is reported with its number and the rest goes in."
+    " The same file again adds nothing.",
+)
+def import_messages(query: ImportQuery) -> ImportAnswer:
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType("Send the file as it is; compressed bodies are not read here.")
+    if request.mimetype not in TAKEN:
+        raise UnsupportedMediaType(f"Send newline-delimited JSON with `Content-Type: {NDJSON}`.")
+    request.max_content_length = LARGEST
+    stream = io.BufferedReader(cast(Any, request.stream), 65536)
+    result = imports.import_messages(stream, within=transaction, actor=g.actor, filename=query.filename)
+    return ImportAnswer.model_validate(result)
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/imports",
+    access=("member", "ingest"),
+    query=Page,
+    answer=ImportPage,
+    summary="List imports",
+    about="The workspace's imports, newest first.",
+)
+def list_imports(query: Page) -> ImportPage:
+    found = imports.list_imports(pages.Page(query.limit, query.cursor), actor=g.actor)
+    return ImportPage(items=[ImportItem.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/imports/<uuid:import_id>",
+    access=("member", "ingest"),
+    answer=ImportItem,
+    summary="Read an import",
+    about="Counts grow while it runs; `finished_at` is set at its end.",
+)
+def read_import(import_id: UUID) -> ImportItem:
+    return ImportItem.model_validate(imports.get_import(import_id, actor=g.actor))
+
+
+@route(
+    bp,
+    "DELETE",
+    "/api/v1/imports/<uuid:import_id>",
+    access=("admin", "admin"),
+    status=204,
+    summary="Undo an import",
+    also={409: "A session of the import is golden."},
+    about="Removes every session it brought, with events and reports of failure. What people said about them stays,"
+    " without the link. Undoing again changes nothing.",
+)
+def undo_import(import_id: UUID) -> None:
+    imports.undo_import(import_id, actor=g.actor)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,63 @@
+"""`upshot feedback`: feedback from the command line, in somebody's name."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import click
+
+from app.cli.output import emit, workspace_command
+from app.errors import NotFound
+from app.models.feedback import RATINGS, SOURCES
+
+
+@click.group()
+def feedback() -> None:
+    """Give feedback."""
+
+
+@feedback.command("add")
+@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--user", "email", required=True, help="E-mail of the person who says it.")
+@click.option("--rating", required=True, type=click.Choice(RATINGS))
+@click.option("--comment", help="In their own words, at most 4,096 characters.")
+@click.option("--session", "session_id", type=click.UUID, help="Id of the session it is about.")
+@click.option("--source", type=click.Choice(SOURCES), help="What it is about; the session when one is named.")
+@workspace_command
+def add_feedback(
+    slug: str,
+    email: str,
+    rating: str,
+    comment: str | None,
+    session_id: UUID | None,
+    source: str | None,
+    as_json: bool,
+) -> None:
+    """Give feedback in the name of a member. An admin's observation is a flag and needs a comment."""
+    from app.db import acting_as, transaction
+    from app.services import accounts, workspaces
+    from app.services.intake import NewFeedback, give_feedback
+
+    tenant_id = workspaces.find_workspace(slug)
+    user_id = accounts.find(email)
+    actor = accounts.enter(user_id, tenant_id) if user_id else None
+    if actor is None:
+        raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
+    about = source or ("session" if session_id else "observation")
+    kind = {"observation": "flag" if actor.is_admin else "comment", "tool": "tool_observation"}.get(about, "comment")
+    with acting_as(actor), transaction():
+        row = give_feedback(
+            NewFeedback(source_type=about, kind=kind, rating=rating, comment=comment, session_id=session_id),
+            actor=actor,
+        )
+        payload = {
+            "id": row.id,
+            "source_type": row.source_type,
+            "kind": row.kind,
+            "rating": row.rating,
+            "status": row.status,
+            "session_id": row.session_id,
+            "tenant": slug,
+            "user": email,
+        }
+    emit(payload, f"Stored as {row.id}; it is pending.", as_json)

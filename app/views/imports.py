@@ -1,0 +1,48 @@
+"""Settings, Imports: what was taken in from files, and undoing it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, flash, g, redirect, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.errors import Refused
+from app.services import imports
+from app.services.pages import Page
+from app.views.htmx import page
+
+bp = Blueprint("imports", __name__, url_prefix="/admin/settings/imports")
+
+
+@bp.get("")
+@access("admin")
+def index() -> Any:
+    cursor = request.args.get("after") or request.args.get("before")
+    found = imports.list_imports(Page(50, cursor), actor=g.actor)
+    return page(
+        "settings/imports.html",
+        "settings/_imports.html",
+        found=found,
+        newer=found.prev_cursor,
+        older=found.next_cursor,
+    )
+
+
+@bp.post("/<uuid:import_id>/undo")
+@access("admin")
+def undo(import_id: UUID) -> Any:
+    try:
+        with transaction():
+            removed = imports.undo_import(import_id, actor=g.actor)
+    except Refused as refusal:
+        flash(refusal.detail, "error")
+    else:
+        flash(f"The import is undone: {removed:,} {'session is' if removed == 1 else 'sessions are'} gone.", "success")
+    return redirect(url_for("imports.index"), 303)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

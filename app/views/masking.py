@@ -1,0 +1,64 @@
+"""Settings, Masking: what is taken out of texts before they are stored, and a box to try it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import Blueprint, Flask, flash, g, redirect, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.learning.masking import Masking
+from app.services import workspaces
+from app.views.htmx import page
+
+bp = Blueprint("masking", __name__, url_prefix="/admin/settings/masking")
+
+LONGEST = 65_536
+EXAMPLE = (
+    "Use api_key=9f8a7b6c5d4e3f2a1b0c and pay with 4242 4242 4242 4242. Questions: sam@example.com, +49 30 1234567."
+)
+
+
+@bp.get("")
+@access("admin")
+def index() -> Any:
+    return _page()
+
+
+def _page(text: str = "", status: int = 200) -> Any:
+    settings = workspaces.get_settings(g.actor)
+    masking = Masking(settings.mask_emails, settings.mask_phones)
+    return page(
+        "settings/masking.html",
+        "settings/_masking.html",
+        status=status,
+        settings=settings,
+        text=text or EXAMPLE,
+        tried=bool(text),
+        masked=masking.text(text or EXAMPLE),
+        errors={"text": f"Use at most {LONGEST:,} characters."} if status == 422 else {},
+        longest=LONGEST,
+    )
+
+
+@bp.post("")
+@access("admin")
+def save() -> Any:
+    changes = {name: request.form.get(name) == "1" for name in ("mask_emails", "mask_phones")}
+    with transaction():
+        workspaces.change_settings(changes, actor=g.actor)
+    flash("The settings are saved. They hold for what comes in from now on.", "success")
+    return redirect(url_for("masking.index"), 303)
+
+
+@bp.post("/try")
+@access("admin")
+def attempt() -> Any:
+    """Nothing of it is stored or logged."""
+    text = request.form.get("text", "").replace("\r\n", "\n")
+    return _page(text[:LONGEST], 422 if len(text) > LONGEST else 200)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
