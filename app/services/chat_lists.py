@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, cast, func, or_, select
 
 from app.actor import Actor
 from app.db import db
@@ -16,6 +16,9 @@ from app.services import search
 from app.services.filters import ChatFilters
 from app.services.pages import Page, Slice, empty, read_page
 from app.services.session_lists import counted_ratings
+from app.services.walks import Stretch, walk_page
+
+LOOKED_AT = 2000
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,10 @@ class ChatRow:
 
 
 def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatRow]:
-    """One page of the workspace's conversations, by last activity. At most four queries."""
-    where = [Chat.tenant_id == actor.tenant_id, *filters.conditions()]
+    """One page of the workspace's conversations, by last activity. At most five queries."""
+    walks = bool(filters.rating or filters.project)
+    indexed = replace(filters, project=None) if walks else filters
+    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *indexed.conditions()]
     if filters.q:
         ids = search.matching_ids("chats", filters.q)
         if not ids:
@@ -55,12 +60,41 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
     )  # fmt: skip
-    found = read_page(
-        statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
+    found = (
+        walk_page(statement, page, _stretch(filters, where, actor))
+        if walks
+        else read_page(
+            statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
+        )
     )
     names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
     received = _ratings_of(names, actor)
     return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
+
+
+def _stretch(filters: ChatFilters, where: list[Any], actor: Actor) -> Stretch:
+    """The conversations that are looked at for their project and how they were received.
+
+    Our own id is carried as text: compared with the feedback's opaque one only after a cast, the policy on feedback
+    would keep PostgreSQL from using the index.
+    """
+
+    def sieve(row: Any) -> list[Any]:
+        found: list[Any] = []
+        if filters.project:
+            found.append(row.project == filters.project)
+        if filters.rating:
+            rated = select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.rating == filters.rating)
+            found.append(
+                or_(
+                    rated.where(Feedback.chat_id == row.name).exists(),
+                    rated.where(Feedback.chat_id == row.external_id).exists(),
+                )
+            )
+        return found
+
+    carried = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}
+    return Stretch(Chat.last_message_at, Chat.id, where, carried, sieve, LOOKED_AT, oldest_first=filters.oldest_first)
 
 
 def _of_this_chat(*columns: Any) -> Any:

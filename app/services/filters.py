@@ -6,7 +6,6 @@ looks like an answer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -17,18 +16,18 @@ from sqlalchemy import any_, func, literal, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.errors import Invalid
-from app.models import Agent, AgentSession, Chat, Entity, EntityType, Feedback, SharedContext
+from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, EntityType, Feedback, SharedContext
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+from app.services import filter_values as values
 
 Condition = ColumnElement[bool]
 PAGE_NAMES = frozenset({"limit", "cursor"})
 SORTS = ("newest", "oldest")
 YES_NO = ("yes", "no")
-SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 # Python keywords and long names make poor queries, so these are spelled differently there.
-SPELLED = {"since": "from", "until": "to", "golden_set": "set"}
+SPELLED = {"since": "from", "until": "to", "golden_set": "set", "import_id": "import"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +44,8 @@ class Filters:
     slugs: ClassVar[tuple[str, ...]] = ()
     ids: ClassVar[tuple[str, ...]] = ()
     texts: ClassVar[tuple[str, ...]] = ()
+    numbers: ClassVar[tuple[str, ...]] = ()
+    seconds: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_args(cls, args: Mapping[str, str], *, also: tuple[str, ...] = (), zone: tzinfo = UTC) -> Self:
@@ -63,16 +64,20 @@ class Filters:
     @classmethod
     def _read(cls, field: str, name: str, value: str) -> Any:
         if field == "sort":
-            return _choice(name, value, SORTS)
+            return values.read_choice(name, value, SORTS)
         if field == "q" or field in cls.texts:
-            return _text(name, value)
+            return values.read_text(name, value)
         if field in ("since", "until"):
-            return _day(name, value)
+            return values.read_day(name, value)
         if field in cls.slugs:
-            return _slug(name, value)
+            return values.read_slug(name, value)
         if field in cls.ids:
-            return _id(name, value)
-        return _choice(name, value, cls.choices[field])
+            return values.read_id(name, value)
+        if field in cls.numbers:
+            return values.read_number(name, value)
+        if field in cls.seconds:
+            return values.read_seconds(name, value)
+        return values.read_choice(name, value, cls.choices[field])
 
     def as_args(self) -> dict[str, str]:
         """The query string again, without what is at its default."""
@@ -148,18 +153,26 @@ class FeedbackFilters(Filters):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFilters(Filters):
+    """What indexes know is in `conditions`; the rest is in `sieve`, for a list that looks at a stretch of rows."""
+
     status: str | None = None
     type: str | None = None
     agent: str | None = None
     agent_id: UUID | None = None
+    version: int | None = None
     person_id: UUID | None = None
     chat_id: UUID | None = None
+    entity_id: UUID | None = None
     golden: str | None = None
     golden_set: str | None = None
     replay: str | None = None
     environment: str | None = None
     model: str | None = None
     tag: str | None = None
+    error: str | None = None
+    longer: float | None = None
+    shorter: float | None = None
+    import_id: UUID | None = None
     trace_id: str | None = None
     external_id: str | None = None
 
@@ -168,41 +181,72 @@ class SessionFilters(Filters):
         "type": SESSION_TYPES,
         "golden": YES_NO,
         "replay": YES_NO,
+        "error": YES_NO,
     }
     slugs: ClassVar[tuple[str, ...]] = ("agent",)
-    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id", "chat_id")
+    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id", "chat_id", "entity_id", "import_id")
     texts: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "trace_id", "external_id", "golden_set")
+    numbers: ClassVar[tuple[str, ...]] = ("version",)
+    seconds: ClassVar[tuple[str, ...]] = ("longer", "shorter")
+    sieved: ClassVar[tuple[str, ...]] = (
+        "type", "version", "person_id", "entity_id", "tag", "error", "longer", "shorter",
+    )  # fmt: skip
 
     def conditions(self) -> list[Condition]:
         found = self._within(AgentSession.created_at)
         for name in (
             "status", "agent_id", "chat_id", "environment", "model", "trace_id", "external_id", "golden_set",
+            "import_id",
         ):  # fmt: skip
             value = getattr(self, name)
             if value is not None:
                 found.append(getattr(AgentSession, name) == value)
-        if self.type:
-            found.append(AgentSession.session_type == self.type)
-        if self.person_id:
-            found.append(AgentSession.created_by == self.person_id)
         if self.agent:
             found.append(AgentSession.agent_id == _agent_called(self.agent))
-        if self.tag:
-            found.append(literal(self.tag) == any_(AgentSession.tags))
         for wanted, column in ((self.golden, AgentSession.golden_set), (self.replay, AgentSession.eval_source)):
             if wanted:
                 found.append(column.is_not(None) if wanted == "yes" else column.is_(None))
         return found
 
+    @property
+    def sieves(self) -> bool:
+        """Something is asked for that no index knows."""
+        return any(getattr(self, name) is not None for name in self.sieved)
+
+    def sieve(self, row: Any) -> list[Condition]:
+        """The same for what no index knows. `row` has the session's columns."""
+        found: list[Condition] = []
+        if self.type:
+            found.append(row.session_type == self.type)
+        if self.version is not None:
+            found.append(row.agent_version_id.in_(select(AgentVersion.id).where(AgentVersion.version == self.version)))
+        if self.person_id:
+            found.append(row.created_by == self.person_id)
+        if self.entity_id:
+            found.append(row.entity_id == self.entity_id)
+        if self.tag:
+            found.append(literal(self.tag) == any_(row.tags))
+        if self.error:
+            found.append(row.error.is_not(None) if self.error == "yes" else row.error.is_(None))
+        if self.longer is not None:
+            found.append(row.duration_ms >= round(self.longer * 1000))
+        if self.shorter is not None:
+            found.append(row.duration_ms <= round(self.shorter * 1000))
+        return found
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChatFilters(Filters):
+    """`rating` is how a conversation was received; its list finds that out, see `chat_lists`."""
+
     agent: str | None = None
     agent_id: UUID | None = None
     person_id: UUID | None = None
+    rating: str | None = None
     project: str | None = None
     external_id: str | None = None
 
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {"rating": RATINGS}
     slugs: ClassVar[tuple[str, ...]] = ("agent",)
     ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id")
     texts: ClassVar[tuple[str, ...]] = ("project", "external_id")
@@ -285,40 +329,3 @@ def _agent_called(slug: str) -> Any:
 
 def _type_called(slug: str) -> Any:
     return select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
-
-
-def _refuse(name: str, sentence: str) -> Invalid:
-    return Invalid(f"{name}: {sentence}", {name: sentence})
-
-
-def _choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise _refuse(name, f"Use one of {', '.join(allowed)}.")
-    return value
-
-
-def _text(name: str, value: str) -> str:
-    if len(value) > 256 or "\x00" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise _refuse(name, "At most 256 characters of plain text.")
-    return value
-
-
-def _slug(name: str, value: str) -> str:
-    if not SLUG.fullmatch(value):
-        raise _refuse(name, "A short name in small letters, such as deal-analyst.")
-    return value
-
-
-def _id(name: str, value: str) -> UUID:
-    if not re.fullmatch(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", value, re.ASCII):
-        raise _refuse(name, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
-    return UUID(value)
-
-
-def _day(name: str, value: str) -> date:
-    try:
-        if not re.fullmatch(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", value, re.ASCII):
-            raise ValueError
-        return date.fromisoformat(value)
-    except ValueError:
-        raise _refuse(name, "A day like 2026-03-31.") from None

@@ -1,0 +1,60 @@
+"""What the filter menus of the lists offer, all of it in one query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Text, cast, func, literal, null, select, union_all
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, Import, Membership, User
+
+MOST = 200
+
+
+@dataclass
+class Menus:
+    """Values with what they are called: agents by slug, people and imports by id."""
+
+    agents: list[tuple[str, str]] = field(default_factory=list)
+    people: list[tuple[str, str]] = field(default_factory=list)
+    imports: list[tuple[str, str]] = field(default_factory=list)
+
+
+def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
+    """The agents by name, the first 200 people and whoever is chosen, the newest 200 imports that were not undone."""
+    agents = (
+        select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
+        .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
+        .order_by(Agent.is_system, Agent.slug)
+        .limit(MOST)
+    )
+    members = (
+        select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
+        .join(Membership, Membership.user_id == User.id)
+        .where(Membership.tenant_id == actor.tenant_id, User.is_system.is_(False))
+        .order_by(User.name)
+        .limit(MOST)
+    )
+    chosen = select(literal("people"), cast(User.id, Text), User.name, null().label("at")).where(User.id == person_id)
+    imports = (
+        select(
+            literal("imports"),
+            cast(Import.id, Text),
+            func.coalesce(Import.filename, Import.kind),
+            cast(func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI"), Text),
+        )
+        .where(Import.tenant_id == actor.tenant_id, Import.undone_at.is_(None))
+        .order_by(Import.created_at.desc())
+        .limit(MOST)
+    )
+    menus = Menus()
+    rows: Any = db.session.execute(union_all(agents, members, chosen, imports))
+    for kind, value, name, at in rows:
+        row = (value, f"{name}, {at}" if at else name)
+        if row not in (menu := getattr(menus, kind)):
+            menu.append(row)
+    return menus
