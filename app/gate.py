@@ -16,7 +16,7 @@ from sqlalchemy import Row, text
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import NotFound as UnknownRoute
 
-from app import access, tokens
+from app import access, tokens, visitors
 from app.actor import RANK, Actor
 from app.db import db
 from app.errors import Forbidden, SignInNeeded
@@ -57,6 +57,8 @@ def check() -> None:
     g.actor = None
     g.person = None
     g.login_id = None
+    g.allowed_origin = None
+    g.origin_refused = False
     if request.endpoint is None:
         return
     declared = access.of(current_app, request.endpoint)
@@ -76,6 +78,9 @@ def identify(declared: access.Access) -> bool:
     header = request.headers.get("Authorization")
     if header is not None and declared.scope is not None:
         scheme, _, key = header.partition(" ")
+        if scheme.lower() == "bearer" and key.strip().startswith(visitors.PREFIX):
+            _enter_visitor(key.strip())
+            return True
         if scheme.lower() != "bearer" or not _enter(key.strip()):
             raise SignInNeeded(
                 "This key is not valid: it is unknown, revoked or expired. Send `Authorization: Bearer KEY`."
@@ -107,6 +112,24 @@ def _enter(token: str, login: bool = False) -> bool:
     g.person = Person(found.user_id, found.email, found.name, found.tenant_name, found.tenant_slug, found.role)
     db.session().info["actor"] = g.actor
     return True
+
+
+def _enter_visitor(token: str) -> None:
+    """Let somebody in whom a team's own server sent, to the few addresses that take them and from the team's own sites
+    alone. Whatever is wrong with the token is refused in the same words."""
+    if request.endpoint not in current_app.config["TAKES_VISITORS"]:
+        raise Forbidden("A feedback token is for /api/v1/feedback alone; send an API key here.")
+    visitor = visitors.read_token(current_app.config["SECRET_KEY"], token)
+    found = visitors.find(visitor, g.request_id) if visitor is not None else None
+    if visitor is None or found is None:
+        raise SignInNeeded("This feedback token is not valid or has run out; ask your own server for a new one.")
+    origin = request.headers.get("Origin")
+    if origin is not None and origin.lower() not in found.origins:
+        g.origin_refused = True
+        raise Forbidden("Feedback from this site is not allowed; an admin can add its origin in Settings.")
+    g.allowed_origin = origin
+    g.actor = found.actor
+    g.person = Person(found.actor.id, None, found.actor.name, found.workspace, found.workspace_slug, found.actor.role)
 
 
 def bind(token: str) -> Row[tuple[object, ...]] | None:

@@ -122,3 +122,4 @@ def take_back(query: OneSignal) -> None:
 
 def register(app: Flask) -> None:
     app.register_blueprint(bp)
+    app.config["TAKES_VISITORS"] |= {f"{bp.name}.{view.__name__}" for view in (give, own, take_back)}

@@ -15,6 +15,8 @@ from app.services import audit
 from app.services.words import NAME_MOST, clean_name
 
 LONGEST_SUBJECT = 256
+NAME_ORIGIN = text("select set_config('app.origin', :origin, true)")
+ALLOWED = text("select exists (select from tenants where settings -> 'feedback_origins' ? :origin)")
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
 
@@ -39,6 +41,14 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     if name is not None and name != known.name:
         _rename(known.id, name, actor)
     found: UUID = known.id
+    return found
+
+
+def is_allowed_origin(origin: str) -> bool:
+    """Whether any workspace takes feedback from this site. The database shows those to whoever names the origin."""
+    parameters = {"origin": origin.lower()}
+    db.session.execute(NAME_ORIGIN, parameters)
+    found: bool = db.session.execute(ALLOWED, parameters).scalar_one()
     return found
 
 

@@ -94,6 +94,13 @@ CREATE POLICY saved_views_tenant ON saved_views
     WITH CHECK (tenant_id = app_tenant() AND (user_id = app_user() OR app_role() = 'system'));
 CREATE POLICY saved_views_shared ON saved_views FOR SELECT USING (tenant_id = app_tenant() AND shared);
 """
+
+# Before a browser sends anything from another site it asks whether it may, and cannot say which workspace it means. The
+# workspaces that allow an origin are shown to whoever names it.
+ORIGINS = """
+CREATE POLICY tenants_allowing ON tenants FOR SELECT
+    USING (settings -> 'feedback_origins' ? nullif(current_setting('app.origin', true), ''));
+"""
 ADMINS_ONLY = "tenant_id = app_tenant() AND app_role() IN ('admin', 'system')"
 
 
@@ -104,6 +111,7 @@ def upgrade() -> None:
     wall("feedback_daily")
     wall("feedback_comments", ADMINS_ONLY)
     run(VIEWS)
+    run(ORIGINS)
     run(RIGHTS)
 
 
@@ -116,6 +124,7 @@ def downgrade() -> None:
         DROP INDEX feedback_occurred_idx, feedback_assignee_idx;
         ALTER TABLE feedback DROP COLUMN error_categories, DROP COLUMN assignee_id;
     """)
+    run("DROP POLICY tenants_allowing ON tenants")
     run("DROP POLICY saved_views_shared ON saved_views")
     for table in ("imports", "feedback_daily", "feedback_comments", "saved_views"):
         tear_down(table)

@@ -1,0 +1,89 @@
+"""People on other sites. Their team's own server asks for a token that stands for them, for an hour at most; with it
+their browser gives feedback and does nothing else."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from app import tokens
+from app.actor import Actor
+from app.db import db
+
+PREFIX = "fbt_"
+PURPOSE = "visitor"
+LONGEST_LIFE = 3600
+# The key that asked for the token must still be good, and its person still be a member: revoking it ends its tokens.
+FIND = text(
+    "select u.name, t.name as workspace, t.slug, coalesce(t.settings -> 'feedback_origins', '[]'::jsonb) as origins"
+    " from tenants as t"
+    " join users as u on u.id = :user and u.external_tenant_id = t.id and u.erased_at is null"
+    " join api_keys as k on k.tenant_id = t.id and k.id = :key and k.revoked_at is null"
+    " and (k.expires_at is null or k.expires_at > now())"
+    " join memberships as m on m.tenant_id = t.id and m.user_id = k.user_id"
+    " where t.id = :tenant"
+)
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Who a token stands for, the key that asked for it, and the second at which it runs out."""
+
+    tenant_id: UUID
+    user_id: UUID
+    key_id: UUID
+    expires_at: int
+
+
+@dataclass(frozen=True)
+class Found:
+    actor: Actor
+    workspace: str
+    workspace_slug: str
+    origins: frozenset[str]
+
+
+def make_token(secret: str, visitor: Visitor) -> str:
+    plain = json.dumps([str(visitor.tenant_id), str(visitor.user_id), str(visitor.key_id), visitor.expires_at])
+    body = base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+    return f"{PREFIX}{body}.{tokens.sign(secret, PURPOSE, body)}"
+
+
+def read_token(secret: str, token: str) -> Visitor | None:
+    """Who the token stands for; None when we did not make it, when it was changed, or when it has run out."""
+    body, _, signature = token.removeprefix(PREFIX).partition(".")
+    if not tokens.same(signature, tokens.sign(secret, PURPOSE, body)):
+        return None
+    try:
+        tenant_id, user_id, key_id, expires_at = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        visitor = Visitor(UUID(tenant_id), UUID(user_id), UUID(key_id), int(expires_at))
+    except (ValueError, TypeError, binascii.Error):
+        return None
+    return visitor if time.time() < visitor.expires_at else None
+
+
+def find(visitor: Visitor, request_id: str) -> Found | None:
+    """The visitor as they are now, for whom this transaction works from here on; None when nobody vouches for them."""
+    actor = Actor(visitor.user_id, visitor.tenant_id, "member", "", frozenset({"feedback"}), visitor.key_id)
+    db.session().info["actor"] = actor
+    parameters = {"user": visitor.user_id, "key": visitor.key_id, "tenant": visitor.tenant_id}
+    try:
+        row = db.session.execute(FIND, parameters).one_or_none()
+    except OperationalError:
+        # The pooled connection had died meanwhile; once more on another.
+        db.session.rollback()
+        row = db.session.execute(FIND, parameters).one_or_none()
+    if row is None:
+        db.session.rollback()
+        db.session().info["actor"] = None
+        return None
+    actor = Actor(actor.id, actor.tenant_id, actor.role, row.name, actor.scopes, actor.key_id, None, request_id)
+    db.session().info["actor"] = actor
+    return Found(actor, row.workspace, row.slug, frozenset(row.origins))

@@ -1,0 +1,236 @@
+"""Feedback tokens: people on other sites give feedback as themselves, from the team's own sites, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from flask import Flask
+from sqlalchemy import func, select, update
+
+from app import visitors
+from app.db import acting_as, db, transaction
+from app.models import ApiKey, AuditEntry, Feedback, Membership, User
+from app.services import workspaces
+from app.visitors import Visitor
+from tests.conftest import Api, Workspace
+
+PATH = "/api/v1/feedback"
+MINT = "/api/v1/feedback/token"
+GOOD = {"message_id": "m-1", "signal": "helpful"}
+
+
+@pytest.fixture
+def team(workspace: Workspace, api: Callable[..., Api]) -> Api:
+    """The team's own server."""
+    return api(workspace.actor("member"), "feedback")
+
+
+@pytest.fixture
+def site() -> str:
+    """An origin that no other test uses."""
+    return f"https://{uuid4().hex}.example"
+
+
+@pytest.fixture
+def allow(app: Flask) -> Callable[..., None]:
+    def change(workspace: Workspace, *origins: str) -> None:
+        admin = workspace.actor("admin")
+        with app.app_context(), acting_as(admin), transaction():
+            workspaces.change_settings({"feedback_origins": list(origins)}, actor=admin)
+
+    return change
+
+
+def mint(team: Api, subject: str = "user-7", **more: Any) -> Api:
+    response = team.post(MINT, {"subject": subject, **more})
+    assert response.status_code == 201, response.get_data(as_text=True)
+    return Api(team.client, response.get_json()["token"])
+
+
+def test_a_visitor_gives_reads_and_takes_back_their_own(
+    app: Flask, workspace: Workspace, team: Api, allow: Callable[..., None], site: str
+) -> None:
+    allow(workspace, site)
+    origin = {"Origin": site}
+    first, second = mint(team, "user-1", name="Ada"), mint(team, "user-2")
+    answer = first.post(PATH, GOOD, headers=origin)
+    assert answer.status_code == 201, answer.get_data(as_text=True)
+    assert answer.headers["Access-Control-Allow-Origin"] == site
+    assert "Origin" in answer.headers["Vary"]
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+    second.post(PATH, GOOD | {"signal": "not_helpful"}, headers=origin)
+    for visitor, signal in ((first, "helpful"), (second, "not_helpful")):
+        items = visitor.get(PATH, headers=origin).get_json()["items"]
+        assert [item["signal"] for item in items] == [signal]
+    assert second.delete(f"{PATH}?message_id=m-1&signal=not_helpful", headers=origin).status_code == 204
+    assert team.get(PATH).get_json()["items"] == []
+    with app.app_context(), acting_as(workspace.actor("admin")):
+        [(row, name)] = db.session.execute(select(Feedback, User.name).join(User, User.id == Feedback.created_by)).all()
+        assert (row.signal, row.kind, name) == ("helpful", "signal", "Ada")
+        created = select(AuditEntry.actor_user_id).where(AuditEntry.subject_id == row.id)
+        assert db.session.scalars(created).all() == [row.created_by]
+
+
+def test_one_subject_is_one_person_in_each_workspace(
+    app: Flask, make_workspace: Callable[..., Workspace], api: Callable[..., Api]
+) -> None:
+    here, there = make_workspace(), make_workspace()
+    ours, theirs = (api(one.actor("member"), "feedback") for one in (here, there))
+    first = ours.post(MINT, {"subject": "user-7"}).get_json()["user_id"]
+    assert ours.post(MINT, {"subject": " user-7 ", "name": "Ada  Lovelace"}).get_json()["user_id"] == first
+    assert theirs.post(MINT, {"subject": "user-7"}).get_json()["user_id"] != first
+    with app.app_context(), acting_as(here.actor("admin")):
+        person = db.session.get_one(User, first)
+        assert (person.name, person.email, person.external_id) == ("Ada Lovelace", None, "user-7")
+        member = select(func.count()).select_from(Membership).where(Membership.user_id == person.id)
+        assert db.session.scalar(member) == 0
+
+
+def test_a_token_opens_nothing_else(app: Flask, team: Api) -> None:
+    visitor = mint(team)
+    for method, path in (
+        ("GET", "/api/feedback"),
+        ("POST", "/api/feedback"),
+        ("POST", MINT),
+        ("GET", "/api/admin/settings"),
+        ("POST", f"/conversations/t/p/{uuid4()}/turns/t/feedback"),
+        ("POST", "/conversations/t/p/feedback/conversations-in-period"),
+    ):
+        assert visitor.request(method, path, {} if method == "POST" else None).status_code == 403, path
+    tried = 0
+    for rule in app.url_map.iter_rules():
+        if rule.arguments or rule.rule == PATH:
+            continue
+        for method in sorted((rule.methods or set()) & {"GET", "POST", "PATCH", "DELETE"}):
+            found = getattr(app.view_functions[rule.endpoint], "access", None)
+            if found is not None and found.level != "public":
+                tried += 1
+                assert visitor.request(method, rule.rule).status_code in {303, 401, 403}, (method, rule.rule)
+    assert tried > 10
+
+
+def test_forged_changed_and_old_tokens_are_refused(app: Flask, team: Api, workspace: Workspace) -> None:
+    good = mint(team).key
+    body, _, signature = good.removeprefix("fbt_").partition(".")
+    told = json.loads(urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    person, key = told[1], told[2]
+
+    def packed(*values: Any) -> str:
+        return urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+    secret = app.config["SECRET_KEY"]
+    member = str(workspace.actor("member").id)
+    later = int(time.time()) + 60
+    wrong = [
+        "fbt_",
+        "fbt_.",
+        "fbt_é.ü",
+        f"fbt_{body}",
+        f"fbt_{body}.{'0' * 64}",
+        f"fbt_{packed(told[0], member, key, later)}.{signature}",
+        visitors.make_token("another secret", Visitor(workspace.id, person, key, later)),
+        visitors.make_token(secret, Visitor(workspace.id, person, key, int(time.time()) - 1)),
+        visitors.make_token(secret, Visitor(workspace.id, member, key, later)),  # type: ignore[arg-type]
+        visitors.make_token(secret, Visitor(uuid4(), person, key, later)),
+        visitors.make_token(secret, Visitor(workspace.id, person, uuid4(), later)),
+        visitors.make_token(secret, Visitor("x", person, key, later)),  # type: ignore[arg-type]
+    ]
+    for token in wrong:
+        response = Api(team.client, token).post(PATH, GOOD)
+        assert response.status_code == 401, token
+        assert response.mimetype == "application/problem+json"
+    assert Api(team.client, good).post(PATH, GOOD).status_code == 201
+
+
+def test_revoking_the_key_ends_its_tokens(app: Flask, team: Api, workspace: Workspace) -> None:
+    visitor = mint(team)
+    assert visitor.get(PATH).status_code == 200
+    admin = workspace.actor("admin")
+    with app.app_context(), acting_as(admin), transaction():
+        db.session.execute(update(ApiKey).where(ApiKey.tenant_id == workspace.id).values(revoked_at=func.now()))
+    assert visitor.get(PATH).status_code == 401
+
+
+def test_only_the_workspaces_own_sites_may_send(
+    make_workspace: Callable[..., Workspace], api: Callable[..., Api], allow: Callable[..., None], site: str
+) -> None:
+    home, elsewhere = make_workspace(), make_workspace()
+    foreign = site.replace("https://", "https://other-")
+    allow(home, site)
+    allow(elsewhere, foreign)
+    team = api(home.actor("member"), "feedback")
+    visitor = mint(team)
+    for origin in (foreign, "https://evil.example", "null", site.replace("https", "http"), f"{site}:8443", "http://["):
+        refused = visitor.post(PATH, GOOD, headers={"Origin": origin})
+        assert refused.status_code == 403, origin
+        assert "Access-Control-Allow-Origin" not in refused.headers
+    assert visitor.get(PATH).get_json()["items"] == []
+    assert visitor.post(PATH, GOOD, headers={"Origin": site}).status_code == 201
+
+
+def test_a_browsers_question_is_answered_for_known_sites_alone(
+    workspace: Workspace, team: Api, allow: Callable[..., None], site: str
+) -> None:
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+
+    def ask(origin: str) -> Any:
+        return team.client.options(PATH, headers={"Origin": origin, **asked})
+
+    assert "Access-Control-Allow-Origin" not in ask(site).headers
+    allow(workspace, site)
+    told = ask(site)
+    assert (told.status_code, told.headers["Access-Control-Allow-Origin"]) == (204, site)
+    assert {"POST", "GET", "DELETE"} <= set(told.headers["Access-Control-Allow-Methods"].split(", "))
+    assert "authorization" in told.headers["Access-Control-Allow-Headers"].lower()
+    assert "Access-Control-Allow-Credentials" not in told.headers
+    for origin in ("https://evil.example", "null", f"{site}.evil.example", "http://[", "%"):
+        assert not [name for name, _ in ask(origin).headers if name.startswith("Access-Control")], origin
+    for path in ("/api/feedback", MINT, "/api/admin/settings"):
+        elsewhere = team.client.options(path, headers={"Origin": site, **asked})
+        assert "Access-Control-Allow-Origin" not in elsewhere.headers, path
+
+
+def test_a_page_can_read_that_its_token_ran_out(
+    app: Flask, workspace: Workspace, team: Api, allow: Callable[..., None], site: str
+) -> None:
+    allow(workspace, site)
+    old = Visitor(workspace.id, uuid4(), uuid4(), int(time.time()) - 1)
+    visitor = Api(team.client, visitors.make_token(app.config["SECRET_KEY"], old))
+    answer = visitor.post(PATH, GOOD, headers={"Origin": site})
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (401, site)
+
+
+def test_tokens_are_minted_by_keys_within_limits(
+    workspace: Workspace, team: Api, sign_in: Callable[..., Any], api: Callable[..., Api]
+) -> None:
+    before = time.time()
+    response = team.post(MINT, {"subject": "s" * 256, "ttl": 3600})
+    assert response.status_code == 201
+    assert team.post(MINT, {"subject": "s", "ttl": 1, "name": "n" * 120}).status_code == 201
+    for body in (
+        {},
+        {"subject": ""},
+        {"subject": " "},
+        {"subject": "s" * 257},
+        {"subject": "a\nb"},
+        {"subject": 7},
+        {"subject": "s", "ttl": 0},
+        {"subject": "s", "ttl": 3601},
+        {"subject": "s", "ttl": "60"},
+        {"subject": "s", "name": "n" * 121},
+        {"subject": "s", "role": "admin"},
+    ):
+        assert team.post(MINT, body).status_code == 400, body
+    browser = sign_in(workspace.actor("admin"))
+    refused = browser.post(MINT, json={"subject": "s"}, headers={"X-CSRFToken": browser.csrf})
+    assert refused.status_code == 403
+    assert api(workspace.actor("owner"), "ingest").post(MINT, {"subject": "s"}).status_code == 403
+    read = visitors.read_token(team.client.application.config["SECRET_KEY"], response.get_json()["token"])
+    assert read is not None
+    assert before + 3599 <= read.expires_at <= time.time() + 3600
