@@ -20,7 +20,7 @@ from app.learning.session_limits import AGENT_SLUG
 from app.models import Agent, AgentSession, AgentVersion, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
 from app.services import audit, knowledge
-from app.services.pages import COUNTED, count_up_to
+from app.services.pages import COUNTED
 
 LATELY = timedelta(days=30)
 # Enough to judge by, and the same effort however much there is.
@@ -150,15 +150,18 @@ def _take_slug(agent: Agent, slug: str, actor: Actor) -> None:
 
 
 def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
-    """What a merge would move, each counted up to one past 1,000; `golden` is what keeps it from moving."""
-    found = {
-        name: count_up_to(model.id, [model.tenant_id == actor.tenant_id, model.agent_id == agent_id])
+    """What a merge would move, each counted up to one past 1,000; `golden` is what keeps it from moving. One query."""
+    wanted = {
+        name: select(model.id).where(model.tenant_id == actor.tenant_id, model.agent_id == agent_id)
         for name, model in MOVED.items()
-        if name != "responses"
     }
-    found["knowledge"] = count_up_to(SharedContext.id, _rules(agent_id, actor))
-    found["golden"] = _goldens(agent_id, actor)
-    return found
+    wanted["knowledge"] = select(SharedContext.id).where(*_rules(agent_id, actor))
+    wanted["golden"] = wanted["sessions"].where(AgentSession.golden_set.is_not(None))
+    counts = [
+        select(func.count()).select_from(rows.limit(COUNTED + 1).subquery()).scalar_subquery().label(name)
+        for name, rows in wanted.items()
+    ]
+    return dict(db.session.execute(select(*counts)).one()._mapping)
 
 
 def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, int]:

@@ -55,7 +55,7 @@ def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> N
             twin, kept = rule(actor, typo, "Use LTM."), rule(actor, meant, "Use  ltm.")
         with transaction():
             assert agent_merge.work_of(typo, actor=actor) == {
-                "sessions": 1, "chats": 1, "feedback": 1, "knowledge": 2, "golden": 0,
+                "sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2, "golden": 0,
             }  # fmt: skip
             moved = agent_merge.merge_agent(typo, meant, actor=actor)
         assert moved == {"sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2}
