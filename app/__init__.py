@@ -51,7 +51,9 @@ APIS = (
     "app.api.v1_chats",
     "app.api.v1_imports",
     "app.api.v1_responses",
+    "app.api.cors",
     "app.api.v1_feedback",
+    "app.api.feedback_tokens",
     "app.api.reactions",
 )  # fmt: skip
 
@@ -74,6 +76,7 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
         VERSION=own_version(),
         TRUSTED_HOSTS=settings.trusted_hosts,
         KNOWS_PERSON=set(),
+        TAKES_VISITORS=set(),
         MAX_CONTENT_LENGTH=1024 * 1024,
         MAX_FORM_MEMORY_SIZE=512 * 1024,
         MAX_FORM_PARTS=1000,
