@@ -1,0 +1,192 @@
+"""A session in parts: as many events as one answer should hold, and what the rest of the session is, in outline.
+
+A part ends where as few calls as possible wait for their result; what is still split is brought together here, so that
+every call is shown once, with its result.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Text, case, cast, func, select, tuple_
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound
+from app.models import SessionEvent
+from app.services.session_events import Event
+
+EVENTS = 120
+BYTES = 96_000
+OUTLINED = 5000
+NAMES = ("id", "call_id", "message_id", "turn_id")
+COLUMNS: tuple[Any, ...] = (
+    SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Place:
+    """Right behind an event, in the order in which events are read."""
+
+    at: datetime
+    sequence: int
+
+    def text(self) -> str:
+        return base64.urlsafe_b64encode(f"{self.at.isoformat()}|{self.sequence}".encode()).decode().rstrip("=")
+
+    @classmethod
+    def read(cls, text: str) -> Place:
+        try:
+            if len(text) > 120:
+                raise ValueError
+            plain = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            at, sequence = plain.decode("ascii").split("|")
+            moment = datetime.fromisoformat(at)
+            if moment.tzinfo is None or not -1 <= int(sequence) < 2**31:
+                raise ValueError
+            return cls(moment, int(sequence))
+        except (ValueError, binascii.Error):
+            raise Invalid(
+                "This place in the session does not exist; leave it out to begin at the first event."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some events in a row, without results that an earlier part has shown with their calls. `answers` are results that
+    come later than the part; `following` is where the next part begins, `first` whether this is the first."""
+
+    events: list[Event]
+    answers: list[Event] = field(default_factory=list)
+    following: str | None = None
+    first: bool = True
+
+
+def read_part(session_id: UUID, *, actor: Actor, after: str | None = None) -> Part:
+    """The next part of a session. One query, two when a call and its result are far apart."""
+    place = Place.read(after) if after else None
+    found, more = _read(session_id, place, actor)
+    events = found[: _cut(found)] if more else found
+    calls = {_name(event) for event in events if event.event_type == "tool.call"}
+    results = {_name(event) for event in events if event.event_type == "tool.result"}
+    open_calls = calls - results if more else set()
+    lost = results - calls if place else set()
+    others = _counterparts(session_id, open_calls | lost, actor) if open_calls or lost else []
+    shown_before = {_name(event) for event in others if event.event_type == "tool.call"} & lost
+    kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in shown_before]
+    answers = [event for event in others if event.event_type == "tool.result" and _name(event) in open_calls]
+    following = Place(events[-1].occurred_at, events[-1].sequence).text() if more else None
+    return Part(kept, answers, following, place is None)
+
+
+def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
+    return [SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id == session_id]
+
+
+def _read(session_id: UUID, place: Place | None, actor: Actor) -> tuple[list[Event], bool]:
+    """As many events as a part may hold, and whether more follow. The database adds up their size, so that what is too
+    much is not even sent; the first event always is."""
+    order = (SessionEvent.occurred_at, SessionEvent.sequence)
+    where = _of(session_id, actor)
+    if place is not None:
+        where.append(tuple_(*order) > tuple_(place.at, place.sequence))
+    some = select(*COLUMNS).where(*where).order_by(*order).limit(EVENTS + 1).subquery()
+    in_order = (some.c.occurred_at, some.c.sequence)
+    before = func.sum(func.octet_length(cast(some.c.payload, Text))).over(order_by=in_order, rows=(None, -1))
+    sent = case((func.coalesce(before, 0) < BYTES, some.c.payload))
+    rows = db.session.execute(
+        select(some.c.id, some.c.sequence, some.c.event_type, sent, some.c.occurred_at).order_by(*in_order)
+    ).all()
+    found = [Event(*row) for row in rows[:EVENTS] if row[3] is not None]
+    return found, len(found) < len(rows)
+
+
+def _name(event: Event) -> str:
+    """What a call and its result have in common."""
+    payload = event.payload
+    name = payload.get("id") if event.event_type == "tool.call" else payload.get("call_id") or payload.get("id")
+    return str(name or event.id)
+
+
+def _cut(events: Sequence[Event]) -> int:
+    """How many of the events to show: all but at most the last third, ending where the fewest calls wait, best before
+    somebody speaks."""
+    waiting: set[str] = set()
+    best, at = (len(events) + 1, 1), len(events)
+    for place, event in enumerate(events, start=1):
+        if event.event_type == "tool.call":
+            waiting.add(_name(event))
+        elif event.event_type == "tool.result":
+            waiting.discard(_name(event))
+        if place * 3 < len(events) * 2:
+            continue
+        speaks = place < len(events) and events[place].event_type == "user.message"
+        cost = (len(waiting), 0 if speaks else 1)
+        if cost <= best:
+            best, at = cost, place
+    return at
+
+
+def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event]:
+    """The calls and results of these names, wherever in the session they are."""
+    call, result = SessionEvent.payload["id"].astext, SessionEvent.payload["call_id"].astext
+    kind = SessionEvent.event_type
+    rows = db.session.execute(
+        select(*COLUMNS).where(
+            *_of(session_id, actor),
+            ((kind == "tool.call") & call.in_(names))
+            | ((kind == "tool.result") & func.coalesce(result, call).in_(names)),
+        )
+    )
+    return [Event(*row) for row in rows]
+
+
+def read_outline(session_id: UUID, *, actor: Actor) -> list[Event]:
+    """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by."""
+    names = [part for name in NAMES for part in (name, SessionEvent.payload[name].astext)]
+    rows = db.session.execute(
+        select(
+            SessionEvent.id,
+            SessionEvent.sequence,
+            SessionEvent.event_type,
+            func.jsonb_strip_nulls(func.jsonb_build_object(*names)),
+            SessionEvent.occurred_at,
+        )
+        .where(*_of(session_id, actor))
+        .order_by(SessionEvent.occurred_at, SessionEvent.sequence)
+        .limit(OUTLINED)
+    )
+    return [Event(*row) for row in rows]
+
+
+def find_event(session_id: UUID, *, actor: Actor, ending: str) -> Event:
+    """The event whose id ends like this: the short form that anchors on a page carry."""
+    row = db.session.execute(
+        select(*COLUMNS)
+        .where(*_of(session_id, actor), func.replace(cast(SessionEvent.id, Text), "-", "").endswith(ending))
+        .order_by(SessionEvent.sequence)
+        .limit(1)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such event in this session.")
+    return Event(*row)
+
+
+def place_before(event: Event) -> str:
+    """Where a part begins that has this event first."""
+    return Place(event.occurred_at, event.sequence - 1).text()
+
+
+def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:
+    """One event with all that it holds."""
+    row = db.session.execute(select(*COLUMNS).where(*_of(session_id, actor), SessionEvent.id == event_id)).one_or_none()
+    if row is None:
+        raise NotFound("There is no such event in this session.")
+    return Event(*row)
