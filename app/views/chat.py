@@ -52,6 +52,7 @@ class Received:
     index: int
     up: bool
     down: bool
+    explained: bool
     rows: list[Own]
     edit: Own | None
     diff: list[Part]
@@ -135,7 +136,6 @@ def _read(chat_id: UUID, kind: str, index: int | None, form: Form | None) -> dic
         "chat": found.chat,
         "turns": turns,
         "received": received,
-        "own_count": len(rows),
         "beside": chat_pages.list_beside(chat_id, actor=g.actor),
     }
 
@@ -178,6 +178,7 @@ def _received(
         index=answer.message.message_index,
         up=latest is not None and latest.signal in answers.UP,
         down=latest is not None and latest.signal in answers.DOWN,
+        explained=any(row.comment or row.details for row in thumbs),
         rows=[as_own(row, learned or {}) for row in said if row is not edit],
         edit=as_own(edit, learned or {}) if edit else None,
         diff=word_diff(answer.message.content, wanted) if edit else [],
@@ -191,7 +192,7 @@ def _form(kind: str, answer: Answer, said: list[OwnRow], wanted: str) -> Form | 
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":
         return None
-    down = next((row for row in said if row.signal == "not_helpful"), None)
+    down = next((row for row in said if row.signal in answers.DOWN), None)
     details = down.details if down else {}
     sharper = {row.signal for row in said if row.signal in answers.SHARPER}
     return Form(

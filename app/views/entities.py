@@ -65,15 +65,24 @@ def index() -> Any:
         asked=asked,
         types=types,
         type_names={row.id: row.name for row in types},
-        columns=[(name, title(name, schema)) for name, schema in _first_fields(chosen)],
+        columns=_columns(chosen, found.items),
         shown=_shown_fields(found.items),
         waiting=entity_pages.waiting_in([row.id for row in found.items], actor=g.actor),
         **listing.neighbours(found),
     )
 
 
-def _first_fields(chosen: TypeRow | None) -> list[tuple[str, Any]]:
-    return list(chosen.fields.items())[:COLUMNS] if chosen else []
+def _columns(chosen: TypeRow | None, rows: list[EntityRow]) -> list[tuple[str, str, bool]]:
+    """Of one type's fields, those that most of the shown records have: name, title, whether it is a number."""
+    if chosen is None:
+        return []
+    filled = {name: sum(row.fields.get(name) is not None for row in rows) for name in chosen.fields}
+    most = sorted(filled, key=lambda name: -filled[name])[:COLUMNS]
+    return [
+        (name, title(name, schema), isinstance(schema, Mapping) and schema.get("type") in ("number", "integer"))
+        for name, schema in chosen.fields.items()
+        if name in most
+    ]
 
 
 def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
