@@ -248,7 +248,7 @@ def shown(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
     found = feedback.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
     contents = feedback_lists.contents_of([feedback_id], actor=g.actor)[feedback_id]
     more = {name: getattr(found, name) for name in FeedbackRead.model_fields if hasattr(found, name)}
-    return FeedbackRead.model_validate(together(found.row, contents) | more)
+    return FeedbackRead.model_validate(more | together(found.row, contents))
 
 
 def together(row: FeedbackRow, contents: FeedbackContents) -> dict[str, Any]:

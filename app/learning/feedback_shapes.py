@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,6 +14,10 @@ ErrorCategory = Literal[
 ]
 OutputIssue = Literal["hallucination", "missed_requirement", "style_issue", "security_concern", "performance_concern"]
 Verdict = Literal["approved", "changes_requested", "rejected"]
+ERROR_CATEGORIES: tuple[str, ...] = get_args(ErrorCategory)
+OUTPUT_ISSUES: tuple[str, ...] = get_args(OutputIssue)
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+SCORES = ("accuracy", "completeness", "style_match")
 Percent = Annotated[int, Field(ge=0, le=100)]
 Short = Annotated[str, Field(min_length=1, max_length=256)]
 Long = Annotated[str, Field(max_length=20_000)]
@@ -91,6 +95,20 @@ class Details(Shape):
     skipped: bool | None = None
 
 
+class AssessedReview(Shape):
+    verdict: Verdict | None = None
+    issues: Annotated[list[OutputIssue], Field(max_length=10)] = []
+
+
+class Assessment(Shape):
+    """What an admin thinks of the answer. No client supplies it along with feedback."""
+
+    quality_scores: QualityScores | None = None
+    output_review: AssessedReview | None = None
+    error_categories: Annotated[list[ErrorCategory], Field(max_length=10)] = []
+
+
+ASSESSMENT = "assessment"
 CONTEXTS: dict[str, type[Shape]] = {
     "chat": ChatContext,
     "response": ResponseContext,
@@ -109,6 +127,32 @@ def read_context(source_type: str, kind: str, context: dict[str, Any]) -> dict[s
 def read_details(details: dict[str, Any]) -> dict[str, Any]:
     """The details as they are stored, or Invalid with a sentence for each field."""
     return _read("details", Details, details)
+
+
+def read_assessment(given: dict[str, Any]) -> dict[str, Any]:
+    """An assessment as it is stored, without who made it: nothing that says nothing, or Invalid."""
+    found = _read("assessment", Assessment, given)
+    return {name: value for name, value in found.items() if value}
+
+
+def said_by_author(details: dict[str, Any]) -> dict[str, Any]:
+    """The details without what an admin thinks of them."""
+    return {name: value for name, value in details.items() if name != ASSESSMENT}
+
+
+def judged(details: dict[str, Any]) -> dict[str, Any]:
+    """The details with an admin's assessment over what the author said: scores and verdict replace, lists add up."""
+    found, over = said_by_author(details), details.get(ASSESSMENT) or {}
+    said_review, review = found.get("output_review") or {}, over.get("output_review") or {}
+    issues = list(dict.fromkeys([*said_review.get("issues", []), *review.get("issues", [])]))
+    together = {
+        "error_categories": list(
+            dict.fromkeys([*found.get("error_categories", []), *over.get("error_categories", [])])
+        ),
+        "quality_scores": {**(found.get("quality_scores") or {}), **(over.get("quality_scores") or {})},
+        "output_review": {**said_review, **review, **({"issues": issues} if issues else {})},
+    }
+    return found | {name: value for name, value in together.items() if value}
 
 
 def _read(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:

@@ -14,10 +14,12 @@ from sqlalchemy.orm import aliased
 from app.actor import Actor
 from app.db import db
 from app.models.agents import Agent
-from app.models.people import AuditEntry, User
+from app.models.people import AuditEntry, Tenant, User
 from app.services.pages import Page, Slice, read_page
 
 Subject = aliased(User)
+# Who did these is who said something.
+SAID = ("feedback.created", "feedback.changed", "feedback.retracted")
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
-    """What happened in the workspace, the newest first."""
+    """What happened in the workspace, the newest first. Where authors are hidden, they are hidden here too."""
     statement: Any = (
         select(
             AuditEntry.id,
@@ -65,6 +67,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
             Subject.name,
             AuditEntry.details,
             Agent.name,
+            AuditEntry.actor_user_id,
         )
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
         .outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
@@ -72,12 +75,19 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
     )
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
-    return found.map(_line)
+    hides = _hides_authors(actor)
+    return found.map(lambda row: _line(row, hidden=hides and row[9] != actor.id))
 
 
-def _line(row: Any) -> Line:
+def _hides_authors(actor: Actor) -> bool:
+    return bool(
+        db.session.scalar(select(Tenant.settings["author_private"].as_boolean()).where(Tenant.id == actor.tenant_id))
+    )
+
+
+def _line(row: Any, *, hidden: bool) -> Line:
     entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent = row[:9]
-    who = agent or person or "somebody who left"
+    who = "a member" if hidden and action in SAID else agent or person or "somebody who left"
     return Line(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
 
 

@@ -27,7 +27,7 @@ from app.services.feedback_lists import (
 
 __all__ = [
     "ACTIONS", "FeedbackCounts", "FeedbackDetail", "FeedbackRow", "LinkedKnowledge", "allowed_actions", "counts",
-    "get_feedback", "list_feedback", "retract", "review",
+    "decide", "get_feedback", "list_feedback", "retract", "review",
 ]  # fmt: skip
 
 ACTIONS = ("reviewed", "applied", "dismissed", "reopen")
@@ -59,7 +59,20 @@ def review(
     outcome: dict[str, Any] | None = None,
     at: datetime | None = None,
 ) -> int:
-    """Move rows and say how many moved. Of two who decide at once, one wins.
+    """Move rows and say how many moved."""
+    return len(decide(ids, action, actor=actor, notes=notes, outcome=outcome, at=at))
+
+
+def decide(
+    ids: Sequence[UUID],
+    action: str,
+    *,
+    actor: Actor,
+    notes: str | None = None,
+    outcome: dict[str, Any] | None = None,
+    at: datetime | None = None,
+) -> list[UUID]:
+    """Move rows and say which. Of two who decide at once, one wins.
 
     A single row that cannot move is refused with the state it is in; among several, those that cannot are passed over.
     """
@@ -74,7 +87,7 @@ def review(
         )  # fmt: skip
     if len(wanted) == 1 and not moved:
         raise _refusal(wanted[0], action, actor)
-    return len(moved)
+    return [row_id for row_id, _ in moved]
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:

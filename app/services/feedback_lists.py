@@ -17,6 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
+from app.learning.feedback_shapes import ASSESSMENT, judged, said_by_author
 from app.learning.signals import weight_of
 from app.models import (
     Agent,
@@ -30,15 +31,18 @@ from app.models import (
     SharedContextFeedback,
     User,
 )
-from app.services import audit, search
+from app.services import audit, desk, search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
 from app.services.pages import COUNTED, Page, Slice, empty, read_page
+from app.services.walks import Stretch, walk_page
 from app.services.workspaces import get_settings
 
 A_MEMBER = "a member"
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
+Assignee = aliased(User)
+LOOKED_AT = 5000
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class FeedbackRow:
     field_name: str | None
     tool_slug: str | None
     event_id: str | None
+    error_categories: list[str]
+    assignee_id: UUID | None
+    assignee: str | None
     created_at: datetime
     occurred_at: datetime
     author_id: UUID | None
@@ -91,7 +98,8 @@ class LinkedKnowledge:
 
 @dataclass(frozen=True)
 class FeedbackDetail:
-    """One row of feedback, the moment it is about, and what became of it."""
+    """One row of feedback, the moment it is about, and what became of it. `details` is what its author said;
+    `assessment` is what an admin thinks, which only admins see."""
 
     row: FeedbackRow
     context: dict[str, Any]
@@ -106,11 +114,12 @@ class FeedbackDetail:
     message_text: str | None
     message_index: int | None
     knowledge: list[LinkedKnowledge]
+    assessment: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class FeedbackContents:
-    """What a row holds beside what lists show, as it is stored."""
+    """What a row holds beside what lists show. Admins see `details` as they were assessed."""
 
     context: dict[str, Any]
     details: dict[str, Any]
@@ -136,8 +145,8 @@ COLUMNS: tuple[Any, ...] = (
     Feedback.entity_id, Feedback.agent_id, Agent.slug, AgentVersion.version, Feedback.chat_id, Feedback.message_id,
     Feedback.turn_id, Feedback.trace_id, Feedback.project,
     Feedback.details["output_review"]["edit_distance"].as_integer(), Feedback.context["field_name"].astext,
-    Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.created_at,
-    Feedback.occurred_at, Feedback.created_by, User.name,
+    Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.error_categories,
+    Feedback.assignee_id, Assignee.name, Feedback.created_at, Feedback.occurred_at, Feedback.created_by, User.name,
 )  # fmt: skip
 
 
@@ -149,6 +158,7 @@ def _with_names(*more: Any) -> Any:
         .outerjoin(AgentSession, AgentSession.id == Feedback.session_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .outerjoin(User, User.id == Feedback.created_by)
+        .outerjoin(Assignee, Assignee.id == Feedback.assignee_id)
     )
 
 
@@ -158,20 +168,34 @@ def _readable(actor: Actor) -> list[ColumnElement[bool]]:
 
 
 def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[FeedbackRow]:
-    """One page of the feed: all of the workspace for admins, one's own for members. At most four queries."""
+    """One page of the feed: all of the workspace for admins, one's own for members. At most five queries."""
     hides = _hides_authors(actor)
     where = [*_readable(actor), *filters.conditions()]
     if hides and filters.author_id and filters.author_id != actor.id:
         return empty()
+    if filters.assignee:
+        where.append(desk.held_by(filters.assignee, actor=actor))
     if filters.q:
         ids = search.matching_ids("feedback", filters.q)
         if not ids:
             return empty()
         where.append(Feedback.id.in_(ids))
-    found = read_page(
-        _with_names(), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
+    at, id, oldest_first = Feedback.created_at, Feedback.id, filters.oldest_first
+    found = (
+        walk_page(_with_names(), page, _stretch(filters, where))
+        if filters.sieves
+        else read_page(_with_names(), page, at=at, id=id, where=where, oldest_first=oldest_first)
     )
     return found.map(lambda row: _row(row, actor, hides))
+
+
+def _stretch(filters: FeedbackFilters, where: list[ColumnElement[bool]]) -> Stretch:
+    """The part of the feed that is looked at for what no index knows."""
+    names = (*filters.kept, "error_categories", "session_id")
+    carried = {name: getattr(Feedback, name) for name in names}
+    return Stretch(
+        Feedback.created_at, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
+    )
 
 
 def _hides_authors(actor: Actor) -> bool:
@@ -206,8 +230,10 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     if audit_read and actor.is_admin and origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
     row = _row(found, actor, _hides_authors(actor))
-    rest: tuple[Any, ...] = (*found[len(COLUMNS) :], *_moment(row, actor), _knowledge_from(feedback_id, actor))
-    return FeedbackDetail(row, *rest)
+    context, details, *others = found[len(COLUMNS) :]
+    assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
+    rest: tuple[Any, ...] = (*others, *_moment(row, actor), _knowledge_from(feedback_id, actor), assessment)
+    return FeedbackDetail(row, context, said_by_author(details), *rest)
 
 
 def _moment(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
@@ -256,7 +282,8 @@ def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents
             Feedback.reviewed_by_user_id, Feedback.reviewed_by_agent_id, Feedback.review_notes,
         ).where(*_readable(actor), Feedback.id.in_(ids))
     )  # fmt: skip
-    return {row[0]: FeedbackContents(*row[1:]) for row in rows}
+    seen = judged if actor.is_admin else said_by_author
+    return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
 
 
 def counts(actor: Actor) -> FeedbackCounts:

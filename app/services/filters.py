@@ -16,6 +16,7 @@ from sqlalchemy import any_, func, literal, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.errors import Invalid
+from app.learning.feedback_shapes import ERROR_CATEGORIES
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, EntityType, Feedback, SharedContext
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
@@ -26,6 +27,7 @@ Condition = ColumnElement[bool]
 PAGE_NAMES = frozenset({"limit", "cursor"})
 SORTS = ("newest", "oldest")
 YES_NO = ("yes", "no")
+ASSIGNEES = ("me", "nobody")
 # Python keywords and long names make poor queries, so these are spelled differently there.
 SPELLED = {"since": "from", "until": "to", "golden_set": "set", "import_id": "import"}
 
@@ -112,6 +114,8 @@ class Filters:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedbackFilters(Filters):
+    """What indexes know is in `conditions`, the rest in `sieve`; the assignee may be whoever asks, see `desk`."""
+
     status: str | None = None
     source_type: str | None = None
     rating: str | None = None
@@ -125,6 +129,12 @@ class FeedbackFilters(Filters):
     author_id: UUID | None = None
     chat_id: str | None = None
     trace_id: str | None = None
+    assignee: str | None = None
+    error_category: str | None = None
+    version: int | None = None
+    environment: str | None = None
+    model: str | None = None
+    tag: str | None = None
 
     choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "status": STATUSES,
@@ -133,14 +143,24 @@ class FeedbackFilters(Filters):
         "signal": SIGNALS,
         "origin": ORIGINS,
         "kind": KINDS,
+        "error_category": ERROR_CATEGORIES,
     }
     slugs: ClassVar[tuple[str, ...]] = ("agent",)
     ids: ClassVar[tuple[str, ...]] = ("agent_id", "session_id", "entity_id", "author_id")
-    texts: ClassVar[tuple[str, ...]] = ("chat_id", "trace_id")
+    texts: ClassVar[tuple[str, ...]] = ("chat_id", "trace_id", "environment", "model", "tag")
+    numbers: ClassVar[tuple[str, ...]] = ("version",)
+    kept: ClassVar[tuple[str, ...]] = ("source_type", "signal", "origin", "kind")
+    of_session: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "version")
+
+    @classmethod
+    def _read(cls, field: str, name: str, value: str) -> Any:
+        if field != "assignee":
+            return super()._read(field, name, value)
+        return value if value in ASSIGNEES else str(values.read_id(name, value))
 
     def conditions(self) -> list[Condition]:
         found = self._within(Feedback.created_at)
-        for name in (*self.choices, *self.texts, "agent_id", "session_id", "entity_id"):
+        for name in ("status", "rating", "chat_id", "trace_id", "agent_id", "session_id", "entity_id"):
             value = getattr(self, name)
             if value is not None:
                 found.append(getattr(Feedback, name) == value)
@@ -148,6 +168,25 @@ class FeedbackFilters(Filters):
             found.append(Feedback.created_by == self.author_id)
         if self.agent:
             found.append(Feedback.agent_id == _agent_called(self.agent))
+        return found
+
+    @property
+    def sieves(self) -> bool:
+        """Something is asked for that no index knows."""
+        return any(getattr(self, name) is not None for name in (*self.kept, *self.of_session, "error_category"))
+
+    def sieve(self, row: Any) -> list[Condition]:
+        """The same for what no index knows, and for what only the session behind a row does. `row` has the columns
+        of the feedback."""
+        found: list[Condition] = [
+            getattr(row, name) == getattr(self, name) for name in self.kept if getattr(self, name) is not None
+        ]
+        if self.error_category:
+            found.append(literal(self.error_category) == any_(row.error_categories))
+        if any(getattr(self, name) is not None for name in self.of_session):
+            asked = SessionFilters(**{name: getattr(self, name) for name in self.of_session})
+            behind = select(AgentSession.id).where(*asked.conditions(), *asked.sieve(AgentSession))
+            found.append(row.session_id.in_(behind))
         return found
 
 

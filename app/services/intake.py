@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import case, func, select, text
+from sqlalchemy import case, func, literal_column, select, text
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
@@ -30,6 +30,18 @@ AHEAD = timedelta(minutes=5)
 LONGEST_COMMENT = 4096
 LONGEST_ID = 256
 SURE_ENOUGH = 0.70
+# What an admin thinks of the answer outlives what the author says anew.
+ASSESSED: dict[str, Any] = {
+    "details": literal_column(
+        "excluded.details || CASE WHEN feedback.details ? 'assessment'"
+        " THEN jsonb_build_object('assessment', feedback.details -> 'assessment') ELSE '{}' END"
+    ),
+    "error_categories": literal_column(
+        "excluded.error_categories || ARRAY(SELECT c FROM jsonb_array_elements_text("
+        "coalesce(feedback.details #> '{assessment,error_categories}', '[]')) AS c"
+        " WHERE c <> ALL (excluded.error_categories))"
+    ),
+}
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
 
@@ -255,7 +267,7 @@ def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
     to run."""
     statement = insert(Feedback)
     new, old = statement.excluded, Feedback.__table__.c
-    said = {name: new[name] for name in ("comment", "details", "error_categories", "occurred_at")}
+    said = {"comment": new.comment, "occurred_at": new.occurred_at, **ASSESSED}
     kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
     if replaced == "signal":
         # Whoever sends it again may know more by now: the chat, and with it the session, the agent and the turn.

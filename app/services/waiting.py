@@ -15,15 +15,16 @@ MOST = 1000
 
 
 def counts(*, actor: Actor) -> dict[str, Any]:
-    """Pending feedback and proposed knowledge, each counted up to `MOST`: a tab says "1,000+" and stays quick.
-    `oldest` is since when feedback waits."""
+    """Pending feedback, what of it the actor has taken on, and proposed knowledge, each counted up to `MOST`: a tab
+    says "1,000+" and stays quick. `oldest` is since when feedback waits."""
     pending = select(literal(1)).where(Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending")
     proposed = select(literal(1)).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed")
     oldest = select(func.min(Feedback.created_at)).where(
         Feedback.tenant_id == actor.tenant_id, Feedback.status == "pending"
     )
-    found = db.session.execute(select(_count(pending), _count(proposed), oldest.scalar_subquery())).one()
-    return {"feedback": found[0], "knowledge": found[1], "oldest": found[2]}
+    mine = pending.where(Feedback.assignee_id == actor.id)
+    found = db.session.execute(select(_count(pending), _count(proposed), oldest.scalar_subquery(), _count(mine))).one()
+    return {"feedback": found[0], "knowledge": found[1], "oldest": found[2], "mine": found[3]}
 
 
 def _count(rows: Select[int]) -> ScalarSelect[int]:
