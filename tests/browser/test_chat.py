@@ -1,0 +1,185 @@
+"""From a thumb in a conversation to the queue and back, and what happens when the server does not answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from flask import Flask
+from playwright.sync_api import Page, expect
+
+from app.db import acting_as, transaction
+from app.services import chats, entities
+from app.services.chats import NewMessage
+from app.services.entities import NewResponse
+from tests.browser.test_accessible import check
+from tests.conftest import Workspace
+from tests.views.filling import fill
+
+BASE = "/admin/agent-review"
+expect.set_options(timeout=60_000)
+
+
+def talk(app: Flask, actor: Any) -> UUID:
+    """A conversation with one answer in it."""
+    with app.app_context(), acting_as(actor), transaction():
+        chat = chats.create_chat(actor=actor, agent_slug="deal-analyst", title="What does Kestrel trade at?")
+        said = [
+            NewMessage(role="user", content="What does Kestrel trade at?"),
+            NewMessage(role="agent", content="At 11.2 times the EBITDA of last year."),
+        ]
+        chats.append_messages(chat.id, said, actor=actor)
+        return chat.id
+
+
+def thumb(page: Page, name: str) -> Any:
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def test_a_thumb_down_is_dismissed_with_the_keyboard_and_taken_back(
+    app: Flask, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    chat_id = talk(app, workspace.actor("member"))
+    member = visit(workspace.actor("member"))
+    page = member.page
+    member.go("/chat")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    panel = page.locator("#panel:not([hidden])")
+    expect(panel.get_by_role("heading", level=2)).to_have_text("What does Kestrel trade at?")
+    member.go(f"/chat/{chat_id}")
+
+    thumb(page, "Not helpful").click()
+    expect(thumb(page, "Not helpful")).to_have_attribute("aria-pressed", "true")
+    form = page.get_by_role("form", name="What was wrong")
+    form.get_by_label("Outdated or beside the point").check()
+    form.get_by_label("In your words").fill("Last year again, not the last twelve months")
+    form.get_by_role("button", name="Send").click()
+    expect(form).to_have_count(0)
+    own = page.get_by_role("list", name="What you said")
+    expect(own).to_contain_text("Last year again, not the last twelve months")
+    expect(own).to_contain_text("pending")
+
+    admin = visit(workspace.actor())
+    desk = admin.page
+    admin.go(f"{BASE}/feedback?status=pending")
+    rows = desk.locator("[data-row]")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("Last year again, not the last twelve months")
+    desk.keyboard.press("j")
+    desk.keyboard.press("Enter")
+    opened = desk.locator("#panel:not([hidden])")
+    expect(opened.locator("header")).to_be_visible()
+    expect(opened.locator(".u-panel-body")).to_be_focused()
+    desk.keyboard.press("d")
+    expect(opened.locator(".u-badge", has_text="dismissed")).to_be_visible()
+    page.reload()
+    expect(own).to_contain_text("Nothing will be changed")
+
+    desk.get_by_role("button", name="Undo").focus()
+    desk.keyboard.press("Enter")
+    expect(opened.locator(".u-badge", has_text="pending")).to_be_visible()
+    page.reload()
+    expect(own).to_contain_text("pending")
+
+
+def test_an_edit_shows_its_words_and_can_be_undone(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    chat_id = talk(app, workspace.actor("member"))
+    visitor = visit(workspace.actor("member"))
+    visitor.expected = ("422",)
+    page = visitor.page
+    visitor.go(f"/chat/{chat_id}")
+
+    page.get_by_role("link", name="Edit", exact=True).click()
+    box = page.get_by_label("The answer you wanted")
+    expect(box).to_be_focused()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("This is the answer as it was.")).to_be_visible()
+    expect(box).to_be_focused()
+    box.fill("At 9.6 times the EBITDA of the last twelve months.")
+    page.get_by_role("button", name="Save").click()
+    own = page.get_by_role("list", name="What you said")
+    expect(own.locator("ins").first).to_have_text("9.6")
+    expect(own.get_by_text(re.compile(r"^\d+ % changed$"))).to_be_visible()
+
+    page.get_by_role("button", name="Undo").click()
+    expect(own).to_have_count(0)
+    expect(page.get_by_role("link", name="Edit", exact=True)).to_be_visible()
+
+
+def test_thumbs_answer_at_once_and_go_back_when_nothing_was_stored(
+    app: Flask, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    chat_id = talk(app, workspace.actor("member"))
+    visitor = visit(workspace.actor("member"))
+    visitor.expected = ("ERR_FAILED", "Failed to fetch", "503")
+    page = visitor.page
+    visitor.go(f"/chat/{chat_id}")
+    up, down = thumb(page, "Helpful"), thumb(page, "Not helpful")
+    up.click()
+    expect(page.get_by_role("list", name="What you said")).to_contain_text("Helpful")
+
+    held: list[Any] = []
+    page.route("**/thumb", lambda route: held.append(route))
+    down.click()
+    expect(down).to_have_attribute("aria-pressed", "true")
+    expect(up).to_have_attribute("aria-pressed", "false")
+    held.pop().abort()
+    expect(up).to_have_attribute("aria-pressed", "true")
+    expect(down).to_have_attribute("aria-pressed", "false")
+    expect(page.get_by_text("The server cannot be reached.")).to_be_visible()
+
+    page.unroute("**/thumb")
+    page.route("**/thumb", lambda route: route.fulfill(status=503, headers={"HX-Reswap": "none"}, body=""))
+    up.click()
+    expect(up).to_have_attribute("aria-pressed", "true")
+    page.unroute("**/thumb")
+    down.focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("form", name="What was wrong")).to_be_visible()
+    expect(down).to_be_focused()
+    expect(page.locator("#spoken")).to_have_text("Marked as not helpful. You can say why.")
+
+
+def test_thumbs_reasons_and_edits_without_a_script(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    chat_id = talk(app, workspace.actor("member"))
+    visitor = visit(workspace.actor("member"), java_script_enabled=False)
+    page = visitor.page
+    visitor.go(f"/chat/{chat_id}")
+
+    thumb(page, "Not helpful").click()
+    form = page.get_by_role("form", name="What was wrong")
+    form.get_by_label("Unsafe").check()
+    form.get_by_role("button", name="Send").click()
+    own = page.get_by_role("list", name="What you said")
+    expect(own).to_contain_text("Unsafe")
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_label("The answer you wanted").fill("Nobody knows.")
+    page.get_by_role("button", name="Save").click()
+    expect(own).to_contain_text("Your answer")
+    thumb(page, "Helpful").click()
+    expect(thumb(page, "Helpful")).to_have_attribute("aria-pressed", "true")
+    expect(own).not_to_contain_text("Unsafe")
+
+
+def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    filled = fill(app, workspace)
+    admin, deal = workspace.actor(), filled.ids["deal"]
+    with app.app_context(), acting_as(admin), transaction():
+        values = {"valuation": {"value": 14.5, "source": "p. 3", "confidence": 0.8}, "sector": "energy"}
+        responses = [
+            entities.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id for _ in range(2)
+        ]
+    visitor = visit(workspace.actor("member"))
+    for path in (
+        "/chat",
+        f"/chat/{filled.chat}?why=1",
+        f"/chat/{filled.chat}?edit=1",
+        "/feedback/mine",
+        "/entities?entity_type=deal",
+        f"/entities/{deal}?reject={responses[0]}",
+    ):
+        visitor.go(path)
+        check(visitor.page, f"a member at {path}")
