@@ -34,7 +34,8 @@ def macro(app: Flask, file: str, name: str, *args: Any, **kwargs: Any) -> Beauti
 def test_an_admin_sees_the_sections_that_exist(workspace: Workspace, sign_in: SignIn) -> None:
     html = soup(sign_in(workspace.actor("admin")).get("/keys"))
 
-    assert [link.get_text(" ", strip=True).split()[0] for link in html.select(".u-nav a")] == ["Agent", "Settings"]
+    titles = [link.get_text(" ", strip=True) for link in html.select(".u-nav a")]
+    assert titles == ["Agent Review", "Agents", "Chat", "Entities", "Tasks", "Settings"]
     assert len(html.select("h1")) == 1
     assert html.select_one(".u-skip")["href"] == "#page"
     assert html.select_one("#toasts")["aria-live"] == "polite"
@@ -43,7 +44,7 @@ def test_an_admin_sees_the_sections_that_exist(workspace: Workspace, sign_in: Si
 def test_a_member_sees_no_admin_section(workspace: Workspace, sign_in: SignIn) -> None:
     html = soup(sign_in(workspace.actor("member")).get("/keys"))
 
-    assert [link.get_text(strip=True) for link in html.select(".u-nav a")] == ["Home"]
+    assert [link.get_text(strip=True) for link in html.select(".u-nav a")] == ["Home", "Chat", "Entities", "Tasks"]
     assert not html.select(".u-tabs")
 
 
