@@ -1,4 +1,4 @@
-"""The server: one process with waitress's threads, and a thread that watches the embedded database."""
+"""The server: one process with waitress's threads, a thread that watches the embedded database, and one that counts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import logging
 import signal
 import socket
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
 from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
 from app.config import Settings
+from app.db import acting_as, transaction
 from app.db.boot import Opened, open_database
 from app.errors import Unusable
+from app.services import accounts, daily
 
 log = logging.getLogger("upshot")
 
@@ -34,6 +38,7 @@ def run(*, demo: bool) -> None:
             opened.embedded.watch(log.warning)
         if demo:
             _fill(app)
+        count_days(app)
         serve(app, listener, settings, lambda: announce(app, settings))
     finally:
         listener.close()
@@ -65,6 +70,30 @@ def _fill(app: Flask) -> None:
 
     with app.app_context():
         seed()
+
+
+def count_days(app: Flask) -> None:
+    """Once a minute bring the daily counts of feedback up to date, beside the requests and as long as we run."""
+    threading.Thread(target=_count_for_ever, args=(app,), name="daily", daemon=True).start()
+
+
+def _count_for_ever(app: Flask) -> None:
+    pause = threading.Event()
+    while not pause.wait(daily.EVERY_SECONDS):
+        with app.app_context():
+            count_once()
+
+
+def count_once() -> None:
+    """Count where something new was noticed. A workspace that could not be counted waits for the next time."""
+    for tenant_id in daily.take():
+        product = accounts.product_in(tenant_id)
+        try:
+            with acting_as(product), transaction():
+                daily.refresh(actor=product)
+        except SQLAlchemyError as trouble:
+            daily.note(tenant_id)
+            log.warning("feedback was not counted by day: %s", trouble)
 
 
 def announce(app: Flask, settings: Settings) -> None:

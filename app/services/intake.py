@@ -22,7 +22,7 @@ from app.learning.feedback_shapes import read_context, read_details
 from app.learning.signals import rating_of
 from app.models import Feedback, Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
-from app.services import audit, intake_links
+from app.services import audit, daily, intake_links
 from app.services.intake_links import Links
 from app.services.masks import masking_of_words
 
@@ -96,6 +96,7 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
         row, created = _store(values)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
+    daily.note(actor.tenant_id)
     if created:
         audit.record(actor, "feedback.created", "feedback", row.id, source_type=row.source_type, kind=row.kind)
     elif row.kind in ("signal", "reaction"):

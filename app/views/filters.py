@@ -16,8 +16,9 @@ from app.services.pages import Page, Slice
 
 Kind = TypeVar("Kind", bound=Filters)
 Field = dict[str, Any]
-# What a list page understands besides filters: the two directions of its pager, and the panel's mark.
-ALSO = ("before", "after", "panel")
+# What a list page understands besides filters: the two directions of its pager, the panel's mark, and that everything
+# is wanted where the tab would open with a saved view.
+ALSO = ("before", "after", "panel", "view")
 ROWS = 50
 
 
