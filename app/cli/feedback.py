@@ -23,6 +23,7 @@ def feedback() -> None:
 @click.option("--comment", help="In their own words, at most 4,096 characters.")
 @click.option("--session", "session_id", type=click.UUID, help="Id of the session it is about.")
 @click.option("--source", type=click.Choice(SOURCES), help="What it is about; the session when one is named.")
+@click.option("--tool", help="Slug of the tool it is about, with `--source tool`.")
 @workspace_command
 def add_feedback(
     slug: str,
@@ -31,6 +32,7 @@ def add_feedback(
     comment: str | None,
     session_id: UUID | None,
     source: str | None,
+    tool: str | None,
     as_json: bool,
 ) -> None:
     """Give feedback in the name of a member. An admin's observation is a flag and needs a comment."""
@@ -43,11 +45,18 @@ def add_feedback(
     actor = accounts.enter(user_id, tenant_id) if user_id else None
     if actor is None:
         raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
-    about = source or ("session" if session_id else "observation")
+    about = source or ("tool" if tool else "session" if session_id else "observation")
     kind = {"observation": "flag" if actor.is_admin else "comment", "tool": "tool_observation"}.get(about, "comment")
     with acting_as(actor), transaction():
         row = give_feedback(
-            NewFeedback(source_type=about, kind=kind, rating=rating, comment=comment, session_id=session_id),
+            NewFeedback(
+                source_type=about,
+                kind=kind,
+                rating=rating,
+                comment=comment,
+                session_id=session_id,
+                context={"tool_slug": tool} if tool else {},
+            ),
             actor=actor,
         )
         payload = {
