@@ -33,6 +33,7 @@ class Entity(OfTenant, Model):
     __table_args__ = (
         addressable(),
         within("entity_types", "entity_type_id"),
+        Index("entities_recent_idx", "tenant_id", text("updated_at DESC"), text("id DESC")),
         Index("entities_type_idx", "tenant_id", "entity_type_id", text("updated_at DESC"), text("id DESC")),
     )
 

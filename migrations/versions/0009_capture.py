@@ -78,6 +78,8 @@ ALTER TABLE sessions ADD CONSTRAINT fk_sessions_tenant_id_import_id FOREIGN KEY 
 CREATE INDEX sessions_import_idx ON sessions (tenant_id, import_id) WHERE import_id IS NOT NULL;
 CREATE INDEX sessions_environment_idx ON sessions (tenant_id, environment, created_at DESC, id DESC) WHERE environment IS NOT NULL;
 CREATE INDEX sessions_model_idx ON sessions (tenant_id, model, created_at DESC, id DESC) WHERE model IS NOT NULL;
+CREATE INDEX sessions_entity_idx ON sessions (tenant_id, entity_id, created_at DESC, id DESC) WHERE entity_id IS NOT NULL;
+CREATE INDEX entities_recent_idx ON entities (tenant_id, updated_at DESC, id DESC);
 """
 
 RIGHTS = """
@@ -117,7 +119,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     run("""
-        DROP INDEX sessions_model_idx, sessions_environment_idx, sessions_import_idx;
+        DROP INDEX entities_recent_idx, sessions_entity_idx, sessions_model_idx, sessions_environment_idx, sessions_import_idx;
         ALTER TABLE sessions DROP CONSTRAINT fk_sessions_tenant_id_import_id;
         ALTER TABLE agents DROP CONSTRAINT fk_agents_tenant_id_merged_into;
         ALTER TABLE agents DROP COLUMN merged_into;
