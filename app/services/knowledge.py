@@ -28,11 +28,12 @@ from app.services.knowledge_lists import (
     get_row,
     history_of,
     list_rows,
+    scope_slugs,
 )
 
 __all__ = [
     "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow", "Signal", "add_row", "counts",
-    "deactivate_all", "edit_row", "get_row", "history_of", "list_rows", "set_state",
+    "deactivate_all", "edit_row", "get_row", "history_of", "list_rows", "scope_slugs", "set_state",
 ]  # fmt: skip
 
 LONGEST_CONTENT = 2000

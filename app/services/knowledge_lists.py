@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select, union_all
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -225,3 +225,17 @@ def counts(actor: Actor) -> KnowledgeCounts:
         sum(number for _, state, number in rows if state == "proposed"),
         {type_: number for type_, state, number in rows if state == "active"},
     )
+
+
+def scope_slugs(*, actor: Actor) -> dict[str, list[str]]:
+    """What rows can be narrowed by: the agents and the entity types that are in use. One query."""
+    named = (
+        select(literal(kind).label("kind"), model.slug.label("slug")).where(
+            model.tenant_id == actor.tenant_id, model.archived_at.is_(None)
+        )
+        for kind, model in (("agent", Agent), ("entity_type", EntityType))
+    )
+    found: dict[str, list[str]] = {"agent": [], "entity_type": []}
+    for kind, slug in db.session.execute(union_all(*named).order_by("slug")):
+        found[kind].append(slug)
+    return found

@@ -14,7 +14,7 @@ from app.services import chats, feedback, intake, sessions, transcripts
 from app.services.filters import ChatFilters, FeedbackFilters, SessionFilters
 from app.services.pages import Page
 from app.views import filters as listing
-from app.views import transcript
+from app.views import saved_views, transcript
 from app.views.agent_review import agent_menu, call_by_name, notes_of, with_version
 from app.views.flags import FlagForm
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -28,6 +28,9 @@ bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conver
 @access("admin")
 def index() -> Any:
     """The conversations of the workspace, the liveliest first."""
+    views = saved_views.of("conversations")
+    if views.opening:
+        return views.opening
     asked = listing.read(ChatFilters)
     found = chats.list_chats(asked.filters, asked.page, actor=g.actor)
     fields = [agent_menu(), listing.typed("project"), *listing.DAYS]
@@ -37,6 +40,7 @@ def index() -> Any:
         rows=found.items,
         found=found,
         asked=asked,
+        views=views,
         fields=fields,
         **listing.neighbours(found),
     )

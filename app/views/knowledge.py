@@ -15,6 +15,7 @@ from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services import agents, entities, knowledge
 from app.services.filters import KnowledgeFilters
 from app.views import filters as listing
+from app.views import saved_views
 from app.views.htmx import Toast, page, swap
 from app.views.knowledge_forms import KnowledgeForm
 from app.views.worddiff import word_diff
@@ -36,18 +37,19 @@ bp = Blueprint("knowledge", __name__, url_prefix="/admin/agent-review/knowledge"
 @access("admin")
 def index() -> Any:
     """The knowledge of the workspace, last changed first."""
-    return page("knowledge/index.html", "knowledge/_list.html", **_listed())
+    views = saved_views.of("knowledge")
+    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **_listed())
 
 
 def _listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
     found = knowledge.list_rows(asked.filters, asked.page, actor=g.actor)
-    scope = _scopes()
+    scopes = knowledge.scope_slugs(actor=g.actor)
     fields = [
         listing.choices("state", KNOWLEDGE_STATES),
         listing.choices("type", KNOWLEDGE_TYPES, "kind"),
-        listing.named("agent", [(row.slug, row.slug) for row in scope["agents"]]),
-        listing.named("entity_type", [(row.slug, row.slug) for row in scope["types"]], "entity type"),
+        listing.named("agent", [(slug, slug) for slug in scopes["agent"]]),
+        listing.named("entity_type", [(slug, slug) for slug in scopes["entity_type"]], "entity type"),
     ]
     return {
         "rows": found.items,
