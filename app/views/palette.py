@@ -28,6 +28,7 @@ MORE_PAGES = (
     ("keys.index", "API keys", "key", "tokens scopes"),
     ("saved_views.index", "Saved views", "bookmark", "filters default"),
     ("knowledge.new", "Add knowledge", "plus", "new rule"),
+    ("own_feedback.index", "Your feedback", "thumb-up", "mine thumbs said"),
     ("account.index", "Your account", "user", "password name sign-in"),
     ("shell.keys", "Keyboard", "keyboard", "keys shortcuts help"),
 )
