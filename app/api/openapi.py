@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
 from app.api import problems
@@ -39,14 +39,16 @@ class FieldError(Answer):
 
 
 class ProblemDocument(Answer):
-    """What went wrong and what to change (RFC 9457)."""
+    """What went wrong and what to change (RFC 9457). `errors` is there when single fields are to blame."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=False)
 
     type: str
     title: str
     status: int
     detail: str
     request_id: str
-    errors: list[FieldError] | None = None
+    errors: list[FieldError] = []
 
 
 @route(
