@@ -179,7 +179,8 @@ def _one_by_one(
 
 
 def _take(line: ImportedSession, import_id: UUID, actor: Actor) -> bool:
-    """Store one session; whether it was new."""
+    """Store one session; whether it was new. The clock keeps sessions without a time in the order of the file: the time
+    of the transaction is the same for all of them."""
     events = [NewEvent(event.event_type, event.payload, event.occurred_at) for event in line.events]
     session, created = create_session(
         NewSession(
@@ -191,7 +192,7 @@ def _take(line: ImportedSession, import_id: UUID, actor: Actor) -> bool:
             metadata=line.metadata,
             import_id=import_id,
             events=events[:EVENTS_AT_ONCE],
-            **line.fields,
+            **{"created_at": datetime.now(UTC), **line.fields},
         ),
         actor=actor,
     )

@@ -66,7 +66,7 @@ ADMIN_SECTIONS = (
             Section("Chat", "message-circle", "chat.index", role="member", within=("own_feedback",)),
             Section("Entities", "database", "entities.index", role="member"),
             Section("Tasks", "list-check", "tasks.index", role="member"),
-            Section("Settings", "settings", "settings.index", within=("members", "keys")),
+            Section("Settings", "settings", "settings.index", within=("members", "keys", "imports", "masking")),
         ),
     ),
 )
