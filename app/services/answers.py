@@ -41,15 +41,18 @@ def explain_answer(
     answer: Answer, said: Sequence[OwnRow], *, reasons: Collection[str], missing: str, comment: str, actor: Actor
 ) -> None:
     """Say why the thumb is down: reasons from the list, what was missing, and own words. What was said before is
-    replaced."""
+    replaced. The words are with the thumb; a reason that is a signal is only a mark beside it."""
     unknown = set(reasons) - set(REASONS)
     if unknown:
         raise Invalid("Choose the reasons from the list.", {"reasons": f"Use {', '.join(REASONS)}."})
     _drop(said, UP, actor)
     details: dict[str, Any] = {"error_categories": [name for name in CATEGORIES if name in reasons] or None}
     details["missing_context"] = missing or None
-    for signal in ("not_helpful", *(name for name in SHARPER if name in reasons)):
-        _give(answer, signal, said, actor, comment=comment or None, details=details)
+    _give(answer, "not_helpful", said, actor, comment=comment or None, details=details)
+    known = {row.signal for row in said}
+    for signal in SHARPER:
+        if signal in reasons and signal not in known:
+            _give(answer, signal, said, actor)
     _drop(said, [name for name in SHARPER if name not in reasons], actor)
 
 

@@ -192,7 +192,8 @@ def _form(kind: str, answer: Answer, said: list[OwnRow], wanted: str) -> Form | 
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":
         return None
-    down = next((row for row in said if row.signal in answers.DOWN), None)
+    thumbs = [row for row in said if row.signal in answers.DOWN]
+    down = max(thumbs, key=lambda row: row.signal == "not_helpful", default=None)
     details = down.details if down else {}
     sharper = {row.signal for row in said if row.signal in answers.SHARPER}
     return Form(

@@ -103,6 +103,7 @@ def test_reasons_and_what_was_missing(talk: Talk) -> None:
     assert rows["not_helpful"].comment == "Last\nyear again"
     assert rows["not_helpful"].details == {"error_categories": ["wrong_context"], "missing_context": "The LTM figures"}
     assert rows["not_helpful"].message_id == str(talk.message_id)
+    assert (rows["inaccurate"].comment, rows["inaccurate"].details) == (None, {})
 
     again = talk.page("?why=1")
     ticked = {box["value"] for box in again.select("input[name=reasons][checked]")}
