@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.models import User
 from app.models.desk import TABS, SavedView
-from app.services import audit
+from app.models.people import Tenant, User
+from app.services import audit, workspaces
 from app.services.filters import ChatFilters, FeedbackFilters, Filters, KnowledgeFilters, SessionFilters
 
 LONGEST_NAME = 60
@@ -54,17 +54,22 @@ class ViewRow:
 
 
 def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
-    """One's own views by name, then what others share; of one tab, or of all. One query."""
+    """One's own views by name, then what others share; of one tab, or of all. One query, which reads the settings
+    along, since a list needs them as well."""
     own = SavedView.user_id == actor.id
+    wanted = (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
+    if tab is not None:
+        wanted &= SavedView.tab == tab
     statement = (
-        select(SavedView, User.name, own)
+        select(Tenant.settings, SavedView, User.name, own)
+        .outerjoin(SavedView, wanted)
         .outerjoin(User, User.id == SavedView.user_id)
-        .where(SavedView.tenant_id == actor.tenant_id, own | SavedView.shared)
+        .where(Tenant.id == actor.tenant_id)
         .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
     )
-    if tab is not None:
-        statement = statement.where(SavedView.tab == tab)
-    return [_row(view, None if mine else owner or "somebody") for view, owner, mine in db.session.execute(statement)]
+    found = db.session.execute(statement).all()
+    workspaces.keep_settings(found[0][0], actor=actor)
+    return [_row(view, None if mine else owner or "somebody") for _, view, owner, mine in found if view is not None]
 
 
 def _row(view: SavedView, owner: str | None) -> ViewRow:
