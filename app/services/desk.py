@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import delete, func, select, text, update
+from sqlalchemy import Text, cast, delete, func, literal, select, text, union_all, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound
-from app.models import Feedback, FeedbackComment, Membership, User
+from app.models import Agent, Feedback, FeedbackComment, Membership, User
 from app.services import audit
 from app.services.masks import masking_of_words
+from app.services.workspaces import get_settings
 
 MOST_AT_ONCE = 200
+MOST_OFFERED = 200
 LONGEST_COMMENT = 4096
 TAKERS = ("admin", "owner")
 ALIKE = 5
@@ -64,6 +66,40 @@ class Alike:
     status: str
     comment: str
     created_at: datetime
+
+
+@dataclass
+class Menus:
+    """What the list can be narrowed to: agents by slug, admins by id; `author` is what the chosen one is called."""
+
+    agents: list[tuple[str, str]] = field(default_factory=list)
+    admins: list[tuple[str, str]] = field(default_factory=list)
+    author: str = "somebody"
+
+
+def menus_of(author_id: UUID | None, *, actor: Actor) -> Menus:
+    """All of it in one query."""
+    agents = (
+        select(literal("agents"), Agent.slug, Agent.slug)
+        .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None), Agent.merged_into.is_(None))
+        .order_by(Agent.is_system, Agent.slug)
+        .limit(MOST_OFFERED)
+    )
+    admins = (
+        select(literal("admins"), cast(User.id, Text), User.name)
+        .join(Membership, Membership.user_id == User.id)
+        .where(Membership.tenant_id == actor.tenant_id, Membership.role.in_(TAKERS))
+        .order_by(func.lower(User.name), User.id)
+        .limit(MOST_OFFERED)
+    )
+    author = select(literal("author"), cast(User.id, Text), User.name).where(User.id == author_id)
+    menus = Menus()
+    for kind, value, name in db.session.execute(union_all(agents, admins, author)):
+        if kind == "author":
+            menus.author = "a member" if get_settings(actor).author_private and author_id != actor.id else name
+        else:
+            getattr(menus, kind).append((value, name))
+    return menus
 
 
 def colleagues(*, actor: Actor) -> list[Colleague]:

@@ -75,6 +75,9 @@
     if (at("[data-copy]")) copy(at("[data-copy]"));
     at("[data-close-toast]")?.closest("[data-toast]").remove();
   });
+  document.addEventListener("toggle", (event) => {
+    if (event.target.open && event.target.matches("details")) event.target.querySelector("[data-first]")?.focus();
+  }, true);
   document.addEventListener("submit", (event) => {
     if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
   });

@@ -9,12 +9,17 @@
     if (keys) keys.showModal(); else location.href = "/keys";
   };
 
-  /* The panel's button answers first, then the bar of the selected rows, then the page. */
+  /* The newest message answers first, then the bar of the selected rows, then the panel, then the page. */
   const press = (key) => {
     const all = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter(visible);
-    const found = all.find((one) => one.closest("#panel")) ?? all.find((one) => one.closest(".u-select")) ?? all[0];
-    found?.click();
-    return Boolean(found);
+    const within = (place) => all.findLast((one) => one.closest(place));
+    const found = within("[data-toast]") ?? within(".u-select") ?? within("#panel") ?? all[0];
+    if (!found) return false;
+    if (typing(found)) { found.focus(); return true; }
+    found.click();
+    const box = found.matches("summary") && found.parentElement;
+    if (box?.open) box.querySelector("[data-first]")?.focus();
+    return true;
   };
 
   const escape = () => {
@@ -27,7 +32,7 @@
   const acts = {
     j: () => upshotList.walk(1) ?? true,
     k: () => upshotList.walk(-1) ?? true,
-    x: () => upshotList.toggle() ?? true,
+    x: (event) => upshotList.toggle(event.shiftKey) ?? true,
     o: () => { const link = document.querySelector("#panel header a[href]"); link?.click(); return Boolean(link); },
     "?": () => help() ?? true,
     "/": () => { const box = document.querySelector("[data-search]"); box?.select(); return Boolean(box); },
@@ -42,13 +47,18 @@
       else if (escape()) event.preventDefault();
       return;
     }
+    if (event.key === "Enter" && !event.shiftKey && at.matches("[data-enter]")) {
+      event.preventDefault();
+      at.form.requestSubmit(at.parentElement.querySelector("button"));
+      return;
+    }
     if (typing(at)) return;
     if (event.key === "Enter") {
       if (at.matches("[data-open]")) { event.preventDefault(); upshotList.open(); }
       return;
     }
     const key = event.key.length === 1 ? event.key.toLowerCase() : "";
-    if (key && (press(key) || acts[key]?.())) event.preventDefault();
+    if (key && (press(key) || (upshotList.choose(key) && press(key)) || acts[key]?.(event))) event.preventDefault();
   });
 
   document.addEventListener("click", (event) => {

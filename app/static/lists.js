@@ -10,6 +10,8 @@
   let shownAt = here();
   let wanted = null;
   let loading = false;
+  let last = null;
+  let ticked = null;
 
   const mark = (row) => {
     for (const other of document.querySelectorAll("[data-row].is-open")) {
@@ -86,10 +88,17 @@
     hide();
   };
 
+  /* The row that is open, has the focus, or had it before a menu or a button took it. */
+  const current = () => {
+    const row = openRow() ?? document.activeElement?.closest?.("[data-row]");
+    return row ?? (last ? document.getElementById(last) : null);
+  };
+  document.addEventListener("focusin", (event) => { last = event.target.closest("[data-row]")?.id ?? last; });
+
   const walk = (step) => {
     const all = rows();
     if (!all.length) return;
-    const now = openRow() ?? document.activeElement?.closest?.("[data-row]");
+    const now = current();
     const next = all[Math.min(Math.max(all.indexOf(now) + step, 0), all.length - 1)];
     if (isOpen()) open(next, panel().contains(document.activeElement));
     else { focusRow(next); next.scrollIntoView({ block: "nearest" }); }
@@ -122,11 +131,49 @@
     return chosen.length;
   };
   const clear = () => { for (const box of boxes()) box.checked = false; count(); };
-  const toggle = () => {
-    const row = document.activeElement?.closest?.("[data-row]") ?? openRow();
+  /* X ticks the row; with Shift, all rows from the one that was ticked last. */
+  const toggle = (range) => {
+    const all = rows();
+    const row = document.activeElement?.closest?.("[data-row]") ?? current();
     const box = row?.querySelector("[data-select]");
-    if (box) { box.checked = !box.checked; count(); }
+    if (!box) return;
+    const from = all.findIndex((one) => one.id === ticked);
+    const to = all.indexOf(row);
+    if (range && from >= 0) {
+      for (const one of all.slice(Math.min(from, to), Math.max(from, to) + 1)) one.querySelector("[data-select]").checked = true;
+    } else box.checked = !box.checked;
+    ticked = row.id;
+    count();
   };
+
+  /* A key of the bar, pressed while nothing is ticked, means the row one is at. */
+  const choose = (key) => {
+    const bar = document.querySelector(`[data-list] .u-select [data-key="${CSS.escape(key)}"]`);
+    const box = current()?.querySelector("[data-select]");
+    if (!bar || !box || isOpen() || count()) return false;
+    box.checked = true;
+    count();
+    return true;
+  };
+
+  /* After a decision: from the panel the next row opens, from the bar the focus is where the rows were. */
+  const decided = new WeakMap();
+  document.addEventListener("htmx:before:request", (event) => {
+    const { ctx } = event.detail;
+    const form = ctx.sourceElement?.closest?.("form");
+    if (form?.matches("[data-next]") && openRow()) decided.set(ctx, openRow().id);
+    if (form?.matches("[data-bulk]")) decided.set(ctx, rows().findIndex((row) => row.querySelector("[data-select]:checked")));
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    const { ctx } = event.detail;
+    const place = decided.get(ctx);
+    if (place === undefined || !(ctx.response?.status < 400)) return;
+    const all = rows();
+    if (typeof place === "number") { if (!isOpen()) focusRow(all[Math.min(place, all.length - 1)]); return; }
+    const at = all.findIndex((row) => row.id === place);
+    if (at >= 0 && at < all.length - 1 && isOpen()) open(all[at + 1]);
+    else panel()?.querySelector(".u-panel-body")?.focus({ preventScroll: true });
+  });
 
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-select-all]")) for (const box of boxes()) box.checked = event.target.checked;
@@ -182,5 +229,5 @@
   addEventListener("DOMContentLoaded", follow);
   if (document.readyState === "complete") follow();
 
-  window.upshotList = { walk, close, clear, toggle, isOpen, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
+  window.upshotList = { walk, close, clear, toggle, isOpen, choose, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
 })();

@@ -7,8 +7,9 @@ from typing import Any
 
 from flask import g
 
-from app.services import chats, feedback, sessions, trails, transcripts
+from app.services import chats, feedback, sessions, transcripts
 from app.services.feedback import FeedbackDetail
+from app.services.feedback_lists import A_MEMBER
 from app.services.transcripts import KnownRow
 from app.views import transcript
 from app.views.agent_review import call_by_name, marks_of, rows_loaded, with_version
@@ -17,14 +18,6 @@ from app.views.transcript import Turn
 from app.views.worddiff import word_diff
 
 MOST_EVENTS = 2000
-# What each entry of the audit log means for whoever asks what became of a row.
-STEPS = {
-    "feedback.reviewed": "Reviewed",
-    "feedback.applied": "Applied",
-    "feedback.dismissed": "Dismissed",
-    "feedback.reopened": "Reopened",
-    "feedback.changed": "Said again",
-}
 
 
 def read_moment(found: FeedbackDetail) -> dict[str, Any]:
@@ -36,7 +29,6 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
         target.target = True
     shown = transcript.around(turns, target)
     call_by_name(shown)
-    steps = [step for step in trails.trail_of("feedback", row.id, actor=g.actor) if step.action in STEPS]
     return {
         "found": found,
         "row": row,
@@ -47,7 +39,6 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
         "place": _place(found, turns, target),
         "diff": _diff(found, target),
         "loaded": loaded,
-        "steps": [(STEPS[step.action], step) for step in steps],
         "actions": feedback.allowed_actions(row.status, actor=g.actor),
     }
 
@@ -73,7 +64,7 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     whole = sessions.get_session(found.row.session_id, actor=g.actor)
     events = sessions.events_of(found.row.session_id, actor=g.actor, limit=MOST_EVENTS)
     version = f"v{whole.agent_version}" if whole.agent_version else ""
-    turns = transcript.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
+    turns = transcript.of_events(events, person=_person(found, whole.person), agent=whole.agent, version=version)
     return turns, _known(events)
 
 
@@ -88,9 +79,15 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
         else {}
     )
     turns = transcript.of_messages(
-        chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
+        chat.messages, person=_person(found, chat.person), agent=chat.agent or "agent", versions=versions, work=work
     )
     return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
+
+
+def _person(found: FeedbackDetail, name: str | None) -> str:
+    """Whoever talked is most likely who said it, so that a hidden author is hidden here too."""
+    hidden = found.row.author == A_MEMBER and found.row.author_id is None
+    return A_MEMBER if hidden else name or "somebody"
 
 
 def _known(events: Sequence[transcript.Event]) -> list[KnownRow]:

@@ -52,7 +52,9 @@ def test_the_panel_shows_the_moment_first(app: Flask, workspace: Workspace, sign
     panel = soup(sign_in(workspace.actor()).get(f"{URL}/{filled.ids['edit']}?panel=1", headers=HTMX))
 
     titles = [h3.find(string=True).strip() for h3 in panel.select("section > h3")]
-    assert titles == ["The moment", "Member’s edit", "Knowledge in the prompt", "What became of it"]
+    assert titles == [
+        "The moment", "Member’s edit", "Knowledge in the prompt", "Assessment", "What became of it", "Comments",
+    ]  # fmt: skip
     target = panel.select_one(".u-turn.is-target")
     assert "11.2×" in target.text
     assert target.select_one("details.u-tool:not([open])") is not None
