@@ -8,6 +8,8 @@ from typing import Any
 from app.views.texts import value_line
 
 SENTENCES = {
+    "agent.merged": "merged an agent into another",
+    "agent.renamed": "renamed an agent",
     "feedback.read": "read a person's feedback",
     "import.began": "began an import",
     "import.finished": "finished an import",
@@ -27,6 +29,9 @@ SENTENCES = {
     "person.renamed": "changed their name",
     "settings.changed": "changed the settings",
     "sign_in_link.made": "made a sign-in link",
+    "view.changed": "changed a saved view",
+    "view.deleted": "deleted a saved view",
+    "view.saved": "saved a view",
     "workspace.created": "made the workspace",
     "workspace.renamed": "renamed the workspace",
 }
