@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from difflib import SequenceMatcher
 
 Part = tuple[str, str]
 # Comparing is quadratic in the number of words; beyond this both texts are shown whole.
 MOST_WORDS = 1500
+# Lines are kept, so that a list or a table still reads as one.
+WORD = re.compile(r"\n+|\S+")
 
 
 def word_diff(before: str, after: str) -> list[Part]:
     """The two texts as parts in reading order: `same`, `gone` and `new` words."""
-    old, new = before.split(), after.split()
-    if old == new:
+    old, new = WORD.findall(before.strip()), WORD.findall(after.strip())
+    if before.split() == after.split():
         return [("same", " ".join(old))] if old else []
     if len(old) > MOST_WORDS or len(new) > MOST_WORDS:
         return [part for part in (("gone", before.strip()), ("new", after.strip())) if part[1]]
