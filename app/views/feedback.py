@@ -14,10 +14,11 @@ from app.db import transaction
 from app.errors import Refused
 from app.learning.feedback_shapes import ERROR_CATEGORIES
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
-from app.services import desk, feedback
+from app.services import daily, desk, feedback
 from app.services.feedback import FeedbackDetail
 from app.services.filters import FeedbackFilters
 from app.views import filters as listing
+from app.views import saved_views, strip
 from app.views.beside import beside
 from app.views.htmx import Toast, page, swap
 from app.views.moments import read_moment
@@ -42,11 +43,13 @@ bp = Blueprint("feedback", __name__, url_prefix="/admin/agent-review/feedback")
 @access("admin")
 def index() -> Any:
     """The feedback of the workspace, newest first."""
-    return page("feedback/index.html", "feedback/_list.html", **listed())
+    views = saved_views.of("feedback")
+    return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **listed())
 
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
+    volume = daily.volume(actor=g.actor)
     asked = listing.read(FeedbackFilters, given)
     found = feedback.list_feedback(asked.filters, asked.page, actor=g.actor)
     menus = desk.menus_of(asked.filters.author_id, actor=g.actor)
@@ -54,6 +57,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "rows": found.items,
         "found": found,
         "asked": asked,
+        "volume": strip.draw(volume, asked.args),
         "fields": _fields(asked.args, menus),
         "colleagues": menus.admins,
         "said": said,
