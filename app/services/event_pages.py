@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,8 +23,8 @@ from app.errors import Invalid, NotFound
 from app.models import SessionEvent
 from app.services.session_events import Event
 
-EVENTS = 120
-BYTES = 96_000
+EVENTS = 100
+BYTES = 60_000
 OUTLINED = 5000
 NAMES = ("id", "call_id", "message_id", "turn_id")
 COLUMNS: tuple[Any, ...] = (
@@ -69,21 +70,37 @@ class Part:
     first: bool = True
 
 
-def read_part(session_id: UUID, *, actor: Actor, after: str | None = None) -> Part:
-    """The next part of a session. One query, two when a call and its result are far apart."""
-    place = Place.read(after) if after else None
-    found, more = _read(session_id, place, actor)
-    events = found[: _cut(found)] if more else found
-    calls = {_name(event) for event in events if event.event_type == "tool.call"}
-    results = {_name(event) for event in events if event.event_type == "tool.result"}
-    open_calls = calls - results if more else set()
-    lost = results - calls if place else set()
-    others = _counterparts(session_id, open_calls | lost, actor) if open_calls or lost else []
-    shown_before = {_name(event) for event in others if event.event_type == "tool.call"} & lost
-    kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in shown_before]
-    answers = [event for event in others if event.event_type == "tool.result" and _name(event) in open_calls]
-    following = Place(events[-1].occurred_at, events[-1].sequence).text() if more else None
-    return Part(kept, answers, following, place is None)
+def read_first(session_id: UUID, *, actor: Actor) -> tuple[Part, list[Event]]:
+    """The first part, and the whole session in outline: the same events when they are all there are. Two queries."""
+    events, more = _read(session_id, None, actor)
+    if not more:
+        return Part(events), events
+    events = events[: _cut(events)]
+    waiting = _names("tool.call", events) - _names("tool.result", events)
+    outline = read_outline(session_id, actor=actor, whole=waiting)
+    late = [event for event in outline if event.event_type == "tool.result" and _name(event) in waiting]
+    return Part(events, late, _behind(events)), outline
+
+
+def read_part(session_id: UUID, after: str, *, actor: Actor) -> Part:
+    """The part that follows a place. One query, two when a call and its result are far apart."""
+    events, more = _read(session_id, Place.read(after), actor)
+    events = events[: _cut(events)] if more else events
+    calls, results = _names("tool.call", events), _names("tool.result", events)
+    waiting = calls - results if more else set()
+    others = _counterparts(session_id, waiting | (results - calls), actor)
+    known = _names("tool.call", others)
+    kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in known]
+    late = [event for event in others if event.event_type == "tool.result" and _name(event) in waiting]
+    return Part(kept, late, _behind(events) if more else None, first=False)
+
+
+def _behind(events: Sequence[Event]) -> str:
+    return Place(events[-1].occurred_at, events[-1].sequence).text()
+
+
+def _names(kind: str, events: Sequence[Event]) -> set[str]:
+    return {_name(event) for event in events if event.event_type == kind}
 
 
 def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
@@ -135,7 +152,9 @@ def _cut(events: Sequence[Event]) -> int:
 
 
 def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event]:
-    """The calls and results of these names, wherever in the session they are."""
+    """The calls without results, or results without calls, of these names, wherever else in the session they are."""
+    if not names:
+        return []
     call, result = SessionEvent.payload["id"].astext, SessionEvent.payload["call_id"].astext
     kind = SessionEvent.event_type
     rows = db.session.execute(
@@ -148,15 +167,18 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
     return [Event(*row) for row in rows]
 
 
-def read_outline(session_id: UUID, *, actor: Actor) -> list[Event]:
-    """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by."""
+def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ()) -> list[Event]:
+    """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by. Those
+    of the results of the calls in `whole` are whole."""
     names = [part for name in NAMES for part in (name, SessionEvent.payload[name].astext)]
+    short = func.jsonb_strip_nulls(func.jsonb_build_object(*names))
+    asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
     rows = db.session.execute(
         select(
             SessionEvent.id,
             SessionEvent.sequence,
             SessionEvent.event_type,
-            func.jsonb_strip_nulls(func.jsonb_build_object(*names)),
+            case((asked_for, SessionEvent.payload), else_=short) if whole else short,
             SessionEvent.occurred_at,
         )
         .where(*_of(session_id, actor))
@@ -168,6 +190,8 @@ def read_outline(session_id: UUID, *, actor: Actor) -> list[Event]:
 
 def find_event(session_id: UUID, *, actor: Actor, ending: str) -> Event:
     """The event whose id ends like this: the short form that anchors on a page carry."""
+    if not re.fullmatch(r"[0-9a-f]{8,32}", ending, re.ASCII):
+        raise NotFound("There is no such event in this session.")
     row = db.session.execute(
         select(*COLUMNS)
         .where(*_of(session_id, actor), func.replace(cast(SessionEvent.id, Text), "-", "").endswith(ending))

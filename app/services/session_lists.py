@@ -16,6 +16,9 @@ from app.models import Agent, AgentSession, AgentVersion, Feedback, User
 from app.services import search
 from app.services.filters import SessionFilters
 from app.services.pages import Page, Slice, empty, read_page
+from app.services.walks import Stretch, walk_page
+
+LOOKED_AT = 5000
 
 
 @dataclass(frozen=True)
@@ -62,24 +65,58 @@ COLUMNS: tuple[Any, ...] = (
 
 
 def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[SessionRow]:
-    """One page of the workspace's sessions. At most four queries."""
-    where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
-    if filters.q:
-        ids = search.matching_ids("sessions", filters.q)
-        if not ids:
-            return empty()
-        where.append(AgentSession.id.in_(ids))
+    """One page of the workspace's sessions. At most five queries."""
+    where = conditions_of(filters, actor)
+    if where is None:
+        return empty()
     statement = (
         select(*COLUMNS)
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .outerjoin(User, User.id == AgentSession.created_by)
     )
-    found = read_page(
-        statement, page, at=AgentSession.created_at, id=AgentSession.id, where=where, oldest_first=filters.oldest_first
+    found = (
+        walk_page(statement, page, stretch_of(filters, where))
+        if filters.sieves
+        else read_page(
+            statement,
+            page,
+            at=AgentSession.created_at,
+            id=AgentSession.id,
+            where=where,
+            oldest_first=filters.oldest_first,
+        )
     )
     received = ratings_of([row[0] for row in found.items])
     return found.map(lambda row: SessionRow(*(row + received.get(row[0], (0, 0, 0)))))
+
+
+def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
+    """What indexes narrow the list by, or None when the words that are searched for are nowhere."""
+    where: list[Any] = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
+    if filters.q:
+        ids = search.matching_ids("sessions", filters.q)
+        if not ids:
+            return None
+        where.append(AgentSession.id.in_(ids))
+    return where
+
+
+def stretch_of(filters: SessionFilters, where: list[Any], looked_at: int = LOOKED_AT) -> Stretch:
+    """The part of the list that is looked at for what no index knows."""
+    carried = {
+        name: getattr(AgentSession, name)
+        for name in ("session_type", "agent_version_id", "created_by", "entity_id", "tags", "error", "duration_ms")
+    }
+    return Stretch(
+        AgentSession.created_at,
+        AgentSession.id,
+        where,
+        carried,
+        filters.sieve,
+        looked_at,
+        oldest_first=filters.oldest_first,
+    )
 
 
 def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:

@@ -10,10 +10,11 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
-from app.models import Entity, SessionEvent, SharedContext
+from app.models import AgentSession, AgentVersion, Entity, SessionEvent, SharedContext
 from app.services.session_events import Event
 
 MOST_EVENTS = 2000
+MOST_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
 
 
@@ -25,6 +26,33 @@ class KnownRow:
     type: str
     content: str
     state: str
+
+
+@dataclass(frozen=True)
+class SessionBehind:
+    """A session that answered in a conversation."""
+
+    id: UUID
+    title: str
+    status: str
+    duration_ms: int | None
+    agent_version: int | None
+    golden_set: str | None
+
+
+def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
+    """The sessions of a conversation, the newest 100. One query."""
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.duration_ms, AgentVersion.version,
+            AgentSession.golden_set,
+        )
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.chat_id == chat_id)
+        .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
+        .limit(MOST_SESSIONS)
+    )  # fmt: skip
+    return [SessionBehind(*row) for row in rows]
 
 
 def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:

@@ -52,6 +52,12 @@ def walk_page(statement: Select[*tuple[Any, ...]], page: Page, stretch: Stretch)
     return Slice(rows, _text(True, older), _text(False, newer), min(count, COUNTED), more)
 
 
+def places(stretch: Stretch) -> tuple[list[tuple[Any, Any]], bool]:
+    """The places of what fits, up to one more than lists count, and whether there is more to look at."""
+    found, edge = _walk(stretch, None)
+    return found, edge is not None
+
+
 def _text(after: bool, place: tuple[Any, Any] | None) -> str | None:
     return Cursor(after, place[0], place[1]).text() if place else None
 

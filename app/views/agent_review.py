@@ -17,9 +17,11 @@ from app.services.transcripts import KnownRow
 from app.views import amounts, transcript
 from app.views.filters import Field, named
 from app.views.said import said
+from app.views.texts import value_line
 from app.views.transcript import Turn
 
 MOST_ROWS = 200
+NOTE = 400
 
 bp = Blueprint("agent_review", __name__)
 
@@ -76,7 +78,7 @@ def _note(row: FeedbackRow, linked: bool) -> Note:
     if row.origin == "machine":
         who = f"machine, {row.confidence:.2f}"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
-    text = words.quote or words.lead
+    text = value_line(words.quote or words.lead, NOTE)
     return Note(row.rating, text, who, row.created_at, href, row.status, quoted=bool(words.quote))
 
 

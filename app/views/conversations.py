@@ -10,16 +10,20 @@ from flask import Blueprint, Flask, g, request, url_for
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid
-from app.services import chats, feedback, intake, sessions, transcripts
-from app.services.filters import ChatFilters, FeedbackFilters, SessionFilters
-from app.services.pages import Page
+from app.models.feedback import RATINGS
+from app.services import chats, intake, margins, transcripts
+from app.services.chat_lists import LOOKED_AT
+from app.services.filters import ChatFilters
+from app.services.list_menus import menus_of
 from app.views import filters as listing
-from app.views import saved_views, transcript
-from app.views.agent_review import agent_menu, call_by_name, notes_of, with_version
-from app.views.flags import FlagForm
+from app.views import transcript
+from app.views.agent_review import call_by_name, notes_of, with_version
+from app.views.flags import FlagForm, flagged_note
 from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.texts import query
 
 PANEL_TURNS = 8
+PART = 100
 
 bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conversations")
 
@@ -28,20 +32,24 @@ bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conver
 @access("admin")
 def index() -> Any:
     """The conversations of the workspace, the liveliest first."""
-    views = saved_views.of("conversations")
-    if views.opening:
-        return views.opening
     asked = listing.read(ChatFilters)
     found = chats.list_chats(asked.filters, asked.page, actor=g.actor)
-    fields = [agent_menu(), listing.typed("project"), *listing.DAYS]
+    menus = menus_of(actor=g.actor, person_id=asked.filters.person_id)
+    fields = [
+        listing.named("agent", menus.agents),
+        listing.named("person_id", menus.people, "person"),
+        listing.choices("rating", RATINGS, "received"),
+        listing.typed("project"),
+        *listing.DAYS,
+    ]
     return page(
         "conversations/index.html",
         "conversations/_list.html",
         rows=found.items,
         found=found,
         asked=asked,
-        views=views,
         fields=fields,
+        looked_at=LOOKED_AT,
         **listing.neighbours(found),
     )
 
@@ -49,10 +57,14 @@ def index() -> Any:
 @bp.get("/<uuid:chat_id>")
 @access("admin")
 def detail(chat_id: UUID) -> Any:
-    """One conversation: as a page, as the panel of the list, or only the form that flags one of its answers."""
+    """One conversation: as a page, as the panel of the list, its next part, or the form that flags a message."""
     flag = FlagForm.asked(".detail", ".flag", chat_id=chat_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
+    if wants_fragment() and flag.args:
+        return page(
+            "conversations/_more_messages.html", "conversations/_more_messages.html", flag=flag, **_read(chat_id)
+        )
     return _shown(chat_id, flag)
 
 
@@ -65,41 +77,55 @@ def _shown(chat_id: UUID, flag: FlagForm, status: int = 200) -> Any:
 @bp.post("/<uuid:chat_id>/flag")
 @access("admin")
 def flag(chat_id: UUID) -> Any:
-    """An admin's own observation of one answer."""
+    """An admin's own observation of one message."""
     form = FlagForm.posted(".detail", ".flag", chat_id=chat_id)
-    read = _read(chat_id)
     try:
         form.check()
-        turn = next((turn for turn in read["turns"] if turn.anchor == form.at), None)
-        if turn is None:
-            raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
+        index = _meant(chat_id, form.at)
         with transaction():
-            intake.give_feedback(
+            row = intake.give_feedback(
                 intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
                     rating=form.rating,
                     comment=form.comment,
                     chat_id=str(chat_id),
-                    context={"chat_id": str(chat_id), "message_index": int(turn.key)},
+                    context={"chat_id": str(chat_id), "message_index": index},
                 ),
                 actor=g.actor,
             )
     except Invalid as refusal:
-        return _shown(chat_id, form.with_errors(refusal), 422)
-    back = url_for(".detail", chat_id=chat_id) + f"#{form.at}"
+        return _refused(chat_id, form.with_errors(refusal))
+    back = query(url_for(".detail", chat_id=chat_id), form.args) + f"#{form.at}"
     toast = Toast("Flagged. It is in Feedback as pending.")
-    return swap("conversations/_panel.html", fallback=back, toasts=[toast], **read)
+    return swap("sessions/_flagged.html", fallback=back, toasts=[toast], flag=form, note=flagged_note(row, form))
+
+
+def _meant(chat_id: UUID, at: str) -> int:
+    """The index of the message whose place on the page this is."""
+    messages = chats.get_chat(g.actor, chat_id).messages
+    index = next((message.message_index for message in messages if f"m-{message.message_index}" == at), None)
+    if index is None:
+        raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
+    return index
+
+
+def _refused(chat_id: UUID, form: FlagForm) -> Any:
+    if wants_fragment():
+        return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
+    return _shown(chat_id, form, 422)
 
 
 def _read(chat_id: UUID) -> dict[str, Any]:
-    """What both the page and the panel show."""
+    """What the page, the panel and the parts show. Six queries."""
     found = chats.get_chat(g.actor, chat_id)
-    behind = sessions.list_sessions(SessionFilters(chat_id=chat_id), Page(100), actor=g.actor).items
-    work = transcripts.work_of({m.session_id for m in found.messages if m.session_id}, actor=g.actor)
-    version = behind[0].agent_version if behind else None
+    after = _after()
+    here = [message for message in found.messages if message.message_index > after]
+    shown = here[:PART]
+    behind = transcripts.sessions_behind(chat_id, actor=g.actor)
+    work = transcripts.work_of({m.session_id for m in shown if m.session_id}, actor=g.actor)
     turns = transcript.of_messages(
-        found.messages,
+        shown,
         person=found.person or "somebody",
         agent=found.agent or "agent",
         versions={row.id: f"v{row.agent_version}" for row in behind if row.agent_version},
@@ -107,24 +133,35 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     )
     call_by_name(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
-    rows = [row for name in names for row in _feedback_of(name)]
+    rows = margins.feedback_about(actor=g.actor, chats=names)
     notes = notes_of(rows)
-    transcript.place(turns, notes)
+    whole = len(shown) == len(found.messages)
+    about = transcript.place(turns, notes) if whole else transcript.place_exactly(turns, notes, found.messages)
     return {
         "found": found,
         "chat": found.chat,
-        "agent": with_version(found.agent, version),
+        "agent": with_version(found.agent, behind[0].agent_version if behind else None),
         "turns": turns,
+        "first": after < 0,
+        "following": shown[-1].message_index if len(here) > PART else None,
+        "about": about,
         "notes": [note for _, note in notes],
         "feedback": rows,
         "behind": behind,
         "asked_times": sum(message.role == "user" for message in found.messages),
         "panel_turns": PANEL_TURNS,
+        "own_url": url_for(".detail", chat_id=chat_id),
     }
 
 
-def _feedback_of(name: str) -> list[Any]:
-    return list(feedback.list_feedback(FeedbackFilters(chat_id=name), Page(100), actor=g.actor).items)
+def _after() -> int:
+    """The message behind which this part of a long conversation begins."""
+    given = request.values.get("after") or "-1"
+    if given == "-1":
+        return -1
+    if not given.isascii() or not given.isdigit() or len(given) > 9:
+        raise Invalid("This place in the conversation does not exist; leave it out to begin at the first message.")
+    return int(given)
 
 
 def register(app: Flask) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from flask import request, url_for
+from flask import g, request, url_for
 
 from app.errors import Invalid
+from app.models import Feedback
 from app.models.feedback import RATINGS
+from app.views.agent_review import NOTE, Note
+from app.views.texts import value_line
 
 
 @dataclass(frozen=True)
 class FlagForm:
-    """`at` is the anchor of the turn whose form is open; empty when none is, `whole` for the thing itself."""
+    """`at` is the anchor of the turn whose form is open; empty when none is, `whole` for the thing itself. `args` is
+    the rest of the page's query."""
 
     url: str
     post: str
@@ -22,10 +27,17 @@ class FlagForm:
     rating: str = "negative"
     comment: str = ""
     errors: dict[str, str] = field(default_factory=dict)
+    args: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def asked(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
-        return cls(url_for(detail, **_plain(ids)), url_for(post, **_plain(ids)), at=request.args.get("flag", "")[:60])
+        at = request.args.get("flag", "")[:60]
+        return cls(url_for(detail, **_plain(ids)), url_for(post, **_plain(ids)), at=at, args=_place(request.args))
+
+    @property
+    def put_away(self) -> bool:
+        """Somebody opened the form and thought better of it."""
+        return request.args.get("put") == "away"
 
     @classmethod
     def posted(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
@@ -36,6 +48,7 @@ class FlagForm:
             at=form.get("at", "")[:60] or "whole",
             rating=form.get("rating", ""),
             comment=form.get("comment", "").strip(),
+            args=_place(form),
         )
 
     def check(self) -> None:
@@ -50,6 +63,17 @@ class FlagForm:
 
     def with_errors(self, refusal: Invalid) -> FlagForm:
         return replace(self, errors=refusal.fields or {"comment": refusal.detail})
+
+
+def flagged_note(row: Feedback, form: FlagForm) -> Note:
+    """The flag as it stands in the margin from now on."""
+    href = url_for("feedback.detail", feedback_id=row.id)
+    return Note(form.rating, value_line(form.comment, NOTE), g.actor.name or "you", row.created_at, href, "pending")
+
+
+def _place(given: Mapping[str, str]) -> dict[str, str]:
+    """Which part of a long transcript the page shows, so that the form stays on it."""
+    return {"after": given["after"][:200]} if given.get("after") else {}
 
 
 def _plain(ids: dict[str, UUID]) -> dict[str, Any]:

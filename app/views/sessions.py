@@ -10,62 +10,76 @@ from werkzeug.wrappers import Response
 
 from app.access import access
 from app.db import transaction
-from app.errors import Invalid
+from app.errors import Invalid, NotFound
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
-from app.services import chats, feedback, intake, sessions
-from app.services.filters import FeedbackFilters, SessionFilters
-from app.services.pages import Page
+from app.services import event_pages, intake, sessions
+from app.services.filters import SessionFilters
+from app.services.list_menus import menus_of
+from app.services.session_lists import LOOKED_AT
 from app.views import filters as listing
-from app.views import timeline, transcript
-from app.views.agent_review import agent_menu, as_id, call_by_name, notes_of, rows_loaded, with_version
-from app.views.flags import FlagForm
+from app.views.flags import FlagForm, flagged_note
 from app.views.htmx import Toast, page, swap, wants_fragment
-
-MOST_EVENTS = 2000
-PANEL_TURNS = 8
+from app.views.session_pages import place_of, read_event, read_more, read_session
+from app.views.texts import query
 
 bp = Blueprint("sessions", __name__)
+LIST = "/admin/agent-review/sessions"
 
 
-@bp.get("/admin/agent-review/sessions")
+@bp.get(LIST)
 @access("admin")
 def index() -> Any:
     """The sessions of the workspace, newest first."""
-    asked = listing.read(SessionFilters)
+    return page("sessions/index.html", "sessions/_list.html", **listed())
+
+
+def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the list shows, for the address or for the query that was given."""
+    asked = listing.read(SessionFilters, given)
     found = sessions.list_sessions(asked.filters, asked.page, actor=g.actor)
-    return page(
-        "sessions/index.html",
-        "sessions/_list.html",
-        rows=found.items,
-        found=found,
-        asked=asked,
-        fields=_fields(),
+    return {
+        "rows": found.items,
+        "found": found,
+        "asked": asked,
+        "fields": _fields(),
+        "looked_at": LOOKED_AT,
         **listing.neighbours(found),
-    )
+    }
 
 
 def _fields() -> list[listing.Field]:
     yes_no = [("yes", "yes"), ("no", "no")]
+    menus = menus_of(actor=g.actor)
     return [
         listing.choices("status", SESSION_STATUSES),
         listing.choices("type", SESSION_TYPES),
-        agent_menu(),
+        listing.named("agent", menus.agents),
+        {"name": "version", "label": "agent version", "type": "number"},
         listing.typed("environment"),
         listing.typed("model"),
         listing.typed("tag"),
         listing.named("golden", yes_no),
         listing.named("replay", yes_no),
+        listing.named("error", yes_no, "has an error"),
+        listing.typed("longer", "at least seconds"),
+        listing.typed("shorter", "at most seconds"),
+        *([listing.named("import", menus.imports)] if menus.imports or "import" in request.args else []),
         *listing.DAYS,
     ]
 
 
-@bp.get("/admin/agent-review/sessions/<uuid:session_id>")
+@bp.get(f"{LIST}/<uuid:session_id>")
 @access("admin")
 def detail(session_id: UUID) -> Any:
-    """One session: as a page, as the panel of the list, or only the form that flags one of its turns."""
+    """One session: as a page, as the panel of the list, its next part, or the form that flags one of its turns."""
     flag = FlagForm.asked(".detail", ".flag", session_id=session_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
+    after = request.args.get("after")
+    if wants_fragment() and after:
+        return page(
+            "sessions/_more_events.html", "sessions/_more_events.html", flag=flag, **read_more(session_id, after)
+        )
     return _shown(session_id, flag=flag)
 
 
@@ -73,37 +87,72 @@ def detail(session_id: UUID) -> Any:
 @access("member")
 def own_detail(session_id: UUID) -> Any:
     """The same for any member of the workspace, with only their own feedback in it."""
-    return page(
-        "sessions/detail.html", "sessions/_panel.html", **read_session(session_id, within_admin=False), flag=None
-    )
+    after = request.args.get("after")
+    if wants_fragment() and after:
+        read = read_more(session_id, after, within_admin=False)
+        return page("sessions/_more_events.html", "sessions/_more_events.html", flag=None, **read)
+    read = read_session(session_id, within_admin=False, after=after or _asked_place(session_id))
+    return page("sessions/detail.html", "sessions/_panel.html", **read, flag=None)
 
 
-@bp.post("/admin/agent-review/sessions/<uuid:session_id>/flag")
+@bp.get(f"{LIST}/<uuid:session_id>/events/<uuid:event_id>")
+@access("admin")
+def event(session_id: UUID, event_id: UUID) -> Any:
+    """All that one event holds; transcripts cut what is very long."""
+    return page("sessions/event.html", "sessions/_event.html", **read_event(session_id, event_id))
+
+
+@bp.get("/sessions/<uuid:session_id>/events/<uuid:event_id>")
+@access("member")
+def own_event(session_id: UUID, event_id: UUID) -> Any:
+    """The same for members."""
+    read = read_event(session_id, event_id, within_admin=False)
+    return page("sessions/event.html", "sessions/_event.html", **read)
+
+
+@bp.post(f"{LIST}/<uuid:session_id>/flag")
 @access("admin")
 def flag(session_id: UUID) -> Any:
     """An admin's own observation of the session or of one turn in it."""
     form = FlagForm.posted(".detail", ".flag", session_id=session_id)
-    read = read_session(session_id)
     try:
         form.check()
-        turn = next((turn for turn in read["turns"] if turn.anchor == form.at), None)
-        context = {"event_id": turn.key} if turn and as_id(turn.key) else {}
         with transaction():
-            intake.give_feedback(
+            sessions.get_session(session_id, actor=g.actor)
+            row = intake.give_feedback(
                 intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
                     rating=form.rating,
                     comment=form.comment,
                     session_id=session_id,
-                    context=context,
+                    context=_meant(session_id, form.at),
                 ),
                 actor=g.actor,
             )
     except Invalid as refusal:
-        return _shown(session_id, flag=form.with_errors(refusal), status=422)
-    back = url_for(".detail", session_id=session_id) + (f"#{form.at}" if form.at else "")
-    return swap("sessions/_panel.html", fallback=back, toasts=[Toast("Flagged. It is in Feedback as pending.")], **read)
+        return _refused(session_id, form.with_errors(refusal))
+    back = query(url_for(".detail", session_id=session_id), form.args)
+    back += f"#{form.at}" if form.at != "whole" else ""
+    toast = Toast("Flagged. It is in Feedback as pending.")
+    return swap("sessions/_flagged.html", fallback=back, toasts=[toast], flag=form, note=flagged_note(row, form))
+
+
+def _meant(session_id: UUID, at: str) -> dict[str, str]:
+    """The event that a flag on a turn names; none for a flag on the whole."""
+    if at == "whole":
+        return {}
+    try:
+        found = event_pages.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
+    except NotFound:
+        raise Invalid("There is no such turn in this session.", {"comment": "This turn is not here."}) from None
+    return {"event_id": str(found.id)}
+
+
+def _refused(session_id: UUID, form: FlagForm) -> Response:
+    if wants_fragment():
+        return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
+    return _shown(session_id, flag=form, status=422)
 
 
 def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
@@ -113,44 +162,17 @@ def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
         "sessions/_panel.html" if _in_panel() else template,
         status=status,
         flag=flag,
-        **read_session(session_id),
+        **read_session(session_id, after=flag.args.get("after") or _asked_place(session_id)),
     )
+
+
+def _asked_place(session_id: UUID) -> str | None:
+    wanted = request.args.get("at")
+    return place_of(session_id, wanted) if wanted else None
 
 
 def _in_panel() -> bool:
     return request.args.get("panel") == "1"
-
-
-def read_session(session_id: UUID, *, within_admin: bool = True) -> dict[str, Any]:
-    """What both the page and the panel show."""
-    found = sessions.get_session(session_id, actor=g.actor)
-    events = sessions.events_of(session_id, actor=g.actor, limit=MOST_EVENTS)
-    version = f"v{found.agent_version}" if found.agent_version else ""
-    turns = transcript.of_events(events, person=found.person or "somebody", agent=found.agent, version=version)
-    call_by_name(turns)
-    if found.session.chat_id:
-        said = chats.messages_of(found.session.chat_id, actor=g.actor)
-        transcript.answers_of(turns, [message for message in said if message.session_id == session_id])
-    rows = feedback.list_feedback(FeedbackFilters(session_id=session_id), Page(100), actor=g.actor).items
-    notes = notes_of(rows, linked=within_admin)
-    homeless = transcript.place(turns, notes)
-    loaded = next((event.payload for event in events if event.event_type == "context.loaded"), None)
-    return {
-        "found": found,
-        "session": found.session,
-        "agent": with_version(found.agent, found.agent_version),
-        "turns": turns,
-        "homeless": homeless,
-        "feedback": rows,
-        "notes": [note for _, note in notes],
-        "timeline": timeline.of_events(events),
-        "shown_events": len(events),
-        "tool_calls": sum(event.event_type == "tool.call" for event in events),
-        "loaded": loaded,
-        "loaded_rows": rows_loaded(loaded) if loaded and g.actor.is_admin else [],
-        "within_admin": within_admin,
-        "panel_turns": PANEL_TURNS,
-    }
 
 
 def register(app: Flask) -> None:

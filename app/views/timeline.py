@@ -10,7 +10,9 @@ from app.views.transcript import WRITES, Event, _results
 
 LEFT = 9.0
 GAP = 1.2
+GAPS = 30.0
 LEAST = 0.4
+NEAR = 0.1
 LANES = ("model", "tools", "writes")
 
 
@@ -48,9 +50,9 @@ def of_events(events: Sequence[Event]) -> Timeline | None:
     if total <= 0:
         return None
     timeline = Timeline(total=total)
-    scale = (100 - LEFT - GAP * (len(rounds) - 1)) / total
-    if scale <= 0:
-        return None
+    # Many rounds leave less room between them, never none for the work itself.
+    gap = min(GAP, GAPS / max(1, len(rounds) - 1))
+    scale = (100 - LEFT - gap * (len(rounds) - 1)) / total
     left = LEFT
     for found in rounds:
         for lane, start, end in found:
@@ -58,8 +60,22 @@ def of_events(events: Sequence[Event]) -> Timeline | None:
             x = min(left + start * scale, 100 - width)
             timeline.bars.append(Bar(lane, round(x, 2), round(width, 2)))
             timeline.seconds[lane] += end - start
-        left += max(end for _, _, end in found) * scale + GAP
+        left += max(end for _, _, end in found) * scale + gap
+    timeline.bars = _joined(timeline.bars)
     return timeline
+
+
+def _joined(bars: Sequence[Bar]) -> list[Bar]:
+    """Bars that touch are one to the eye, and a long session has thousands of them."""
+    joined: dict[str, list[Bar]] = {}
+    for bar in sorted(bars, key=lambda bar: bar.x):
+        lane = joined.setdefault(bar.lane, [])
+        if lane and bar.x <= lane[-1].x + lane[-1].width + NEAR:
+            last = lane.pop()
+            end = max(last.x + last.width, bar.x + bar.width)
+            bar = Bar(bar.lane, last.x, round(end - last.x, 2))
+        lane.append(bar)
+    return [bar for lane in joined.values() for bar in lane]
 
 
 def _rounds(events: Sequence[Event]) -> list[list[Event]]:

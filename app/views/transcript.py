@@ -53,7 +53,8 @@ class Spoken(Protocol):
 
 @dataclass
 class Part:
-    """One thing in a turn. `kind` says which of the fields count: say, tool, change, loaded or line."""
+    """One thing in a turn. `kind` says which of the fields count: say, tool, change, loaded or line. `event` and
+    `answer` are the ids of the events it was made from, where all of it can be read."""
 
     kind: str
     text: str = ""
@@ -64,6 +65,9 @@ class Part:
     failed: bool = False
     record: str = ""
     changes: list[tuple[str, Any, Any]] = field(default_factory=list)
+    event: str = ""
+    answer: str = ""
+    known: bool = False
 
 
 @dataclass
@@ -95,9 +99,12 @@ class Turn:
 WRITES = {"entity.created", "entity.updated", "response.submitted", "knowledge.changed"}
 
 
-def of_events(events: Sequence[Event], *, person: str, agent: str, version: str = "") -> list[Turn]:
-    """The turns of a session, in the order in which things happened."""
-    results = _results(events)
+def of_events(
+    events: Sequence[Event], *, person: str, agent: str, version: str = "", answers: Sequence[Event] = ()
+) -> list[Turn]:
+    """The turns of a session, in the order in which things happened. `answers` are results that come after the last of
+    these events."""
+    results = _results([*events, *answers])
     turns: list[Turn] = []
     waiting: list[Part] = []
     asked: datetime | None = None
@@ -118,7 +125,7 @@ def of_events(events: Sequence[Event], *, person: str, agent: str, version: str 
             waiting = []
         turn = turns[-1]
         turn.parts.append(part)
-        turn.marks.update(_marks(event))
+        turn.marks.update(marks_of(event))
         turn.key = str(event.id)
         turn.until = max(turn.until or event.occurred_at, _ended(event, results))
     for turn in turns:
@@ -131,12 +138,14 @@ def of_events(events: Sequence[Event], *, person: str, agent: str, version: str 
 def _said_by_user(event: Event, person: str) -> Turn:
     text = _text(event.payload)
     turn = Turn(person, False, event.occurred_at, anchor=f"e-{short_id(event.id)}", until=event.occurred_at)
-    turn.parts.append(Part("say", text))
-    turn.marks.update(_marks(event))
+    turn.key = str(event.id)
+    turn.parts.append(Part("say", text, event=turn.key))
+    turn.marks.update(marks_of(event))
     return turn
 
 
-def _marks(event: Event) -> set[str]:
+def marks_of(event: Event) -> set[str]:
+    """All names by which feedback can mean an event."""
     named = (event.payload.get(name) for name in ("message_id", "turn_id", "call_id", "id"))
     return {str(event.id), *(str(value) for value in named if value)}
 
@@ -146,13 +155,14 @@ def _text(payload: Mapping[str, Any]) -> str:
     return text if isinstance(text, str) else str(text)
 
 
-def _results(events: Iterable[Event]) -> dict[str, Event]:
-    """The result of each call, by the call's id."""
+def _results(events: Sequence[Event]) -> dict[str, Event]:
+    """The result of each call, by the call's id. A result whose call is not here is no call's."""
+    calls = {str(event.payload.get("id")) for event in events if event.event_type == "tool.call"}
     found: dict[str, Event] = {}
     for event in events:
         if event.event_type == "tool.result":
             call = event.payload.get("call_id") or event.payload.get("id")
-            if call:
+            if call and str(call) in calls:
                 found.setdefault(str(call), event)
     return found
 
@@ -166,12 +176,12 @@ def _part(event: Event, results: Mapping[str, Event]) -> Part | None:
     payload = event.payload
     kind = event.event_type
     if kind == "agent.message":
-        return Part("say", _text(payload))
+        return Part("say", _text(payload), event=str(event.id))
     if kind == "tool.call":
         return _tool(event, results)
     if kind == "tool.result":
         call = str(payload.get("call_id") or payload.get("id") or "")
-        return None if call in results else _orphan(payload)
+        return None if call in results else _orphan(event)
     if kind in {"entity.created", "entity.updated"}:
         return _change(kind, payload)
     if kind == "context.loaded":
@@ -200,12 +210,16 @@ def _tool(event: Event, results: Mapping[str, Event]) -> Part:
         result=answer.get("output") if result else "no result recorded",
         ms=ms if isinstance(ms, int | float) else None,
         failed=result is None or bool(answer.get("is_error")),
+        event=str(event.id),
+        answer=str(result.id) if result else "",
     )
 
 
-def _orphan(payload: Mapping[str, Any]) -> Part:
+def _orphan(event: Event) -> Part:
+    payload = event.payload
     failed = bool(payload.get("is_error"))
-    return Part("tool", name=str(payload.get("name") or "tool"), result=payload.get("output"), failed=failed)
+    name = str(payload.get("name") or "tool")
+    return Part("tool", name=name, result=payload.get("output"), failed=failed, answer=str(event.id))
 
 
 def _change(kind: str, payload: Mapping[str, Any]) -> Part:
@@ -300,9 +314,10 @@ def records_in(turns: Iterable[Turn]) -> set[str]:
 
 
 def name_records(turns: Iterable[Turn], names: Mapping[str, str]) -> None:
-    """Call the changed records by their names, as far as they are known."""
+    """Call the changed records by their names, as far as they are known; only those can be opened."""
     for turn in turns:
         for part in turn.parts:
+            part.known = part.record in names
             part.name = names.get(part.record, part.name)
 
 
@@ -326,6 +341,22 @@ def place(turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]]) -> 
             homeless.append(note)
         else:
             turn.notes.append(note)
+    return homeless
+
+
+def place_exactly(
+    turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]], messages: Sequence[Spoken]
+) -> list[Any]:
+    """Put each note beside the turn that it names, when these turns are only a part of the messages. What names none of
+    the messages is given back."""
+    elsewhere = {name for message in messages for name in _names_of(message)}
+    homeless = []
+    for marks, note in notes:
+        turn = find(turns, marks)
+        if turn is not None:
+            turn.notes.append(note)
+        elif elsewhere.isdisjoint(marks):
+            homeless.append(note)
     return homeless
 
 

@@ -11,9 +11,6 @@ from uuid import UUID, uuid4
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.db import acting_as, transaction
-from app.services import sessions
-from app.services.sessions import NewEvent, NewSession
 from app.views import timeline, transcript
 from app.views.amounts import money, span
 from tests.conftest import Workspace, soup
@@ -85,19 +82,6 @@ def test_a_session_without_events_says_so(app: Flask, workspace: Workspace, sign
 
     assert "No events were recorded" in page.text
     assert "searchAccounts timed out" in page.select_one("main").text
-
-
-def test_a_long_session_is_cut_and_says_so(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
-    admin = workspace.actor()
-    events = [NewEvent("agent.message", {"text": f"step {n}"}) for n in range(1000)]
-    with app.app_context(), acting_as(admin), transaction():
-        session, _ = sessions.create_session(NewSession(agent="long-runner", events=events), actor=admin)
-        for _ in range(2):
-            sessions.append_events(session.id, events, actor=admin)
-        session_id = session.id
-    page = sign_in(admin).get(f"{URL}/{session_id}")
-
-    assert "The first 2,000 of 3,000 events" in page.get_data(as_text=True)
 
 
 def test_flagging_a_turn_writes_feedback_about_it(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

@@ -1,0 +1,115 @@
+"""Sessions that are no longer wanted, such as those of a test: removed together, or none of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import CursorResult, delete, insert, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import AgentSession, AuditEntry
+from app.services.filters import SessionFilters
+from app.services.session_lists import LOOKED_AT, conditions_of, stretch_of
+from app.services.walks import places
+
+MOST = 1000
+AT_ONCE = 100
+
+
+def ids_matching(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
+    """All sessions that a list shows, over its pages. Refused when they are more than go at once."""
+    where = conditions_of(filters, actor)
+    if where is None:
+        return []
+    if filters.sieves:
+        found, goes_on = places(stretch_of(filters, where, LOOKED_AT))
+        ids = [place[1] for place in found]
+        if goes_on and len(ids) <= MOST:
+            raise Refused(
+                f"Only the newest {LOOKED_AT:,} sessions were looked at; narrow the list by days or by agent."
+            )
+    else:
+        ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MOST + 1)))
+    if len(ids) > MOST:
+        raise Refused(f"More than {MOST:,} sessions match; narrow the list first.")
+    return ids
+
+
+def golden_among(session_ids: list[UUID], *, actor: Actor) -> int:
+    """How many of these are golden, and therefore stay."""
+    rows = select(AgentSession.id).where(
+        AgentSession.tenant_id == actor.tenant_id,
+        AgentSession.id.in_(session_ids),
+        AgentSession.golden_set.is_not(None),
+    )
+    return len(db.session.scalars(rows).all())
+
+
+def refuse_goldens(golden: int, of: int) -> None:
+    """A golden is what others are measured against. It goes only after it was revoked."""
+    if golden:
+        what = "this session is golden" if of == 1 else f"{golden:,} of these {of:,} sessions {_are(golden)} golden"
+        raise Refused(f"Nothing was deleted: {what}. Take {'it' if golden == 1 else 'them'} out, or revoke first.")
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
+    """Remove sessions and their events for good, each with its line in the audit log; how many there were.
+
+    Feedback about them stays, without the link. What somebody else removed meanwhile is not counted.
+    """
+    if not actor.is_admin:
+        raise Forbidden("Only an admin deletes sessions.")
+    if not session_ids:
+        raise Invalid("Select at least one session first.")
+    if len(set(session_ids)) > MOST:
+        raise Invalid(f"At most {MOST:,} sessions at once.")
+    rows = db.session.execute(
+        select(AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
+        .order_by(AgentSession.id)
+        .with_for_update()
+    ).all()
+    if not rows:
+        raise NotFound("These sessions are not there any more.")
+    refuse_goldens(sum(row.golden_set is not None for row in rows), len(rows))
+    _record([(row.id, row.title, row.status) for row in rows], actor)
+    ids = [row.id for row in rows]
+    for start in range(0, len(ids), AT_ONCE):
+        _delete(ids[start : start + AT_ONCE], actor)
+    return len(ids)
+
+
+def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:
+    """One line for each session, as if it had been deleted alone, in one statement."""
+    shared = {
+        "tenant_id": actor.tenant_id,
+        "actor_user_id": actor.id,
+        "actor_agent_id": actor.agent_id,
+        "action": "session.deleted",
+        "subject_type": "session",
+        "request_id": actor.request_id,
+    }
+    key = {"key_id": str(actor.key_id)} if actor.key_id else {}
+    lines = [
+        {**shared, "id": uuid4(), "subject_id": session_id, "details": {"title": title, "status": status, **key}}
+        for session_id, title, status in gone
+    ]
+    db.session.flush()
+    db.session.execute(insert(AuditEntry.__table__).inline(), lines)  # type: ignore[arg-type]
+
+
+def _delete(ids: list[UUID], actor: Actor) -> None:
+    """So many that one statement ends in time, with all their events."""
+    gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
+        delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)),
+        execution_options={"synchronize_session": False},
+    )
+    if gone.rowcount != len(ids):
+        raise Refused("Somebody else changes these sessions now; try again.")
