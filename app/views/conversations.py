@@ -16,7 +16,7 @@ from app.services.chat_lists import LOOKED_AT
 from app.services.filters import ChatFilters
 from app.services.list_menus import menus_of
 from app.views import filters as listing
-from app.views import transcript
+from app.views import saved_views, transcript
 from app.views.agent_review import call_by_name, notes_of, with_version
 from app.views.flags import FlagForm, flagged_note
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -32,6 +32,9 @@ bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conver
 @access("admin")
 def index() -> Any:
     """The conversations of the workspace, the liveliest first."""
+    views = saved_views.of("conversations")
+    if views.opening:
+        return views.opening
     asked = listing.read(ChatFilters)
     found = chats.list_chats(asked.filters, asked.page, actor=g.actor)
     menus = menus_of(actor=g.actor, person_id=asked.filters.person_id)
@@ -48,6 +51,7 @@ def index() -> Any:
         rows=found.items,
         found=found,
         asked=asked,
+        views=views,
         fields=fields,
         looked_at=LOOKED_AT,
         **listing.neighbours(found),

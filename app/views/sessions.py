@@ -17,6 +17,7 @@ from app.services.filters import SessionFilters
 from app.services.list_menus import menus_of
 from app.services.session_lists import LOOKED_AT
 from app.views import filters as listing
+from app.views import saved_views
 from app.views.flags import FlagForm, flagged_note
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.session_pages import place_of, read_event, read_more, read_session
@@ -30,7 +31,8 @@ LIST = "/admin/agent-review/sessions"
 @access("admin")
 def index() -> Any:
     """The sessions of the workspace, newest first."""
-    return page("sessions/index.html", "sessions/_list.html", **listed())
+    views = saved_views.of("sessions")
+    return views.opening or page("sessions/index.html", "sessions/_list.html", views=views, **listed())
 
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
