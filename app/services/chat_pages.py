@@ -21,6 +21,7 @@ from app.services.session_lists import counted_ratings
 
 MOST_MESSAGES = 200
 BESIDE = 8
+LAST_PLACE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -127,11 +128,12 @@ def get_own(chat_id: UUID, *, actor: Actor, before: int | None = None) -> OwnCha
 
 def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     """What an agent said at this place in a conversation of the actor's. One query."""
-    row = db.session.execute(
+    wanted = (
         select(Chat, Message)
         .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
         .where(*_own(actor), Chat.id == chat_id, Message.message_index == index, Message.role == "agent")
-    ).one_or_none()
+    )
+    row = db.session.execute(wanted).one_or_none() if index <= LAST_PLACE else None
     if row is None:
         raise NotFound("There is no such answer in a conversation of yours.")
     return Answer(row[0], row[1])

@@ -147,20 +147,18 @@ def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learne
 
 
 def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Place]:
-    """Where each row was given. Only conversations of the actor's own are named. At most three queries."""
+    """Where each row was given. Only conversations of the actor's own are named. At most two queries."""
     chats = _chats({row.chat_id for row in rows if row.chat_id}, actor)
-    entities = _names(Entity.id, Entity.name, {row.entity_id for row in rows if row.entity_id}, actor)
-    rest = {row.session_id for row in rows if row.session_id and row.chat_id not in chats and not row.entity_id}
-    sessions = _names(AgentSession.id, AgentSession.title, rest, actor)
+    names = _names({value for row in rows for value in (row.entity_id, row.session_id) if value}, actor)
     found: dict[UUID, Place] = {}
     for row in rows:
         if row.chat_id in chats:
             chat_id, title = chats[row.chat_id]
             found[row.id] = Place(title, chat_id=chat_id)
-        elif row.entity_id in entities:
-            found[row.id] = Place(entities[row.entity_id], entity_id=row.entity_id)
-        elif row.session_id in sessions:
-            found[row.id] = Place(sessions[row.session_id], session_id=row.session_id)
+        elif row.entity_id in names:
+            found[row.id] = Place(names[row.entity_id], entity_id=row.entity_id)
+        elif row.session_id in names:
+            found[row.id] = Place(names[row.session_id], session_id=row.session_id)
     return found
 
 
@@ -178,8 +176,12 @@ def _chats(names: set[str], actor: Actor) -> dict[str | None, tuple[UUID, str]]:
     return {name: (row[0], row[2]) for row in rows for name in (str(row[0]), row[1]) if name}
 
 
-def _names(id: Any, name: Any, wanted: set[UUID], actor: Actor) -> dict[UUID | None, str]:
+def _names(wanted: set[UUID], actor: Actor) -> dict[UUID | None, str]:
+    """What records and sessions are called."""
     if not wanted:
         return {}
-    rows = db.session.execute(select(id, name).where(id.in_(wanted), id.class_.tenant_id == actor.tenant_id))
-    return {row[0]: row[1] for row in rows}
+    found = select(Entity.id, Entity.name).where(Entity.tenant_id == actor.tenant_id, Entity.id.in_(wanted))
+    sessions = select(AgentSession.id, AgentSession.title).where(
+        AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(wanted)
+    )
+    return {row[0]: row[1] for row in db.session.execute(found.union_all(sessions))}
