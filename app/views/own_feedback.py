@@ -120,6 +120,8 @@ def as_own(row: OwnRow, learned: Mapping[UUID, Learned], place: Place | None = N
 
 
 def _head(row: OwnRow) -> str:
+    if row.details.get("skipped"):
+        return "Skipped the rating"
     if row.signal:
         return SAID.get(row.signal, row.signal)
     field = row.context.get("field_name")
