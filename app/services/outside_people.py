@@ -33,7 +33,7 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
         .returning(User.id)
     )
     if made is not None:
-        audit.record(actor, "person.added", "user", made)
+        audit.record(actor, "outside_person.added", "user", made)
         return made
     known = db.session.execute(
         select(User.id, User.name).where(User.external_tenant_id == actor.tenant_id, User.external_id == subject)
@@ -57,7 +57,7 @@ def _rename(user_id: UUID, name: str, actor: Actor) -> None:
     db.session.execute(SET_ROLE, {"role": "system"})
     db.session.execute(update(User).where(User.id == user_id).values(name=name))
     db.session.execute(SET_ROLE, {"role": actor.bound_role})
-    audit.record(actor, "person.renamed", "user", user_id)
+    audit.record(actor, "outside_person.renamed", "user", user_id)
 
 
 def _clean_subject(subject: str) -> str:

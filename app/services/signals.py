@@ -20,7 +20,7 @@ from app.actor import Actor
 from app.db import db
 from app.learning.signals import weight_of
 from app.models import Chat, Feedback, SharedContextFeedback
-from app.services import accounts, audit
+from app.services import accounts, audit, daily
 from app.services.intake import NewFeedback, put_feedback
 from app.services.intake_links import AN_ID
 from app.services.pages import Cursor, Page, Slice
@@ -132,6 +132,7 @@ def take_back(*which: ColumnElement[bool], actor: Actor) -> None:
             marked = row.details | {RETRACTED: datetime.now(UTC).isoformat()}
             db.session.execute(update(Feedback).where(Feedback.id == row.id).values(details=marked))
         audit.record(actor, "feedback.retracted", "feedback", row.id, kind=row.kind, rating=row.rating)
+        daily.note(actor.tenant_id)
 
 
 def _untouched() -> ColumnElement[bool]:

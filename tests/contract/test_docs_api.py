@@ -20,7 +20,8 @@ from app.api.problems import ABOUT
 from app.api.settings import SettingsChange
 from tests.conftest import Api, Workspace
 
-TEXT = (Path(__file__).resolve().parents[2] / "docs/api.md").read_text()
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+TEXT = (DOCS / "api.md").read_text()
 
 
 @pytest.fixture
@@ -42,6 +43,17 @@ def test_every_example_runs(address: str, workspace: Workspace, api: Callable[..
     assert ran.stdout.count('"comment":"Done in one go."') >= 2
     assert '"status":"dismissed"' in ran.stdout
     assert "upshot_requests_total" in ran.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_examples_of_the_script_run(address: str, workspace: Workspace, api: Callable[..., Api]) -> None:
+    text = (DOCS / "feedback-js.md").read_text()
+    script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": api(workspace.actor("member"), "feedback").key}
+    ran = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
+    assert '"token":"fbt_' in ran.stdout
+    assert '"items":[{' in ran.stdout
 
 
 def test_the_page_names_what_there_is() -> None:
