@@ -54,7 +54,7 @@ ADMIN_SECTIONS = (
                 "Agent Review",
                 "checkup-list",
                 "feedback.index",
-                within=tuple(tab.endpoint.split(".")[0] for tab in TABS),
+                within=("saved_views", *(tab.endpoint.split(".")[0] for tab in TABS)),
             ),
             Section("Agents", "robot", "agents.index"),
         ),
