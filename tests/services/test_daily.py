@@ -16,7 +16,8 @@ from app.services.intake import NewFeedback
 
 pytestmark = pytest.mark.usefixtures("context")
 
-NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+# Noon of the day before, so that nothing here lies ahead of the clock.
+NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
 
 def say(actor: Any, at: datetime, rating: str = "negative", **more: Any) -> Feedback:
