@@ -39,7 +39,16 @@ class Line:
 def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> None:
     """Note what the actor did, from what to what. Members write rows that only admins may read, so nothing is read
     back from the insert."""
-    values = {
+    db.session.flush()
+    db.session.execute(
+        insert(AuditEntry.__table__).inline(),  # type: ignore[arg-type]
+        line(actor, action, subject_type, subject_id, **details),
+    )
+
+
+def line(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> dict[str, Any]:
+    """The values of an entry, for those who write it in a statement of their own."""
+    return {
         "id": uuid4(),
         "tenant_id": actor.tenant_id,
         "actor_user_id": actor.id,
@@ -50,8 +59,6 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
         "details": _plain(details | ({"key_id": actor.key_id} if actor.key_id else {})),
         "request_id": actor.request_id,
     }
-    db.session.flush()
-    db.session.execute(insert(AuditEntry.__table__).inline(), values)  # type: ignore[arg-type]
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:

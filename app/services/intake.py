@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import case, func, literal_column, select, text
-from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.sql.dml import ReturningInsert
+from sqlalchemy import select, text
 
 from app.actor import Actor
 from app.db import db
@@ -22,7 +19,7 @@ from app.learning.feedback_shapes import read_context, read_details
 from app.learning.signals import rating_of
 from app.models import Feedback, Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
-from app.services import audit, daily, intake_links
+from app.services import daily, intake_links, intake_store
 from app.services.intake_links import Links
 from app.services.masks import masking_of_words
 
@@ -30,18 +27,6 @@ AHEAD = timedelta(minutes=5)
 LONGEST_COMMENT = 4096
 LONGEST_ID = 256
 SURE_ENOUGH = 0.70
-# What an admin thinks of the answer outlives what the author says anew.
-ASSESSED: dict[str, Any] = {
-    "details": literal_column(
-        "excluded.details || CASE WHEN feedback.details ? 'assessment'"
-        " THEN jsonb_build_object('assessment', feedback.details -> 'assessment') ELSE '{}' END"
-    ),
-    "error_categories": literal_column(
-        "excluded.error_categories || ARRAY(SELECT c FROM jsonb_array_elements_text("
-        "coalesce(feedback.details #> '{assessment,error_categories}', '[]')) AS c"
-        " WHERE c <> ALL (excluded.error_categories))"
-    ),
-}
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
 
@@ -93,14 +78,10 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        row, created = _store(values)
+        row, created = intake_store.store(values, actor=actor)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     daily.note(actor.tenant_id)
-    if created:
-        audit.record(actor, "feedback.created", "feedback", row.id, source_type=row.source_type, kind=row.kind)
-    elif row.kind in ("signal", "reaction"):
-        audit.record(actor, "feedback.changed", "feedback", row.id, rating=row.rating)
     return row, created
 
 
@@ -250,52 +231,3 @@ def _as_the_product(origin: str) -> Iterator[None]:
     db.session.execute(SET_ROLE, {"role": "system"})
     yield
     db.session.execute(SET_ROLE, {"role": bound.bound_role})
-
-
-def _store(values: dict[str, Any]) -> tuple[Feedback | None, bool]:
-    """Write the row and read it back in one statement; say whether it is new."""
-    replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
-    statement = _insert(values["kind"] if replaces else None)
-    row = db.session.scalars(statement, values, execution_options={"populate_existing": True}).one_or_none()
-    if row is None:
-        row = db.session.get(Feedback, _already_there(values), populate_existing=True)
-    return row, row is not None and row.id == values["id"]
-
-
-@cache
-def _insert(replaced: str | None) -> ReturningInsert[Feedback]:
-    """The statement for what replaces an earlier row, or for what does not. Made once: it takes longer to build than
-    to run."""
-    statement = insert(Feedback)
-    new, old = statement.excluded, Feedback.__table__.c
-    said = {"comment": new.comment, "occurred_at": new.occurred_at, **ASSESSED}
-    kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
-    if replaced == "signal":
-        # Whoever sends it again may know more by now: the chat, and with it the session, the agent and the turn.
-        learned = {name: func.coalesce(old[name], new[name]) for name in ("session_id", "agent_id", "turn_id")}
-        no_chat = old.chat_id.is_(None)
-        of_chat = {name: case((no_chat, new[name]), else_=old[name]) for name in ("source_type", "context")}
-        statement = statement.on_conflict_do_update(
-            index_elements=["tenant_id", "message_id", "created_by", "signal"],
-            index_where=text("kind = 'signal'"),
-            set_={**said, **kept, **learned, **of_chat},
-        )
-    elif replaced == "reaction":
-        statement = statement.on_conflict_do_update(
-            index_elements=["tenant_id", "turn_id", "created_by"],
-            index_where=text("kind = 'reaction' AND origin = 'user'"),
-            set_={"rating": new.rating, "context": new.context, **said, **kept},
-        )
-    else:
-        statement = statement.on_conflict_do_nothing()
-    return statement.returning(Feedback)
-
-
-def _already_there(values: dict[str, Any]) -> UUID:
-    column = Feedback.session_id if values["kind"] == "session_failure" else Feedback.replay_session_id
-    wanted = values["session_id"] if values["kind"] == "session_failure" else values["context"]["replay_session_ids"][0]
-    return db.session.execute(
-        select(Feedback.id).where(
-            Feedback.tenant_id == values["tenant_id"], Feedback.kind == values["kind"], column == wanted
-        )
-    ).scalar_one()
