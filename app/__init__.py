@@ -27,6 +27,7 @@ VIEWS = (
     "app.views.agent_review",
     "app.views.conversations",
     "app.views.sessions",
+    "app.views.session_bulk",
     "app.views.feedback",
     "app.views.knowledge",
     "app.views.evals",

@@ -30,9 +30,9 @@ def store(events: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> UUID:
 
 
 def walk(session_id: UUID, actor: Actor) -> list[event_pages.Part]:
-    parts = [event_pages.read_part(session_id, actor=actor)]
+    parts = [event_pages.read_first(session_id, actor=actor)[0]]
     while parts[-1].following:
-        parts.append(event_pages.read_part(session_id, actor=actor, after=parts[-1].following))
+        parts.append(event_pages.read_part(session_id, parts[-1].following, actor=actor))
     return parts
 
 
@@ -56,8 +56,8 @@ def test_a_short_session_is_one_part(workspace: Workspace) -> None:
     with acting_as(actor):
         for number in (0, 1, event_pages.EVENTS):
             session_id = store([("agent.message", {"text": "x"})] * number, actor)
-            part = event_pages.read_part(session_id, actor=actor)
-            assert (len(part.events), part.following) == (number, None)
+            part, outline = event_pages.read_first(session_id, actor=actor)
+            assert (len(part.events), len(outline), part.following) == (number, number, None)
 
 
 def test_large_payloads_make_small_parts(workspace: Workspace) -> None:
@@ -127,7 +127,7 @@ def test_a_part_can_begin_at_an_event(workspace: Workspace) -> None:
         wanted = sessions.events_of(session_id, actor=actor)[222]
 
         found = event_pages.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
-        part = event_pages.read_part(session_id, actor=actor, after=event_pages.place_before(found))
+        part = event_pages.read_part(session_id, event_pages.place_before(found), actor=actor)
         assert part.events[0] == wanted
         assert event_pages.get_event(session_id, wanted.id, actor=actor) == wanted
         with pytest.raises(NotFound):
@@ -142,7 +142,7 @@ def test_a_place_that_is_none_is_refused(workspace: Workspace) -> None:
         session_id = store([("agent.message", {"text": "x"})], actor)
         for text in ("garbage", "x" * 200, "é", "MjAyNnwx", "MjAyNi0xMS0xM1QxMjowMDowMHwx"):
             with pytest.raises(Invalid):
-                event_pages.read_part(session_id, actor=actor, after=text)
+                event_pages.read_part(session_id, text, actor=actor)
 
 
 def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
@@ -150,5 +150,5 @@ def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
     with acting_as(ours.actor()):
         session_id = store([("agent.message", {"text": "x"})], ours.actor())
     with acting_as(theirs.actor()):
-        assert event_pages.read_part(session_id, actor=theirs.actor()).events == []
+        assert event_pages.read_first(session_id, actor=theirs.actor())[0].events == []
         assert event_pages.read_outline(session_id, actor=theirs.actor()) == []

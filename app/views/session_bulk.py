@@ -1,0 +1,88 @@
+"""Deleting several sessions: first what it would mean, then the deed."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+from flask import Blueprint, Flask, g, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid, Refused
+from app.services import session_deletes
+from app.services.filters import SessionFilters
+from app.views import filters as listing
+from app.views import saved_views
+from app.views.agent_review import as_id
+from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
+from app.views.sessions import listed
+from app.views.shell import own_path
+
+bp = Blueprint("session_bulk", __name__, url_prefix="/admin/agent-review/sessions/delete")
+
+
+@bp.post("")
+@access("admin")
+def ask() -> Any:
+    """How many would go, the ticked ones or all that the list shows. Changes nothing."""
+    back = _list_address()
+    try:
+        ids = _all_of(back) if request.form.get("which") == "all" else _ticked()
+        session_deletes.refuse_goldens(session_deletes.golden_among(ids, actor=g.actor), len(ids))
+    except Refused as refusal:
+        return _refused(refusal, back)
+    if not ids:
+        return _refused(Refused("Select at least one session first."), back)
+    return page("sessions/delete.html", "sessions/_delete.html", ids=ids, back=back, in_place=wants_fragment())
+
+
+@bp.post("/confirmed")
+@access("admin")
+def confirmed() -> Any:
+    """Delete them, all or none, and give the list back."""
+    back = _list_address()
+    try:
+        with transaction():
+            gone = session_deletes.delete_sessions(_ticked(), actor=g.actor)
+    except Refused as refusal:
+        return _refused(refusal, back)
+    toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
+    shown = {**listed(_query(back)), "views": saved_views.of("sessions")} if wants_fragment() else {}
+    return swap("sessions/_list.html", fallback=back, toasts=[toast], **shown)
+
+
+def _refused(refusal: Refused, back: str) -> Any:
+    """409 with the sentence: beside the list, or on a page that leads back to it."""
+    if wants_fragment():
+        return toast_only(Toast(refusal.detail, "error"), status=refusal.status)
+    return page(
+        "sessions/delete.html", "sessions/delete.html", status=refusal.status, refusal=refusal.detail, back=back
+    )
+
+
+def _list_address() -> str:
+    back = own_path()
+    return back if urlsplit(back).path == url_for("sessions.index") else url_for("sessions.index")
+
+
+def _query(back: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(back).query))
+
+
+def _all_of(back: str) -> list[UUID]:
+    asked = listing.read(SessionFilters, _query(back))
+    return session_deletes.ids_matching(asked.filters, actor=g.actor)
+
+
+def _ticked() -> list[UUID]:
+    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
+    found = [as_id(text) for text in texts]
+    if None in found:
+        raise Invalid("One of these ids is no id; load the page again.")
+    return list(dict.fromkeys(value for value in found if value is not None))
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
