@@ -16,12 +16,12 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
 from app.learning.import_format import ImportedSession, read_line
-from app.learning.session_limits import EVENTS_AT_ONCE, LINE_BYTES
+from app.learning.session_limits import LINE_BYTES
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
+from app.services.bulk_sessions import create_sessions
 from app.services.pages import Page, Slice, read_page
-from app.services.session_events import NewEvent, write_events
-from app.services.sessions import NewSession, create_session
+from app.services.sessions import NewEvent, NewSession
 
 BATCH = 200
 BATCH_BYTES = 8 * LINE_BYTES
@@ -148,8 +148,9 @@ def _store(batch: list[tuple[int, ImportedSession]], result: Result, within: Wit
     try:
         with within():
             _lock(result.import_id, actor)
-            stored = [_take(session, result.import_id, actor) for _, session in batch]
-            created, existing = sum(stored), len(stored) - sum(stored)
+            new = [_session(line, result.import_id) for _, line in batch]
+            created = create_sessions(new, actor=actor)
+            existing = len(new) - created
             _count(result, created, existing)
     except _Undone:
         raise
@@ -178,27 +179,19 @@ def _one_by_one(
         _store([line], result, within, actor)
 
 
-def _take(line: ImportedSession, import_id: UUID, actor: Actor) -> bool:
-    """Store one session; whether it was new. The clock keeps sessions without a time in the order of the file: the time
-    of the transaction is the same for all of them."""
-    events = [NewEvent(event.event_type, event.payload, event.occurred_at) for event in line.events]
-    session, created = create_session(
-        NewSession(
-            agent=line.agent,
-            external_id=line.external_id,
-            session_type=line.session_type,
-            status=line.status,
-            tags=line.tags,
-            metadata=line.metadata,
-            import_id=import_id,
-            events=events[:EVENTS_AT_ONCE],
-            **{"created_at": datetime.now(UTC), **line.fields},
-        ),
-        actor=actor,
+def _session(line: ImportedSession, import_id: UUID) -> NewSession:
+    """The clock keeps sessions without a time in the order of the file: the time of the transaction is one for all."""
+    return NewSession(
+        agent=line.agent,
+        external_id=line.external_id,
+        session_type=line.session_type,
+        status=line.status,
+        tags=line.tags,
+        metadata=line.metadata,
+        import_id=import_id,
+        events=[NewEvent(event.event_type, event.payload, event.occurred_at) for event in line.events],
+        **{"created_at": datetime.now(UTC), **line.fields},
     )
-    for start in range(EVENTS_AT_ONCE, len(events) if created else 0, EVENTS_AT_ONCE):
-        write_events(session, events[start : start + EVENTS_AT_ONCE], actor=actor)
-    return created
 
 
 def _begin(filename: str | None, actor: Actor) -> UUID:

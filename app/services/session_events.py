@@ -70,18 +70,22 @@ def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Ac
         raise Invalid(f"At most {MOST_AT_ONCE:,} events at once; send the rest in a second request.")
     if not events:
         return []
-    if session.event_count + len(events) > limits.EVENTS_IN_SESSION:
-        raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
-    now = datetime.now(UTC)
-    masking = masking_for(actor)
-    rows = [
-        EventRow(uuid4(), event.event_type, _stored(event, index, masking), _moment(event.occurred_at, now, index))
-        for index, event in enumerate(events)
-    ]
+    rows = rows_of(events, masking_for(actor), before=session.event_count)
     add_rows(rows, tenant_id=actor.tenant_id, session_id=session.id, before=session.event_count)
     session.event_count += len(rows)
     db.session.flush()
     return [row.id for row in rows]
+
+
+def rows_of(events: Sequence[NewEvent], masking: Masking, *, before: int = 0) -> list[EventRow]:
+    """Events as they are stored: checked, masked, each with its id and its time."""
+    if before + len(events) > limits.EVENTS_IN_SESSION:
+        raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
+    now = datetime.now(UTC)
+    return [
+        EventRow(uuid4(), event.event_type, _stored(event, index, masking), _moment(event.occurred_at, now, index))
+        for index, event in enumerate(events)
+    ]
 
 
 def _stored(event: NewEvent, index: int, masking: Masking) -> str:

@@ -87,7 +87,7 @@ class SessionDetail:
 
 def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool]:
     """Store a run and whether it was new. The same `external_id` again gives the stored one back, unchanged."""
-    _check(new)
+    check_new(new)
     known = find_session(new.external_id, actor=actor) if new.external_id else None
     if known is not None:
         return known, False
@@ -102,11 +102,12 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
     session = db.session.get_one(AgentSession, made)
     write_events(session, new.events, actor=actor)
     if new.status == "failed":
-        _report_failure(session, actor)
+        report_failure(session, actor)
     return session, True
 
 
-def _check(new: NewSession) -> None:
+def check_new(new: NewSession) -> None:
+    """Raise Invalid for what no session may say."""
     wrong = {}
     if new.session_type not in SESSION_TYPES:
         wrong["session_type"] = f"Use one of {', '.join(SESSION_TYPES)}."
@@ -139,21 +140,7 @@ def _exists(model: type[Chat] | type[Entity], wanted: UUID, actor: Actor) -> boo
 
 
 def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
-    masking = masking_for(actor)
-    values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
-    values |= {
-        "tenant_id": actor.tenant_id,
-        "agent_id": agent.id,
-        "agent_version_id": agents.version_id(agent, new.agent_version),
-        "title": (masking.text(new.title) if new.title else _title(new, agent, masking))[: limits.TITLE],
-        "error": masking.text(new.error) if new.error else None,
-        "trace_id": new.trace_id or uuid4().hex,
-        "created_by": new.person_id or actor.id,
-        "tags": list(new.tags),
-        "metadata": masking.value(new.metadata),
-    }
-    if new.status in FINAL and new.finished_at is None:
-        values["finished_at"] = datetime.now(UTC)
+    values = values_of(new, agent, agents.version_id(agent, new.agent_version), masking_for(actor), actor)
     statement = (
         insert(AgentSession.__table__)  # type: ignore[arg-type]
         .values(values)
@@ -163,6 +150,25 @@ def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
         .returning(AgentSession.id)
     )
     return db.session.scalar(statement)
+
+
+def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking, actor: Actor) -> dict[str, Any]:
+    """The row of a session, without secrets."""
+    values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
+    values |= {
+        "tenant_id": actor.tenant_id,
+        "agent_id": agent.id,
+        "agent_version_id": version_id,
+        "title": (masking.text(new.title) if new.title else _title(new, agent, masking))[: limits.TITLE],
+        "error": masking.text(new.error) if new.error else None,
+        "trace_id": new.trace_id or uuid4().hex,
+        "created_by": new.person_id or actor.id,
+        "tags": list(new.tags),
+        "metadata": masking.value(new.metadata),
+    }
+    if new.status in FINAL and new.finished_at is None:
+        values["finished_at"] = datetime.now(UTC)
+    return values
 
 
 def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
@@ -235,10 +241,10 @@ def _finish(session: AgentSession, status: str, error: str | None, at: datetime 
     db.session.flush()
     audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
     if status == "failed":
-        _report_failure(session, actor)
+        report_failure(session, actor)
 
 
-def _report_failure(session: AgentSession, actor: Actor) -> None:
+def report_failure(session: AgentSession, actor: Actor) -> None:
     """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
     from app.services.intake import NewFeedback, give_feedback
 

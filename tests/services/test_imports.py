@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -224,3 +225,21 @@ def test_another_workspace_sees_nothing(make_workspace: Callable[..., Any]) -> N
             with transaction(), pytest.raises(NotFound):
                 imports.undo_import(unknown, actor=there.actor("admin"))
         assert take(there.actor("admin"), line("1")).created == 1
+
+
+def test_two_who_import_the_same_file_at_once_share_it(app: Any, workspace: Any) -> None:
+    actor = workspace.actor("member")
+    lines = [line(str(number), agent=f"desk-{number % 3}") for number in range(40)]
+    results: list[Result] = []
+
+    def work(own: list[bytes]) -> None:
+        with app.app_context(), acting_as(actor):
+            results.append(take(actor, *own))
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in (lines, lines[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert sum(result.created for result in results) == sum(result.existing for result in results) == 40
+    assert [result.failed for result in results] == [0, 0]

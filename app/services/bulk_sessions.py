@@ -1,0 +1,81 @@
+"""Many sessions at once: a handful of statements, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.models import AgentSession
+from app.services import agents
+from app.services.bulk_events import EventRow, add_rows_of
+from app.services.masks import masking_for
+from app.services.session_events import rows_of
+from app.services.sessions import NewSession, check_new, report_failure, values_of
+
+
+def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
+    """Store sessions that all have an `external_id` and no links; how many were new. Known ones stay as they are."""
+    for new in sessions:
+        check_new(new)
+    named = {new.external_id: new for new in reversed(sessions)}
+    known = set(_known([name for name in named if name], actor))
+    fresh = [new for new in reversed(named.values()) if new.external_id not in known]
+    if not fresh:
+        return 0
+    rows, events = _prepared(fresh, actor)
+    made = _insert(rows)
+    add_rows_of({made[name]: events[name] for name in made}, tenant_id=actor.tenant_id)
+    for new in fresh:
+        if new.status == "failed" and new.external_id in made:
+            report_failure(db.session.get_one(AgentSession, made[new.external_id]), actor)
+    return len(made)
+
+
+def _known(names: list[str], actor: Actor) -> Sequence[str | None]:
+    return db.session.scalars(
+        select(AgentSession.external_id).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id.in_(names)
+        )
+    ).all()
+
+
+def _prepared(fresh: list[NewSession], actor: Actor) -> tuple[list[dict[str, Any]], dict[str, list[EventRow]]]:
+    """The rows of the sessions, and of the events of each."""
+    masking = masking_for(actor)
+    found = {slug: agents.ensure_agent(slug, actor=actor) for slug in dict.fromkeys(new.agent for new in fresh)}
+    versions = {slug: agents.version_id(agent) for slug, agent in found.items()}
+    rows, events = [], {}
+    for new in fresh:
+        events[str(new.external_id)] = own = rows_of(new.events, masking)
+        row = values_of(new, found[new.agent], versions[new.agent], masking, actor)
+        rows.append(row | {"event_count": len(own)})
+    return rows, events
+
+
+def _insert(rows: list[dict[str, Any]]) -> dict[str, UUID]:
+    """The ids of those that were new, by external id.
+
+    All rows of one statement have the same columns, so rows go in by which they have. Always in the same order: two
+    imports of one file then wait for each other instead of stopping each other.
+    """
+    made: dict[str, UUID] = {}
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: str(row["external_id"])):
+        alike.setdefault(tuple(row), []).append(row)
+    for _, group in sorted(alike.items(), key=lambda pair: pair[0]):
+        statement = (
+            insert(AgentSession.__table__)  # type: ignore[arg-type]
+            .values(group)
+            .on_conflict_do_nothing(
+                index_elements=["tenant_id", "external_id"], index_where=AgentSession.external_id.is_not(None)
+            )
+            .returning(AgentSession.external_id, AgentSession.id)
+        )
+        made |= {str(name): session_id for name, session_id in db.session.execute(statement)}
+    return made
