@@ -127,23 +127,19 @@ def test_dismissing_from_the_panel_and_taking_it_back(
     row.locator("[data-open]").click()
     panel = opened(page)
 
-    panel.get_by_label("Note").fill("Known, fixed in v4")
-    panel.get_by_role("button", name="Dismiss").click()
+    panel.get_by_text("Dismiss…").click()
+    panel.get_by_label("Why does this need nothing?").fill("Known, fixed in v4")
+    panel.get_by_role("button", name="Dismiss", exact=True).click()
+    undo(page)
+    expect(page.locator("[data-row].is-open")).not_to_have_attribute("id", f"feedback-{row_id}")
     back = undo(page)
-    expect(panel.locator(".u-badge", has_text="dismissed")).to_be_visible()
-    expect(panel.get_by_text("Known, fixed in v4")).to_be_visible()
     expect(row.get_by_text("dismissed")).to_be_visible()
     expect(waiting).to_contain_text("3 pending")
     expect(page.locator(".u-tabs [aria-current]")).to_contain_text("3")
 
     back.click()
-    expect(panel.locator(".u-badge", has_text="pending")).to_be_visible()
     expect(row.get_by_text("dismissed")).to_have_count(0)
     expect(waiting).to_contain_text("4 pending")
-
-    page.locator(".u-panel-body").focus()
-    page.keyboard.press("r")
-    expect(panel.locator(".u-badge", has_text="reviewed")).to_be_visible()
 
 
 def test_several_rows_at_once_and_back(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
