@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, delete, exists, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, or_, select, tuple_, update
 
 from app.actor import Actor
 from app.db import db
@@ -30,6 +30,14 @@ RETRACTED = "retracted_at"
 STANDS = ~Feedback.details.has_key(RETRACTED)
 LINKED = exists().where(
     SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
+)
+# Made once, since it is asked with every thumb; there is hardly ever an answer.
+SAID_BEFORE = select(Feedback.id).where(
+    Feedback.tenant_id == bindparam("tenant"),
+    Feedback.message_id == bindparam("message"),
+    Feedback.created_by == bindparam("author"),
+    Feedback.signal == bindparam("signal"),
+    Feedback.kind == "signal",
 )
 COLUMNS = (
     Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
@@ -157,8 +165,10 @@ def _write(
         actor=actor,
     )
     if new.signal in OPPOSITE:
-        opposite = SignalFilters(row.message_id, signal=OPPOSITE[new.signal])
-        take_back(Feedback.kind == "signal", *opposite.conditions(), actor=actor)
+        said = {"tenant": actor.tenant_id, "author": actor.id, "message": row.message_id}
+        opposite = db.session.scalar(SAID_BEFORE, said | {"signal": OPPOSITE[new.signal]})
+        if opposite is not None:
+            take_back(Feedback.id == opposite, actor=actor)
     return _row(row), created
 
 

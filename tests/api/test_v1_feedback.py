@@ -394,7 +394,7 @@ def test_a_signal_costs_few_statements(member: Api, count_queries: Callable[...,
     send(member, message_id="warm", signal="helpful")
     with count_queries() as seen:
         send(member, message_id="m-1", signal="inaccurate")
-    assert len(seen) <= 3, seen
+    assert len(seen) <= 2, seen
     with count_queries() as seen:
         send(member, message_id="m-1", signal="helpful")
-    assert len(seen) <= 4, seen
+    assert len(seen) <= 3, seen
