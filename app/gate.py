@@ -19,7 +19,7 @@ from werkzeug.exceptions import NotFound as UnknownRoute
 from app import access, tokens, visitors
 from app.actor import RANK, Actor
 from app.db import db
-from app.errors import Forbidden, SignInNeeded
+from app.errors import Forbidden, Invalid, SignInNeeded
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BIND = text("select * from bind_credential(:hash)")
@@ -71,6 +71,14 @@ def check() -> None:
         check_origin()
         check_csrf(declared)
     permit(declared, by_key)
+    check_texts()
+
+
+def check_texts() -> None:
+    """PostgreSQL stores no NUL, and nobody types one."""
+    values = [*request.args.items(multi=True), *(request.form.items(multi=True) if request.form else ())]
+    if "\x00" in request.path or any("\x00" in name or "\x00" in value for name, value in values):
+        raise Invalid("A text in this request has a NUL character; send it without.")
 
 
 def identify(declared: access.Access) -> bool:
