@@ -67,7 +67,14 @@ class AgentSession(OfTenant, Model):
         Index(
             "sessions_claim_idx", "lease_until", "created_at", postgresql_where=text("status IN ('pending', 'running')")
         ),
-        Index("sessions_import_idx", "tenant_id", "import_id", postgresql_where=text("import_id IS NOT NULL")),
+        Index(
+            "sessions_import_idx",
+            "tenant_id",
+            "import_id",
+            text("created_at DESC"),
+            text("id DESC"),
+            postgresql_where=text("import_id IS NOT NULL"),
+        ),
         Index(
             "sessions_environment_idx",
             "tenant_id",

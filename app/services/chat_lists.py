@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, func, or_, select
+from sqlalchemy import Text, any_, cast, func, select
+from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
 from app.db import db
@@ -18,7 +19,7 @@ from app.services.pages import Page, Slice, empty, read_page
 from app.services.session_lists import counted_ratings
 from app.services.walks import Stretch, walk_page
 
-LOOKED_AT = 2000
+LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,17 @@ def _stretch(filters: ChatFilters, where: list[Any], actor: Actor) -> Stretch:
         if filters.project:
             found.append(row.project == filters.project)
         if filters.rating:
-            rated = select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.rating == filters.rating)
-            found.append(
-                or_(
-                    rated.where(Feedback.chat_id == row.name).exists(),
-                    rated.where(Feedback.chat_id == row.external_id).exists(),
+            # With a limit each chat is looked up by index; without one all feedback of the rating would be hashed.
+            rated = (
+                select(Feedback.id)
+                .where(
+                    Feedback.tenant_id == actor.tenant_id,
+                    Feedback.rating == filters.rating,
+                    Feedback.chat_id == any_(array([row.name, row.external_id])),
                 )
+                .limit(1)
             )
+            found.append(rated.scalar_subquery().is_not(None))
         return found
 
     carried = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 from uuid import UUID
 
 from sqlalchemy import any_, func, literal, select
@@ -192,7 +192,8 @@ class FeedbackFilters(Filters):
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFilters(Filters):
-    """What indexes know is in `conditions`; the rest is in `sieve`, for a list that looks at a stretch of rows."""
+    """One of the filters leads, by its index; the rest is a sieve over the stretch of rows that is then looked at. So a
+    page costs the same whatever is combined."""
 
     status: str | None = None
     type: str | None = None
@@ -227,51 +228,66 @@ class SessionFilters(Filters):
     texts: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "trace_id", "external_id", "golden_set")
     numbers: ClassVar[tuple[str, ...]] = ("version",)
     seconds: ClassVar[tuple[str, ...]] = ("longer", "shorter")
-    sieved: ClassVar[tuple[str, ...]] = (
-        "type", "version", "person_id", "entity_id", "tag", "error", "longer", "shorter",
+    # What has an index that is in the list's order, the most exact first. The first that is asked for leads.
+    leads: ClassVar[tuple[str, ...]] = (
+        "external_id", "trace_id", "chat_id", "import_id", "golden_set", "agent_id", "agent", "environment", "model",
+        "status",
+    )  # fmt: skip
+    columns: ClassVar[tuple[str, ...]] = (
+        "status", "session_type", "agent_id", "agent_version_id", "created_by", "chat_id", "entity_id", "golden_set",
+        "environment", "model", "tags", "duration_ms", "import_id", "trace_id", "external_id",
     )  # fmt: skip
 
     def conditions(self) -> list[Condition]:
+        """What an index narrows the list by: the days, and one thing more."""
         found = self._within(AgentSession.created_at)
-        for name in (
-            "status", "agent_id", "chat_id", "environment", "model", "trace_id", "external_id", "golden_set",
-            "import_id",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None:
-                found.append(getattr(AgentSession, name) == value)
-        if self.agent:
-            found.append(AgentSession.agent_id == _agent_called(self.agent))
+        if self.leading:
+            found.append(self._equal(AgentSession, self.leading))
         for wanted, column in ((self.golden, AgentSession.golden_set), (self.replay, AgentSession.eval_source)):
             if wanted:
                 found.append(column.is_not(None) if wanted == "yes" else column.is_(None))
         return found
 
     @property
+    def leading(self) -> str | None:
+        return next((name for name in self.leads if getattr(self, name) is not None), None)
+
+    @property
+    def rest(self) -> list[str]:
+        """The filters that no index helps with once the leading one is used."""
+        plain = {"q", "since", "until", "sort", "zone", "golden", "replay", self.leading}
+        names = (field.name for field in fields(self) if field.name not in plain)
+        return [name for name in names if getattr(self, name) is not None]
+
+    @property
     def sieves(self) -> bool:
-        """Something is asked for that no index knows."""
-        return any(getattr(self, name) is not None for name in self.sieved)
+        return bool(self.rest)
 
     def sieve(self, row: Any) -> list[Condition]:
-        """The same for what no index knows. `row` has the session's columns."""
-        found: list[Condition] = []
-        if self.type:
-            found.append(row.session_type == self.type)
-        if self.version is not None:
-            found.append(row.agent_version_id.in_(select(AgentVersion.id).where(AgentVersion.version == self.version)))
-        if self.person_id:
-            found.append(row.created_by == self.person_id)
-        if self.entity_id:
-            found.append(row.entity_id == self.entity_id)
-        if self.tag:
-            found.append(literal(self.tag) == any_(row.tags))
-        if self.error:
-            found.append(row.error.is_not(None) if self.error == "yes" else row.error.is_(None))
-        if self.longer is not None:
-            found.append(row.duration_ms >= round(self.longer * 1000))
-        if self.shorter is not None:
-            found.append(row.duration_ms <= round(self.shorter * 1000))
+        """The conditions of the rest. `row` has the session's columns, and whether it has an error."""
+        return [self._sieved(row, name) for name in self.rest]
+
+    def _sieved(self, row: Any, name: str) -> Condition:
+        value = getattr(self, name)
+        if name == "version":
+            found: Condition = row.agent_version_id.in_(select(AgentVersion.id).where(AgentVersion.version == value))
+        elif name == "tag":
+            found = literal(value) == any_(row.tags)
+        elif name == "error":
+            found = row.has_error if value == "yes" else ~row.has_error
+        elif name == "longer":
+            found = row.duration_ms >= round(value * 1000)
+        elif name == "shorter":
+            found = row.duration_ms <= round(value * 1000)
+        else:
+            found = self._equal(row, name)
         return found
+
+    def _equal(self, row: Any, name: str) -> Condition:
+        if name == "agent":
+            return cast(Condition, row.agent_id == _agent_called(str(self.agent)))
+        column = {"type": "session_type", "person_id": "created_by"}.get(name, name)
+        return cast(Condition, getattr(row, column) == getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,10 +104,8 @@ def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
 
 def stretch_of(filters: SessionFilters, where: list[Any], looked_at: int = LOOKED_AT) -> Stretch:
     """The part of the list that is looked at for what no index knows."""
-    carried = {
-        name: getattr(AgentSession, name)
-        for name in ("session_type", "agent_version_id", "created_by", "entity_id", "tags", "error", "duration_ms")
-    }
+    carried: dict[str, Any] = {name: getattr(AgentSession, name) for name in filters.columns}
+    carried["has_error"] = AgentSession.error.is_not(None)
     return Stretch(
         AgentSession.created_at,
         AgentSession.id,

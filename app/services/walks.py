@@ -35,7 +35,7 @@ class Stretch:
 
 
 def walk_page(statement: Select[*tuple[Any, ...]], page: Page, stretch: Stretch) -> Slice[tuple[Any, ...]]:
-    """One page of the rows that fit. Two queries, three with a cursor."""
+    """One page of the rows that fit, and how many fit in the stretch that was looked at. Two queries."""
     cursor = Cursor.read(page.cursor) if page.cursor else None
     found, edge = _walk(stretch, cursor)
     backwards = cursor is not None and not cursor.after
@@ -48,8 +48,8 @@ def walk_page(statement: Select[*tuple[Any, ...]], page: Page, stretch: Stretch)
     rows = _rows(statement, stretch, [row[1] for row in shown])
     behind = (shown[0] if shown else (cursor.at, cursor.id)) if cursor else None
     older, newer = (behind, ahead) if backwards else (ahead, behind)
-    count, more = _count(stretch, cursor, len(found), edge is not None)
-    return Slice(rows, _text(True, older), _text(False, newer), min(count, COUNTED), more)
+    more = cursor is not None or edge is not None or len(found) > COUNTED
+    return Slice(rows, _text(True, older), _text(False, newer), min(len(found), COUNTED), more)
 
 
 def places(stretch: Stretch) -> tuple[list[tuple[Any, Any]], bool]:
@@ -60,14 +60,6 @@ def places(stretch: Stretch) -> tuple[list[tuple[Any, Any]], bool]:
 
 def _text(after: bool, place: tuple[Any, Any] | None) -> str | None:
     return Cursor(after, place[0], place[1]).text() if place else None
-
-
-def _count(stretch: Stretch, cursor: Cursor | None, found: int, more: bool) -> tuple[int, bool]:
-    """How many rows fit, from the beginning of the list; more when looking further could find more."""
-    if cursor is not None:
-        rows, edge = _walk(stretch, None)
-        found, more = len(rows), edge is not None
-    return found, more or found > COUNTED
 
 
 def _walk(stretch: Stretch, cursor: Cursor | None) -> tuple[list[tuple[Any, Any]], tuple[Any, Any] | None]:

@@ -75,7 +75,7 @@ ALTER TABLE agents ADD CONSTRAINT fk_agents_tenant_id_merged_into FOREIGN KEY (t
 
 ALTER TABLE sessions ADD CONSTRAINT fk_sessions_tenant_id_import_id FOREIGN KEY (tenant_id, import_id)
     REFERENCES imports (tenant_id, id) ON DELETE SET NULL (import_id);
-CREATE INDEX sessions_import_idx ON sessions (tenant_id, import_id) WHERE import_id IS NOT NULL;
+CREATE INDEX sessions_import_idx ON sessions (tenant_id, import_id, created_at DESC, id DESC) WHERE import_id IS NOT NULL;
 CREATE INDEX sessions_environment_idx ON sessions (tenant_id, environment, created_at DESC, id DESC) WHERE environment IS NOT NULL;
 CREATE INDEX sessions_model_idx ON sessions (tenant_id, model, created_at DESC, id DESC) WHERE model IS NOT NULL;
 CREATE INDEX sessions_entity_idx ON sessions (tenant_id, entity_id, created_at DESC, id DESC) WHERE entity_id IS NOT NULL;
