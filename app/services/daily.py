@@ -33,26 +33,32 @@ EVERY_SECONDS = 60.0
 _lock = threading.Lock()
 _waiting: set[UUID] = set()
 
+# The moment is made whole before rows are compared with it: under a policy PostgreSQL looks into the index only for
+# what cannot give anything away, which `coalesce` is not known to be.
 VOLUME = text("""
-    WITH counted AS (SELECT max(d.counted_at) AS at FROM feedback_daily AS d WHERE d.tenant_id = :tenant),
+    WITH counted AS (
+        SELECT coalesce(max(d.counted_at), '-infinity') AS at FROM feedback_daily AS d WHERE d.tenant_id = :tenant
+    ),
     fresh AS (
         SELECT f.occurred_at, f.rating FROM feedback AS f
-         WHERE f.tenant_id = :tenant AND f.created_at > coalesce((SELECT at FROM counted), '-infinity')
+         WHERE f.tenant_id = :tenant AND f.created_at > (SELECT at FROM counted)
          ORDER BY f.created_at DESC LIMIT :fresh
     )
-    SELECT t.settings, counted.at,
+    SELECT t.settings,
            (SELECT jsonb_agg(jsonb_build_array(d.day, d.rating, d.total)) FROM feedback_daily AS d
              WHERE d.tenant_id = :tenant AND d.day >= :since) AS kept,
            (SELECT jsonb_agg(jsonb_build_array(extract(epoch FROM n.occurred_at), n.rating)) FROM fresh AS n) AS fresh
-      FROM tenants AS t, counted WHERE t.id = :tenant
+      FROM tenants AS t WHERE t.id = :tenant
 """)
+# Day by day through the index: as one join PostgreSQL would compare every row of the workspace with every day.
 COUNT = text("""
-    SELECT d.day, f.rating, count(*)
+    SELECT d.day, n.rating, n.total
       FROM unnest(CAST(:days AS date[]), CAST(:starts AS timestamptz[]), CAST(:ends AS timestamptz[]))
            AS d (day, since, until)
-      JOIN feedback AS f ON f.tenant_id = :tenant AND f.occurred_at >= d.since AND f.occurred_at < d.until
-     WHERE f.created_at <= :at
-     GROUP BY d.day, f.rating
+     CROSS JOIN LATERAL (
+           SELECT f.rating, count(*) AS total FROM feedback AS f
+            WHERE f.tenant_id = :tenant AND f.occurred_at >= d.since AND f.occurred_at < d.until AND f.created_at <= :at
+            GROUP BY f.rating) AS n
 """)
 # Two who count the same workspace at once would write the same rows.
 ALONE = text("select pg_advisory_xact_lock(hashtextextended('feedback_daily ' || :tenant, 0))")
