@@ -8,6 +8,7 @@ from uuid import UUID
 
 from app.errors import Invalid
 
+AN_ID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", re.ASCII)
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 
 
@@ -46,7 +47,7 @@ def read_slug(name: str, value: str) -> str:
 
 
 def read_id(name: str, value: str) -> UUID:
-    if not re.fullmatch(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", value, re.ASCII):
+    if not AN_ID.fullmatch(value):
         raise refuse(name, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
     return UUID(value)
 

@@ -14,7 +14,7 @@ from app.db import transaction
 from app.errors import Refused
 from app.learning.feedback_shapes import ERROR_CATEGORIES
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
-from app.services import daily, desk, feedback
+from app.services import daily, desk, feedback, feedback_lists
 from app.services.feedback import FeedbackDetail
 from app.services.filters import FeedbackFilters
 from app.views import filters as listing
@@ -61,6 +61,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "fields": _fields(asked.args, menus),
         "colleagues": menus.admins,
         "said": said,
+        "looked_at": feedback_lists.LOOKED_AT,
         **listing.neighbours(found),
     }
 

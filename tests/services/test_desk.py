@@ -14,7 +14,7 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
 from app.learning.feedback_shapes import judged
 from app.models import AuditEntry, Feedback
-from app.services import assessments, audit, desk, feedback, feedback_lists, sessions, waiting, workspaces
+from app.services import assessments, audit, chats, desk, feedback, feedback_lists, sessions, waiting, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.intake import NewFeedback, give_feedback
 from app.services.pages import Page
@@ -242,6 +242,16 @@ def test_every_filter_finds_its_row(workspace: Any) -> None:
                 FeedbackFilters.from_args({name: value})
         again = FeedbackFilters.from_args(every).as_args()
         assert again == every
+
+
+def test_a_conversation_is_asked_for_by_either_name(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    with acting_as(member), transaction():
+        chat = chats.create_chat(actor=member, agent_slug="deal-analyst", title="Compare", external_id="c-9")
+    ours, theirs = (give(member, source_type="chat", chat_id=name) for name in (str(chat.id), "c-9"))
+    with acting_as(admin):
+        assert listed(admin, chat_id=str(chat.id)) == {ours, theirs}
+        assert listed(admin, chat_id="c-10") == listed(admin, chat_id=str(uuid4())) == set()
 
 
 def test_much_the_same_words_about_the_same_agent(workspace: Any) -> None:
