@@ -10,7 +10,12 @@ from app.views.texts import value_line
 SENTENCES = {
     "agent.merged": "merged an agent into another",
     "agent.renamed": "renamed an agent",
+    "feedback.assessed": "assessed an answer",
+    "feedback.assigned": "assigned feedback",
+    "feedback.comment_deleted": "deleted a comment on feedback",
+    "feedback.commented": "commented on feedback",
     "feedback.read": "read a person's feedback",
+    "feedback.unassigned": "gave feedback back",
     "import.began": "began an import",
     "import.finished": "finished an import",
     "import.undone": "undid an import",
