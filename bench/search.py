@@ -1,4 +1,4 @@
-"""A full-text search for a word in 1 % of 500,000 rows: as the app through the door, against a role without policies."""
+"""A full-text search for a word in 1 % of 500,000 rows: the app through its door, against a role without policies."""
 
 from __future__ import annotations
 

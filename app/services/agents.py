@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,11 +13,12 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.learning.session_limits import AGENT_SLUG
 from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
 from app.services import audit
 
-SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
+SLUG = AGENT_SLUG
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,13 @@ def ensure_agent(
     config: dict[str, Any] | None = None,
     created_at: datetime | None = None,
 ) -> Agent:
-    """The agent of that name; an unknown one is made, with version 1. Two who ask at once get the same one."""
+    """The agent of that name, or the one it was merged into; an unknown one is made, with version 1.
+
+    Two who ask at once get the same one.
+    """
     found = find_agent(slug, actor=actor)
     if found is not None:
-        return found
+        return get_agent(found.merged_into, actor=actor) if found.merged_into else found
     _check_new(slug, kind)
     values: dict[str, Any] = {
         "tenant_id": actor.tenant_id,

@@ -127,7 +127,8 @@ def comment(feedback_id: UUID) -> Any:
         more = {"comment_error": refusal.detail, "comment_text": body[: desk.LONGEST_COMMENT + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
     undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=said)
-    return _changed(feedback_id, "feedback/_comments_changed.html", Toast("Comment added.", undo=undo, target="#toasts"))
+    added = Toast("Comment added.", undo=undo, target="#toasts")
+    return _changed(feedback_id, "feedback/_comments_changed.html", added)
 
 
 @bp.post("/<uuid:feedback_id>/comments/<uuid:comment_id>/delete")

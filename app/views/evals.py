@@ -15,7 +15,7 @@ from app.services.filters import SessionFilters
 from app.views import filters as listing
 from app.views.agent_review import agent_menu
 from app.views.htmx import page, wants_fragment
-from app.views.sessions import read_session
+from app.views.session_pages import read_session
 
 bp = Blueprint("evals", __name__, url_prefix="/admin/agent-review/evals")
 
