@@ -26,9 +26,11 @@ MORE_PAGES = (
     ("settings.audit", "Audit trail", "history", "log who did what"),
     ("members.index", "Members", "users", "people invite roles"),
     ("keys.index", "API keys", "key", "tokens scopes"),
+    ("imports.index", "Imports", "file-import", "files undo"),
     ("saved_views.index", "Saved views", "bookmark", "filters default"),
     ("knowledge.new", "Add knowledge", "plus", "new rule"),
     ("own_feedback.index", "Your feedback", "thumb-up", "mine thumbs said"),
+    ("own_feedback.index", "Your feedback", "thumb-up", "what became of it"),
     ("account.index", "Your account", "user", "password name sign-in"),
     ("shell.keys", "Keyboard", "keyboard", "keys shortcuts help"),
 )
