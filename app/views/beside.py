@@ -26,7 +26,6 @@ STEPS = {
     "feedback.reopened": "Reopened",
     "feedback.changed": "Said again",
     "feedback.assigned": "Assigned",
-    "feedback.unassigned": "Given back",
     "feedback.assessed": "Assessed",
 }
 
@@ -119,9 +118,13 @@ def beside(found: FeedbackDetail) -> dict[str, Any]:
 
 
 def steps_of(found: FeedbackDetail, colleagues: Sequence[Colleague]) -> list[Step]:
+    """Every decision; of hands it went through and of assessments, only what holds now."""
     names = {str(one.id): one.name for one in colleagues}
     trail = trails.trail_of("feedback", found.row.id, actor=g.actor)
-    return [_step(step, found, names) for step in trail if step.action in STEPS]
+    holds = {"feedback.assigned": bool(found.row.assignee_id), "feedback.assessed": bool(found.assessment)}
+    latest = {step.action: step for step in trail if holds.get(step.action)}
+    shown = [step for step in trail if step.action in STEPS and latest.get(step.action, step) is step]
+    return [_step(step, found, names) for step in shown if holds.get(step.action, True)]
 
 
 def _step(step: trails.Step, found: FeedbackDetail, names: Mapping[str, str]) -> Step:
