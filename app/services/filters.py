@@ -160,10 +160,12 @@ class FeedbackFilters(Filters):
 
     def conditions(self) -> list[Condition]:
         found = self._within(Feedback.created_at)
-        for name in ("status", "rating", "chat_id", "trace_id", "agent_id", "session_id", "entity_id"):
+        for name in ("status", "rating", "trace_id", "agent_id", "session_id", "entity_id"):
             value = getattr(self, name)
             if value is not None:
                 found.append(getattr(Feedback, name) == value)
+        if self.chat_id:
+            found.append(_about_chat(self.chat_id))
         if self.author_id:
             found.append(Feedback.created_by == self.author_id)
         if self.agent:
@@ -380,6 +382,15 @@ class EntityFilters(Filters):
 def _agent_called(slug: str) -> Any:
     """A name from before a merge or a renaming still means what it became."""
     return select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
+
+
+def _about_chat(name: str) -> Condition:
+    """Feedback names a conversation by our id or by its sender's; whoever asks by ours means both."""
+    exact = Feedback.chat_id == name
+    if not values.AN_ID.fullmatch(name):
+        return exact
+    senders = select(Chat.external_id).where(Chat.id == UUID(name)).scalar_subquery()
+    return exact | (Feedback.chat_id == senders)
 
 
 def _type_called(slug: str) -> Any:
