@@ -136,5 +136,5 @@ def read_event(session_id: UUID, event_id: UUID, *, within_admin: bool = True) -
     event = event_pages.get_event(session_id, event_id, actor=g.actor)
     payload = event.payload
     names = {"tool.call": "arguments", "tool.result": "output", "user.message": "text", "agent.message": "text"}
-    value = payload.get(names.get(event.event_type, ""), payload)
+    value = transcript.readable(payload.get(names.get(event.event_type, ""), payload))
     return {"event": event, "value": value, **addresses(session_id, within_admin)}

@@ -63,8 +63,8 @@ def _fields() -> list[listing.Field]:
         listing.named("golden", yes_no),
         listing.named("replay", yes_no),
         listing.named("error", yes_no, "has an error"),
-        listing.typed("longer", "at least seconds"),
-        listing.typed("shorter", "at most seconds"),
+        listing.typed("longer", "took at least (s)"),
+        listing.typed("shorter", "took at most (s)"),
         *([listing.named("import", menus.imports)] if menus.imports or "import" in request.args else []),
         *listing.DAYS,
     ]

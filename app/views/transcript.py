@@ -6,6 +6,7 @@ taken for granted: what is missing is left out, what has another shape is shown 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -201,13 +202,13 @@ def _tool(event: Event, results: Mapping[str, Event]) -> Part:
     result = results.get(str(payload.get("id")))
     answer: Mapping[str, Any] = result.payload if result else {}
     ms = answer.get("duration_ms", payload.get("duration_ms"))
-    if not isinstance(ms, int | float) and result is not None:
-        ms = max(0.0, (result.occurred_at - event.occurred_at).total_seconds() * 1000)
+    if not isinstance(ms, int | float) and result is not None and result.occurred_at > event.occurred_at:
+        ms = (result.occurred_at - event.occurred_at).total_seconds() * 1000
     return Part(
         "tool",
         name=str(payload.get("name") or "tool"),
         args=payload.get("arguments"),
-        result=answer.get("output") if result else "no result recorded",
+        result=readable(answer.get("output")) if result else "no result recorded",
         ms=ms if isinstance(ms, int | float) else None,
         failed=result is None or bool(answer.get("is_error")),
         event=str(event.id),
@@ -219,7 +220,17 @@ def _orphan(event: Event) -> Part:
     payload = event.payload
     failed = bool(payload.get("is_error"))
     name = str(payload.get("name") or "tool")
-    return Part("tool", name=name, result=payload.get("output"), failed=failed, answer=str(event.id))
+    return Part("tool", name=name, result=readable(payload.get("output")), failed=failed, answer=str(event.id))
+
+
+def readable(output: Any) -> Any:
+    """Tools often answer with JSON in a text: shown as what it is."""
+    if not isinstance(output, str) or output[:1] not in ("{", "["):
+        return output
+    try:
+        return json.loads(output)
+    except (ValueError, RecursionError):
+        return output
 
 
 def _change(kind: str, payload: Mapping[str, Any]) -> Part:
