@@ -119,15 +119,16 @@ def measure() -> dict[str, Any]:
         with app.app_context():
             db.engine.dispose()
     small, large = times
-    return {"small": SMALL, "large": LARGE, "pages": {path: compared(small[path], large[path]) for path in PATHS}}
+    return {"small": SMALL, "large": LARGE, "pages": {path: compared(path, small[path], large[path]) for path in PATHS}}
 
 
-def compared(small: tuple[float, int], large: tuple[float, int]) -> dict[str, float]:
+def compared(path: str, small: tuple[float, int], large: tuple[float, int]) -> dict[str, float]:
+    """Searching is measured without a promise: a word in 1 % of the rows has a hundred times the matches."""
     return {
         "small_ms": round(small[0], 1),
         "large_ms": round(large[0], 1),
         "ratio": round(large[0] / small[0], 2),
-        "ratio_at_most": RATIO_AT_MOST,
+        **({} if "q=" in path else {"ratio_at_most": RATIO_AT_MOST}),
         "queries": large[1],
         "queries_at_most": QUERIES_AT_MOST,
     }

@@ -20,7 +20,7 @@ from sqlalchemy import ColumnElement, Text, case, cast, func, select, tuple_
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound
-from app.models import SessionEvent
+from app.models import AgentSession, SessionEvent
 from app.services.session_events import Event
 
 EVENTS = 100
@@ -206,6 +206,18 @@ def find_event(session_id: UUID, *, actor: Actor, ending: str) -> Event:
 def place_before(event: Event) -> str:
     """Where a part begins that has this event first."""
     return Place(event.occurred_at, event.sequence - 1).text()
+
+
+def place_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
+    """Where to begin to read at an event: at the beginning (None) when one part holds the session, or the event is not
+    there. One query."""
+    count = select(AgentSession.event_count).where(
+        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+    )
+    row = db.session.execute(
+        select(*COLUMNS, count.scalar_subquery()).where(*_of(session_id, actor), SessionEvent.id == event_id)
+    ).one_or_none()
+    return place_before(Event(*row[:-1])) if row is not None and row[-1] > EVENTS else None
 
 
 def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:

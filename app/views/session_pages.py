@@ -8,7 +8,6 @@ from uuid import UUID
 
 from flask import g, url_for
 
-from app.errors import NotFound
 from app.services import chats, event_pages, margins, sessions
 from app.services.event_pages import Part
 from app.services.sessions import Event, SessionDetail
@@ -118,17 +117,6 @@ def _place(
         else:
             about.append(note)
     return about, later
-
-
-def place_of(session_id: UUID, event: str) -> str | None:
-    """Where the part with this event begins; None for one that is not there, which reads from the beginning."""
-    event_id = as_id(event)
-    if event_id is None:
-        return None
-    try:
-        return event_pages.place_before(event_pages.get_event(session_id, event_id, actor=g.actor))
-    except NotFound:
-        return None
 
 
 def read_event(session_id: UUID, event_id: UUID, *, within_admin: bool = True) -> dict[str, Any]:

@@ -18,9 +18,10 @@ from app.services.list_menus import menus_of
 from app.services.session_lists import LOOKED_AT
 from app.views import filters as listing
 from app.views import saved_views
+from app.views.agent_review import as_id
 from app.views.flags import FlagForm, flagged_note
 from app.views.htmx import Toast, page, swap, wants_fragment
-from app.views.session_pages import place_of, read_event, read_more, read_session
+from app.views.session_pages import read_event, read_more, read_session
 from app.views.texts import query
 
 bp = Blueprint("sessions", __name__)
@@ -169,8 +170,8 @@ def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
 
 
 def _asked_place(session_id: UUID) -> str | None:
-    wanted = request.args.get("at")
-    return place_of(session_id, wanted) if wanted else None
+    wanted = as_id(request.args.get("at", ""))
+    return event_pages.place_of(session_id, wanted, actor=g.actor) if wanted else None
 
 
 def _in_panel() -> bool:
