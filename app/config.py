@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
 from pathlib import Path
 
 from app.errors import Unusable
@@ -68,6 +69,8 @@ class Settings:
             raise Unusable("UPSHOT_SECRET_KEY is too short; give at least 32 random characters.")
         if self.secret_key and len(set(self.secret_key)) < 8:
             raise Unusable("UPSHOT_SECRET_KEY is not random; give at least 32 random characters.")
+        if self.trusted_proxy and not _is_address(self.trusted_proxy):
+            raise Unusable("UPSHOT_TRUSTED_PROXY must be the proxy's IP address, such as 127.0.0.1.")
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             raise Unusable("UPSHOT_BASE_URL must begin with http:// or https://.")
 
@@ -117,6 +120,14 @@ class Settings:
         own = [self.base_url.split("://", 1)[1].split("/")[0].split(":")[0]] if self.base_url else []
         listened = [] if self.host in {"0.0.0.0", "::"} else [self.host]  # noqa: S104 - only compared
         return [*dict.fromkeys([*named, *own, *listened, *sorted(LOOPBACK), "[::1]"])]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def documented() -> list[tuple[str, str, str]]:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from flask import Flask
 from sqlalchemy import func, select
 
-from app.cli import main
+from app.cli import command
 from app.config import Settings
 from app.db import act_as, db, transaction
 from app.db.boot import Opened
@@ -245,7 +245,7 @@ def test_reset_makes_it_new_and_leaves_the_others_alone(
         "UPSHOT_SECRET_KEY": secrets.token_urlsafe(48),
         "UPSHOT_DATA_DIR": str(tmp_path),
     }
-    answer = CliRunner().invoke(main, ["demo", "reset", "--json"], env=environment)
+    answer = CliRunner().invoke(command, ["demo", "reset", "--json"], env=environment)
     assert answer.exit_code == 0, answer.output
     made = json.loads(answer.output)
     assert made == demo_app.config["MADE"] | {"removed": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 
 import click
@@ -36,7 +37,15 @@ class Lazy(click.Group):
             formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
 
+def main() -> None:
+    """Run the command. Whoever interrupts it gets no traceback."""
+    try:
+        command(prog_name="upshot")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="upshot", prog_name="upshot")
-def main() -> None:
+def command() -> None:
     """Upshot turns every agent interaction into durable workspace intelligence."""

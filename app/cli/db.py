@@ -85,16 +85,23 @@ def check(as_json: bool) -> None:
 
 @db.command()
 @click.option("--url", "privileged", required=True, help="Address of the database as a superuser or CREATEROLE role.")
+@click.option("--new-passwords", is_flag=True, help="Give roles that are there already new passwords.")
 @json_option
 @plain_failures
-def init(privileged: str, as_json: bool) -> None:
-    """Make the owner's and the app's role in a database and print both addresses. Run it again for new passwords."""
+def init(privileged: str, new_passwords: bool, as_json: bool) -> None:
+    """Make the owner's and the app's role in a database and print both addresses."""
     from app.db.boot import check_server, connect
     from app.db.roles import ensure_roles
 
     owner_password, app_password = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
     with connect(privileged, "the database of --url") as connection:
         check_server(connection)
+        known = connection.execute("select 1 from pg_roles where rolname = 'upshot_app'").fetchone()
+        if known and not new_passwords:
+            raise Unusable(
+                "The roles are on this server already; --new-passwords gives them new ones, and every Upshot that uses"
+                " them needs the new addresses then."
+            )
         connection.rollback()
         connection.autocommit = True
         try:

@@ -73,7 +73,8 @@ def connect(url: str, name: str) -> psycopg.Connection[Any]:
             f"{name} is not a PostgreSQL address; write postgresql://user:password@host:5432/name."
         ) from None
     except psycopg.OperationalError as trouble:
-        reason = str(trouble).strip().splitlines()[-1] if str(trouble).strip() else "no answer"
+        said = [line.strip() for line in str(trouble).splitlines() if line.strip() and not line.startswith("\t")]
+        reason = said[0].rstrip(".") if said else "no answer"
         raise Unusable(f"Cannot reach {name}: {reason}. Check host, port, name, user and password.") from None
 
 

@@ -36,6 +36,7 @@
   };
 
   const acts = {
+    Escape: () => { dialog().close(); return true; },
     ArrowDown: () => { move(1); return true; },
     ArrowUp: () => { move(-1); return true; },
     Enter: (event) => follow(event.ctrlKey || event.metaKey),

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from flask import Flask
 from sqlalchemy import select
 
-from app.cli import main
+from app.cli import command
 from app.db import acting_as, db
 from app.models import AgentSession, Feedback
 from tests.conftest import Workspace
@@ -54,7 +54,7 @@ def upshot(app_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     monkeypatch.setenv("UPSHOT_DATA_DIR", str(tmp_path))
 
     def run(*args: str, stdin: bytes | None = None) -> Result:
-        return CliRunner().invoke(main, args, input=stdin)
+        return CliRunner().invoke(command, args, input=stdin)
 
     return run
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app import tokens
-from app.cli import main
+from app.cli import command
 from app.db import acting_as
 from app.services import logins
 
@@ -24,7 +24,7 @@ def upshot(app_url, tmp_path, monkeypatch) -> Callable[..., Result]:
     runner = CliRunner()
 
     def run(*args: str, stdin: str | None = None) -> Result:
-        return runner.invoke(main, args, input=stdin)
+        return runner.invoke(command, args, input=stdin)
 
     return run
 

@@ -119,3 +119,9 @@ def test_an_operators_postgresql_serves(tmp_path: Path, app_url: str) -> None:
     with serving(tmp_path / "data", UPSHOT_DATABASE_URL=app_url) as one:
         assert one.get("/readyz") == 200
         assert one.postmaster() == 0
+
+
+def test_db_init_does_not_take_roles_away_from_a_running_server(tmp_path: Path, superuser_url: str) -> None:
+    done = upshot("db", "init", "--url", superuser_url, data=tmp_path / "data")
+    assert done.returncode == 1
+    assert "--new-passwords" in done.stderr
