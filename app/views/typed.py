@@ -6,5 +6,5 @@ from flask import request
 
 
 def typed(name: str) -> str:
-    """A text field as it is stored: browsers send line ends in pairs, and PostgreSQL stores no NUL."""
-    return request.form.get(name, "").replace("\r\n", "\n").replace("\x00", "").strip()
+    """A text field as it is stored: browsers send line ends in pairs."""
+    return request.form.get(name, "").replace("\r\n", "\n").strip()
