@@ -25,7 +25,7 @@ bench: setup-test ## Measure what the README promises, as JSON
 	@$(PY) -m bench
 
 faults: setup-test ## Kill processes under load and check what survives
-	@$(PY) -m pytest -n 0 tests/faults
+	@$(PY) -m pytest -n 0 tests/faults --full
 
 clean: ## Remove everything that make built; your data in var/ stays
 	@rm -rf .venv .cache node_modules app/static/vendor build upshot.egg-info .mypy_cache .ruff_cache .hypothesis test-results

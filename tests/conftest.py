@@ -27,6 +27,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="kill as often as the promises say, not just a few times")
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--full"))
+
+
 class Server:
     """A PostgreSQL that tests may make databases on: how each role reaches a database of it."""
 

@@ -96,9 +96,11 @@ def binaries(account: Account, near: Path) -> Path:
         raise Unusable("The PostgreSQL binaries are missing: install Upshot again, or set UPSHOT_DATABASE_URL.")
     package = Path(spec.origin).parent
     installed = package / f"pginstall{MAJOR}" / "bin"
-    if _runs(installed, account):
+    if _quotable(installed) and _runs(installed, account):
         return installed
     for place in (near, Path("/var/cache/upshot"), Path(tempfile.gettempdir()) / "upshot-programs"):
+        if not _quotable(place):
+            continue
         with suppress(OSError):
             copied = _copy(package, place, account)
             if _runs(copied, account):
@@ -140,6 +142,11 @@ def _short_name(root: Path) -> str:
 
 def _fits(directory: Path) -> bool:
     return len(os.fsencode(directory)) <= _LONGEST_SOCKET_DIR
+
+
+def _quotable(directory: Path) -> bool:
+    """`initdb` hands the path of `postgres` to a shell, between double quotes."""
+    return not set(str(directory)) & set('"$`\\\n')
 
 
 def _runs(directory: Path, account: Account) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,12 @@ def wait_for(check: Callable[[], Any], patience: float = PATIENCE) -> Any:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on, below those that the kernel gives to outgoing connections."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
@@ -50,11 +54,11 @@ def upshot(*arguments: str, data: Path, stdin: str = "", **more: str) -> subproc
 
 
 class Serving:
-    def __init__(self, data: Path, *arguments: str, **more: str) -> None:
-        self.port = free_port()
+    def __init__(self, data: Path, *arguments: str, port: int | None = None, **more: str) -> None:
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.data = data
-        self.log = (data.parent / f"serve-{self.port}.log").open("w+")
+        self.log = (data.parent / f"serve-{self.port}-{time.monotonic_ns()}.log").open("w+")
         env = environment(data, UPSHOT_PORT=str(self.port), **more)
         self.process = subprocess.Popen([UPSHOT, "serve", *arguments], env=env, stdout=self.log, stderr=self.log)
 

@@ -47,7 +47,7 @@ class Writer(threading.Thread):
                 time.sleep(0.05)
 
 
-def test_no_acknowledged_row_is_lost_when_postgres_is_killed_under_load(tmp_path: Path) -> None:
+def test_no_acknowledged_row_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, full: bool) -> None:
     embedded = Embedded(tmp_path / "postgres").start()
     with psycopg.connect(embedded.conninfo("owner"), autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (number bigint PRIMARY KEY)")
@@ -63,7 +63,7 @@ def test_no_acknowledged_row_is_lost_when_postgres_is_killed_under_load(tmp_path
         before = [len(writer.acknowledged) for writer in writers]
         wait_for(lambda: all(len(w.acknowledged) > b + 20 for w, b in zip(writers, before, strict=True)))
 
-    for kill in range(2):
+    for kill in range(20 if full else 2):
         all_write_on()
         os.kill(int((embedded.root / "pgdata" / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
         wait_for(lambda kill=kill: len(news) > kill)  # type: ignore[misc]
