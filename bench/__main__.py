@@ -10,7 +10,10 @@ ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest")
 
 
 def main() -> None:
-    results = {name: import_module(f"bench.{name}").measure() for name in sys.argv[1:] or ALL}
+    results = {}
+    for name in sys.argv[1:] or ALL:
+        results[name] = import_module(f"bench.{name}").measure()
+        print(f"{name}: {json.dumps(results[name])}", file=sys.stderr, flush=True)
     print(json.dumps(results, indent=2))
 
 

@@ -13,8 +13,8 @@ FILL = """
 with t as (select id from tenants where slug = 'bench'), u as (select id from users where email = 'b@example.test')
 insert into feedback (tenant_id, source_type, rating, comment, created_by, created_at, occurred_at)
 select t.id, 'chat', 'negative',
-       'the answer ' || (array['was wrong', 'missed a figure', 'took too long', 'named another deal'])[1 + n % 4]
-       || ' in case ' || n || case when n % 100 = 0 then ' about ebitda' else '' end,
+       'the answer ' || (array['was wrong', 'missed a figure', 'took too long', 'named another deal'])[1 + n %% 4]
+       || ' in case ' || n || case when n %% 100 = 0 then ' about ebitda' else '' end,
        u.id, now() - n * interval '1 second', now() - n * interval '1 second'
 from t, u, generate_series(1, %s) n
 """
