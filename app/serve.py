@@ -23,7 +23,7 @@ from app.services import accounts, daily
 log = logging.getLogger("upshot")
 
 
-def run(*, demo: bool) -> None:
+def run(*, demo: bool, as_json: bool = False) -> None:
     """Open everything, say where it is, and serve until stopped."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -39,7 +39,7 @@ def run(*, demo: bool) -> None:
         if demo:
             _fill(app)
         count_days(app)
-        serve(app, listener, settings, lambda: announce(app, settings))
+        serve(app, listener, settings, lambda: announce(app, settings, as_json=as_json))
     finally:
         listener.close()
         _close(opened)
@@ -96,15 +96,17 @@ def count_once() -> None:
             log.warning("feedback was not counted by day: %s", trouble)
 
 
-def announce(app: Flask, settings: Settings) -> None:
+def announce(app: Flask, settings: Settings, *, as_json: bool) -> None:
     """Say where it is, and how to get in."""
     from app.cli.links import first_link
+    from app.cli.output import emit
 
     with app.app_context():
         link = first_link(settings)
     lines = [f"Upshot is up: {settings.url}"]
     lines += [f"Sign in once with: {link}"] if link else []
-    print("\n".join(lines), flush=True)  # noqa: T201 - this is what the operator waits for
+    emit({"url": settings.url, "sign_in_link": link}, "\n".join(lines), as_json)
+    sys.stdout.flush()
 
 
 def serve(app: Flask, listener: socket.socket, settings: Settings, when_up: Any) -> None:

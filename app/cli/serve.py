@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import click
 
-from app.cli.output import plain_failures
+from app.cli.output import json_option, plain_failures
 
 
 @click.command()
 @click.option("--demo", is_flag=True, help="Fill the demo workspace first and offer it on the sign-in page.")
+@json_option
 @plain_failures
-def serve(demo: bool) -> None:
+def serve(demo: bool, as_json: bool) -> None:
     """Run the server until it is stopped."""
     from app.serve import run
 
-    run(demo=demo)
+    run(demo=demo, as_json=as_json)

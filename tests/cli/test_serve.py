@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -116,8 +117,9 @@ def test_a_privileged_role_is_refused(tmp_path: Path, superuser_url: str, owner_
 
 
 def test_an_operators_postgresql_serves(tmp_path: Path, app_url: str) -> None:
-    with serving(tmp_path / "data", UPSHOT_DATABASE_URL=app_url) as one:
+    with serving(tmp_path / "data", "--json", UPSHOT_DATABASE_URL=app_url) as one:
         assert one.get("/readyz") == 200
+        assert json.loads(one.output().splitlines()[0])["url"] == one.url
         assert one.postmaster() == 0
 
 
