@@ -202,12 +202,16 @@
   document.addEventListener("htmx:after:history:update", () => { shownAt = here(); });
 
   /* An empty field is no filter: it stays out of the address. */
+  let asked = "";
   document.addEventListener("htmx:config:request", (event) => {
     const { method, body } = event.detail.ctx.request;
-    if (method === "GET" && body) for (const [name, value] of [...body]) if (value === "") body.delete(name);
+    if (method !== "GET" || !body) return;
+    for (const [name, value] of [...body]) if (value === "") body.delete(name);
+    asked = body.get("q") ?? "";
   });
 
-  /* What was typed while the answer was under way is not lost. */
+  /* What was typed while the answer was under way is not lost. The new field has its own value only after the swap, so
+     what was typed is compared with what was asked for: the same words are not asked twice. */
   let typed = null;
   document.addEventListener("htmx:before:swap", () => {
     const box = document.activeElement;
@@ -218,7 +222,7 @@
     const box = document.activeElement;
     if (typed !== null && box?.matches?.("[data-search]") && box.value !== typed) {
       box.value = typed;
-      box.dispatchEvent(new Event("input", { bubbles: true }));
+      if (typed !== asked) box.dispatchEvent(new Event("input", { bubbles: true }));
     }
     typed = null;
     if (!loading && list()) follow();
