@@ -17,7 +17,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.learning.ranking import rank
 from app.models import Agent, EntityType, Feedback, SharedContext, SharedContextFeedback, SharedContextHistory
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
-from app.services import audit
+from app.services import audit, knowledge_outcomes
 from app.services.knowledge_lists import (
     HistoryRow,
     KnowledgeCounts,
@@ -141,7 +141,10 @@ def set_state(
     superseded_by: UUID | None = None,
     at: datetime | None = None,
 ) -> SharedContext:
-    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason."""
+    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason.
+
+    Deciding about a proposed rule decides about the feedback behind it.
+    """
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
     row = _lock(row_id, actor)
@@ -160,7 +163,10 @@ def set_state(
     before = snapshot(row)
     row.state, row.active = state, state == "active"
     row.superseded_by = superseded_by if state == "superseded" else None
-    return _changed(row, state, before, actor, reason, at)
+    changed = _changed(row, state, before, actor, reason, at)
+    if before["state"] == "proposed":
+        knowledge_outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
+    return changed
 
 
 def deactivate_all(

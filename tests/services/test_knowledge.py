@@ -13,9 +13,9 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
-from app.models import Agent, AuditEntry, SharedContext, SharedContextUsage
+from app.models import Agent, AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.models.knowledge import KNOWLEDGE_STATES
-from app.services import agents, entities, knowledge, knowledge_usage
+from app.services import agents, entities, feedback, knowledge, knowledge_usage
 from app.services.filters import KnowledgeFilters
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import MOVES, NewRow
@@ -277,3 +277,35 @@ def test_usage_adds_up(workspace: Any) -> None:
                 knowledge_usage.note_injections({row.id: (number, moment)}, actor=admin)
         found = db.session.scalars(select(SharedContextUsage)).one()
         assert (found.injected, found.last_injected_at) == (5, late)
+
+
+def test_deciding_about_a_proposal_decides_about_the_feedback_behind_it(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    with acting_as(admin):
+        with transaction():
+            said = [
+                give_feedback(
+                    NewFeedback(kind="signal", signal="inaccurate", message_id=f"k-{n}", comment=f"Wrong basis {n}"),
+                    actor=admin,
+                ).id
+                for n in range(4)
+            ]
+            feedback.review(said[:1], "reviewed", actor=admin)
+            feedback.review(said[3:], "dismissed", actor=admin, notes="Once only")
+        approved = add(member, "Use the right basis.", feedback_ids=[said[0], said[3]])
+        rejected = add(member, "Never use a basis.", feedback_ids=said[1:3])
+        rival = add(member, "Ask for the basis.", feedback_ids=said[2:3])
+        with transaction():
+            knowledge.set_state(approved.id, "active", actor=admin)
+            knowledge.set_state(rejected.id, "inactive", actor=admin, reason="Too strict")
+        rows = {row.id: row for row in db.session.scalars(select(Feedback).where(Feedback.id.in_(said)))}
+        assert [rows[row_id].status for row_id in said] == ["applied", "dismissed", "pending", "dismissed"]
+        assert rows[said[0]].outcome == {
+            "kind": "knowledge", "id": str(approved.id), "text": "Use the right basis.",
+        }  # fmt: skip
+        assert rows[said[1]].review_notes == "The rule made of it was rejected: Too strict"
+        assert (rows[said[3]].review_notes, rows[said[3]].outcome) == ("Once only", {})
+        with transaction():
+            knowledge.set_state(rival.id, "deleted", actor=admin)
+        assert rows[said[2]].status == "dismissed"
+        assert rows[said[2]].review_notes == "The rule made of it was rejected."

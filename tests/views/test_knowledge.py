@@ -129,3 +129,20 @@ def test_approving_what_was_proposed(app: Flask, workspace: Workspace, sign_in: 
     assert "proposed" not in parts.select_one(".u-tabs").text
     panel = soup(client.get(f"{URL}/{row}?panel=1", headers=HTMX))
     assert "Used last year's EBITDA again" in panel.select_one(".u-evidence").text
+
+
+def test_a_proposal_is_decided_in_the_panel(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["proposed"]
+    client = sign_in(workspace.actor())
+    panel = soup(client.get(f"{URL}/{row}?panel=1", headers=HTMX))
+    keys = {one["data-key"]: one.get_text(" ", strip=True) for one in panel.select("footer [data-key]")}
+    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit"}
+
+    form = panel.select_one("footer form:has([name=reason])")
+    sent = {field["name"]: field["value"] for field in form.select("input")} | {"reason": "Said twice already"}
+    done = soup(client.post(form["action"], data=sent, headers=HTMX))
+    assert "inactive" in done.select_one("article .u-meta").text
+    assert [one["data-key"] for one in done.select("#panel footer [data-key]")] == ["a", "e"]
+    source = panel.select_one(".u-evidence a")["href"]
+    became = soup(client.get(source)).get_text(" ", strip=True)
+    assert "The rule made of it was rejected: Said twice already" in became
