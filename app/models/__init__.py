@@ -1,11 +1,17 @@
 """All tables, so that importing this package fills the metadata."""
 
-from app.models.agents import Agent, AgentVersion, Task
+from app.models.agents import Agent, AgentVersion, Task, TaskTick
 from app.models.conversations import Chat, Message
 from app.models.desk import FeedbackComment, FeedbackDaily, Import, SavedView
 from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
 from app.models.feedback import Feedback
-from app.models.knowledge import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
+from app.models.knowledge import (
+    SharedContext,
+    SharedContextEmbedding,
+    SharedContextFeedback,
+    SharedContextHistory,
+    SharedContextUsage,
+)
 from app.models.people import (
     ApiKey,
     AuditEntry,
@@ -17,8 +23,9 @@ from app.models.people import (
     SignInAttempt,
     Tenant,
     User,
+    UserMemory,
 )
-from app.models.sessions import AgentSession, SessionEvent
+from app.models.sessions import AgentSession, SessionDraft, SessionEvent
 
 __all__ = [
     "Agent",
@@ -42,13 +49,17 @@ __all__ = [
     "OneTimeLink",
     "Purge",
     "SavedView",
+    "SessionDraft",
     "SessionEvent",
     "SharedContext",
+    "SharedContextEmbedding",
     "SharedContextFeedback",
     "SharedContextHistory",
     "SharedContextUsage",
     "SignInAttempt",
     "Task",
+    "TaskTick",
     "Tenant",
     "User",
+    "UserMemory",
 ]

@@ -12,6 +12,7 @@ from app.db.types import created_at, json_object, uuid_pk
 from app.models.base import Model, OfTenant, addressable, one_of, within
 
 AGENT_KINDS = ("builtin", "endpoint", "external")
+TICK_STATUSES = ("claimed", "done", "failed", "skipped", "abandoned")
 
 
 class Agent(OfTenant, Model):
@@ -80,3 +81,27 @@ class Task(OfTenant, Model):
     last_outcome: Mapped[str | None]
     last_detail: Mapped[str | None]
     created_at: Mapped[created_at]
+
+
+class TaskTick(OfTenant, Model):
+    """One time that a task was due. Whoever wrote the row runs it; the key is what makes it run once."""
+
+    __tablename__ = "task_ticks"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "task_id", "scheduled_for"),
+        within("tasks", "task_id", ondelete="CASCADE"),
+        within("sessions", "session_id", ondelete="SET NULL"),
+        CheckConstraint(one_of("status", TICK_STATUSES), name="status_known"),
+        CheckConstraint("(status = 'claimed') = (finished_at IS NULL)", name="ends"),
+    )
+
+    id: Mapped[uuid_pk]
+    task_id: Mapped[UUID]
+    scheduled_for: Mapped[datetime]
+    status: Mapped[str] = mapped_column(server_default="claimed")
+    owner: Mapped[str]
+    lease_until: Mapped[datetime | None]
+    session_id: Mapped[UUID | None]
+    detail: Mapped[str | None]
+    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    finished_at: Mapped[datetime | None]

@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import REAL, BigInteger, CheckConstraint, Computed, ForeignKey, Index, UniqueConstraint, func, text
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import created_at, json_object, uuid_pk
@@ -168,3 +168,17 @@ class SharedContextUsage(OfTenant, Model):
     last_injected_at: Mapped[datetime | None]
     helpful: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     harmful: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+
+
+class SharedContextEmbedding(OfTenant, Model):
+    """The sentence vector of a row's text, by one model. `content_hash` says of which text."""
+
+    __tablename__ = "shared_context_embeddings"
+    __table_args__ = (within("shared_context", "shared_context_id", ondelete="CASCADE"),)
+
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
+    shared_context_id: Mapped[UUID] = mapped_column(primary_key=True)
+    model: Mapped[str] = mapped_column(primary_key=True)
+    content_hash: Mapped[str]
+    vector: Mapped[list[float]] = mapped_column(ARRAY(REAL))
+    created_at: Mapped[created_at]

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import created_at, json_object, text_list, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of
+from app.models.base import Model, OfTenant, addressable, one_of, within
 
 ROLES = ("member", "admin", "owner")
 LINK_KINDS = ("invite", "sign_in")
@@ -75,6 +75,23 @@ class Membership(OfTenant, Model):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     role: Mapped[str]
     created_at: Mapped[created_at]
+
+
+class UserMemory(OfTenant, Model):
+    """What agents remember about a person. Only that person, and agents that answer them, see it."""
+
+    __tablename__ = "user_memories"
+    __table_args__ = (
+        within("sessions", "session_id", ondelete="SET NULL"),
+        Index("user_memories_of_user_idx", "tenant_id", "user_id", text("created_at DESC"), text("id DESC")),
+        CheckConstraint("content <> ''", name="says_something"),
+    )
+
+    id: Mapped[uuid_pk]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    content: Mapped[str]
+    session_id: Mapped[UUID | None]
+    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
 
 
 class LoginSession(OfTenant, Model):

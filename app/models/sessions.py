@@ -129,6 +129,7 @@ class AgentSession(OfTenant, Model):
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    cancel_requested_at: Mapped[datetime | None]
     created_at: Mapped[created_at]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
@@ -162,3 +163,15 @@ class SessionEvent(OfTenant, Model):
     payload: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     created_at: Mapped[created_at]
+
+
+class SessionDraft(OfTenant, Model):
+    """What an agent has written so far of its answer. Gone when the session ends."""
+
+    __tablename__ = "session_drafts"
+    __table_args__ = (within("sessions", "session_id", ondelete="CASCADE"),)
+
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
+    session_id: Mapped[UUID] = mapped_column(primary_key=True)
+    text: Mapped[str]
+    updated_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())

@@ -39,6 +39,10 @@ ROWS = {
     "shared_context_feedback": "(shared_context_id, feedback_id) VALUES ('{shared_context}', '{feedback}')",
     "shared_context_history": "(shared_context_id, version, action) VALUES ('{shared_context}', 1, 'created')",
     "shared_context_usage": "(shared_context_id) VALUES ('{shared_context}')",
+    "shared_context_embeddings": "(shared_context_id, model, content_hash, vector)"
+    " VALUES ('{shared_context}', 'words', 'h', '{{0.5}}')",
+    "session_drafts": "(session_id, text) VALUES ('{sessions}', 'So far')",
+    "user_memories": "(user_id, content, session_id) VALUES ('{users}', 'Prefers euros', '{sessions}')",
     "login_sessions": "(user_id, token_hash, expires_at) VALUES ('{users}', '{secret}', now() + interval '1 day')",
     "one_time_links": "(kind, token_hash, user_id, expires_at)"
     " VALUES ('sign_in', '{secret}', '{users}', now() + interval '1 day')",
@@ -46,6 +50,7 @@ ROWS = {
     " VALUES ('{users}', 'key', 'up_', 'key-{secret}', '{{admin}}')",
     "idempotency_keys": "(user_id, route, key, body_hash) VALUES ('{users}', 'POST /api', 'k', 'h')",
     "tasks": "(slug, name, cron, agent_id) VALUES ('review', 'Review', '0 * * * *', '{agents}')",
+    "task_ticks": "(task_id, scheduled_for, owner, session_id) VALUES ('{tasks}', '2026-01-01Z', 'me', '{sessions}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 
@@ -104,7 +109,8 @@ def fill(app_url: str) -> Filled:
 def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -> UUID:
     """Insert the table's row for a tenant, with links as `ids` says."""
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
-    key = {"shared_context_usage": "shared_context_id", "feedback_daily": "tenant_id"}.get(table, "id")
+    keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
+    key = (keys | {"feedback_daily": "tenant_id", "session_drafts": "session_id"}).get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)
     return found

@@ -133,6 +133,19 @@ def test_a_member_sees_and_writes_only_their_own_feedback(app_url: str, ours: Fi
         assert one(connection, "SELECT count(*) FROM feedback") == 0
 
 
+def test_memories_are_seen_by_their_person_and_not_by_admins(app_url: str, ours: Filled) -> None:
+    for role in ("admin", "member"):
+        with acting(app_url, ours.tenant, uuid4(), role) as connection:
+            assert one(connection, "SELECT count(*) FROM user_memories") == 0
+            assert connection.execute("DELETE FROM user_memories").rowcount == 0
+            with pytest.raises(errors.InsufficientPrivilege, match="row-level security"):
+                add(connection, "user_memories", ours.tenant, ours.ids)
+    with acting(app_url, ours.tenant, None, "system") as connection:
+        assert one(connection, "SELECT count(*) FROM user_memories") == 1
+    with acting(app_url, ours.tenant, ours.user, "member") as connection:
+        assert connection.execute("DELETE FROM user_memories").rowcount == 1
+
+
 def test_people_are_seen_by_themselves_and_by_their_workspace(app_url: str, ours: Filled, theirs: Filled) -> None:
     with acting(app_url, ours.tenant, theirs.user) as connection:
         seen = one(connection, "SELECT array_agg(id) FROM users")
