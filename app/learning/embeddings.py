@@ -1,0 +1,108 @@
+"""Sentence vectors from a model whose weights come with its package: nothing is downloaded, ever.
+
+A vector is kept with `MODEL_NAME`, and vectors of two models are never compared.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from importlib import import_module
+from math import sqrt
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+MODEL_NAME = "wordllama-l2-supercat-256"
+DIMENSIONS = 256
+# A knowledge row has at most 2,000 characters and a turn that is compared rarely more; the mean of the words beyond
+# says little and costs memory.
+LONGEST = 4000
+BATCH = 64
+
+_lock = Lock()
+_model: Any = None
+
+
+def embed(texts: Sequence[str]) -> list[list[float]]:
+    """A vector of length 1 for each text, in order; all zeros for a text without a word."""
+    if not texts:
+        return []
+    import numpy
+
+    raw = _load().embed([text.strip()[:LONGEST] for text in texts], batch_size=BATCH)
+    raw = numpy.nan_to_num(raw, nan=0.0, posinf=0.0, neginf=0.0)
+    lengths = numpy.linalg.norm(raw, axis=1, keepdims=True)
+    vectors: list[list[float]] = (raw / numpy.where(lengths == 0, 1, lengths)).tolist()
+    return vectors
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """How near two vectors are: 1 for the same direction, 0 where either is empty."""
+    if len(a) != len(b):
+        raise ValueError(f"Vectors of {len(a)} and {len(b)} dimensions are not of one model.")
+    product = sum(x * y for x, y in zip(a, b, strict=True))
+    lengths = sqrt(sum(x * x for x in a)) * sqrt(sum(y * y for y in b))
+    return product / lengths if lengths else 0.0
+
+
+def near_pairs(
+    vectors: Sequence[Sequence[float]], at_least: float, most_each: int = 20
+) -> list[tuple[int, int, float]]:
+    """The pairs of texts, as indices, whose vectors are near; of each text at most its nearest few.
+
+    Exact: every vector is compared with every other, a few hundred rows at a time so that memory stays small.
+    """
+    if len(vectors) < 2:
+        return []
+    import numpy
+
+    matrix = numpy.asarray(vectors, dtype=numpy.float32)
+    found: dict[tuple[int, int], float] = {}
+    for start in range(0, len(matrix), 256):
+        block = matrix[start : start + 256] @ matrix.T
+        for offset, row in enumerate(block):
+            one = start + offset
+            row[one] = -1.0
+            candidates = numpy.flatnonzero(row >= at_least)
+            best = candidates[numpy.argsort(-row[candidates], kind="stable")][:most_each]
+            for other in best.tolist():
+                found[(min(one, other), max(one, other))] = float(row[other])
+    return [(a, b, near) for (a, b), near in sorted(found.items())]
+
+
+def nearness(vector: Sequence[float], others: Sequence[Sequence[float]]) -> list[float]:
+    """The cosine of one vector of length 1 with each of many."""
+    if not others:
+        return []
+    import numpy
+
+    near: list[float] = (
+        numpy.asarray(others, dtype=numpy.float32) @ numpy.asarray(vector, dtype=numpy.float32)
+    ).tolist()
+    return near
+
+
+def _load() -> Any:
+    """The model, read from disk once; whoever comes meanwhile waits for it."""
+    global _model
+    if _model is None:
+        with _lock:
+            if _model is None:
+                _model = _read()
+    return _model
+
+
+def _read() -> Any:
+    # On import the package sets up the root logger, unless somebody has done so: a handler that does nothing is enough
+    # to keep our own logging as it is.
+    quiet = logging.NullHandler()
+    logging.getLogger().addHandler(quiet)
+    try:
+        package = import_module("wordllama")
+    finally:
+        logging.getLogger().removeHandler(quiet)
+    # The package looks for its tokenizer under a folder it does not have, and would then go to the network; told that
+    # its own folder is the cache, it finds it there.
+    folder = Path(str(package.__file__)).parent
+    return package.WordLlama.load(dim=DIMENSIONS, cache_dir=folder, disable_download=True)
