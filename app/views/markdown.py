@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from app.views.visible import visible
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
@@ -36,7 +38,7 @@ def render(text: str | None) -> Markup:
     """Markdown as safe HTML. Headings start at level 3, for a page has its own first and second."""
     import nh3
 
-    html = _parser().render((text or "")[:LONGEST].replace("\x00", ""))
+    html = _parser().render(visible((text or "")[:LONGEST]))
     for level in (1, 2):
         html = html.replace(f"<h{level}>", f"<h{level + 2}>").replace(f"</h{level}>", f"</h{level + 2}>")
     clean = nh3.clean(

@@ -13,7 +13,7 @@ from app import gate
 from app.access import access
 from app.actor import Actor
 from app.gate import Person
-from app.views import errors, markdown, texts, times
+from app.views import errors, markdown, texts, times, visible
 from app.views.htmx import Toast, flashed_toasts, varied
 from app.views.sections import TABS, Group, Tab, navigation
 
@@ -136,6 +136,7 @@ def register(app: Flask) -> None:
     app.register_blueprint(bp)
     app.config["KNOWS_PERSON"].update({"shell.theme", "shell.keys"})
     app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
+    app.jinja_env.finalize = visible.shown
     app.context_processor(context)
     app.url_defaults(stamp_static)
     errors.register(app)
