@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import insert, select
+from sqlalchemy import Text, cast, insert, select, union_all
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
 from app.models.agents import Agent
-from app.models.people import AuditEntry, Tenant, User
+from app.models.people import ApiKey, AuditEntry, Tenant, User
 from app.services.pages import Page, Slice, read_page
 
 Subject = aliased(User)
 # Who did these is who said something.
 SAID = ("feedback.created", "feedback.changed", "feedback.retracted")
+# Details that hold the id of a person or a key, and what they are called beside a name.
+OF_PEOPLE = {"user_id": "person", "key_id": "key"}
+HANDED_OVER = ("feedback.assigned", "feedback.unassigned")
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,37 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
     hides = _hides_authors(actor)
-    return found.map(lambda row: _line(row, hidden=hides and row[9] != actor.id))
+    lines = found.map(lambda row: _line(row, hidden=hides and row[9] != actor.id))
+    names = _names_in(lines.items, actor)
+    return lines.map(lambda entry: replace(entry, details=_with_names(entry, names)))
+
+
+def _names_in(lines: Sequence[Line], actor: Actor) -> dict[str, str]:
+    """What the people and keys are called whose ids stand in the details. One query, none without ids."""
+    ids = {value for line in lines for value in _ids_in(line).values()}
+    if not ids:
+        return {}
+    people = select(cast(User.id, Text), User.name).where(User.id.in_(ids))
+    keys = select(cast(ApiKey.id, Text), ApiKey.name).where(ApiKey.tenant_id == actor.tenant_id, ApiKey.id.in_(ids))
+    return {row[0]: row[1] for row in db.session.execute(union_all(people, keys))}
+
+
+def _ids_in(line: Line) -> dict[str, UUID]:
+    names = (*OF_PEOPLE, *(("before", "after") if line.action in HANDED_OVER else ()))
+    found = {}
+    for name in names:
+        with suppress(ValueError):
+            found[name] = UUID(str(line.details.get(name) or ""))
+    return found
+
+
+def _with_names(line: Line, names: dict[str, str]) -> dict[str, Any]:
+    """The details with names for ids. Whoever is not there any more is somebody who left."""
+    named = {name: names.get(str(value), "somebody who left") for name, value in _ids_in(line).items()}
+    if line.action in HANDED_OVER:
+        named = {name: named.get(name, "nobody") for name in ("before", "after")} | named
+    details = line.details | named
+    return {OF_PEOPLE.get(name, name): value for name, value in details.items()}
 
 
 def _hides_authors(actor: Actor) -> bool:
@@ -94,7 +129,11 @@ def _hides_authors(actor: Actor) -> bool:
 
 def _line(row: Any, *, hidden: bool) -> Line:
     entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent = row[:9]
-    who = "a member" if hidden and action in SAID else agent or person or "somebody who left"
+    if hidden and action in SAID:
+        # The key would tell whose it is.
+        details = {name: value for name, value in details.items() if name != "key_id"}
+        return Line(entry_id, at, "a member", action, subject_type, subject_id, subject_name, details)
+    who = agent or person or "somebody who left"
     return Line(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.views.texts import value_line
 
+PAIRS = (("from", "to"), ("before", "after"))
 SENTENCES = {
     "agent.merged": "merged an agent into another",
     "agent.renamed": "renamed an agent",
@@ -49,17 +50,30 @@ def sentence(action: str) -> str:
 
 def details_line(details: Mapping[str, Any]) -> str:
     """`member → admin`, `email: sam@example.com`: what was recorded beside it, on one line."""
-    rest = [_pair(name, value) for name, value in details.items() if name not in ("from", "to")]
-    return " · ".join([_change(details), *rest] if {"from", "to"} <= set(details) else rest)
+    pair = next((pair for pair in PAIRS if set(pair) <= set(details) and _is_plain(details, pair)), ())
+    rest = [_pair(name, value) for name, value in details.items() if name not in pair and value not in (None, {})]
+    return " · ".join(
+        [_change(dict(zip(("from", "to"), map(details.get, pair), strict=True))), *rest] if pair else rest
+    )
+
+
+def _is_plain(details: Mapping[str, Any], pair: tuple[str, str]) -> bool:
+    return all(isinstance(details[name], str | int | float) for name in pair)
 
 
 def _pair(name: str, value: Any) -> str:
     words = name.replace("_", " ")
     if isinstance(value, Mapping) and value and all(_is_change(item) for item in value.values()):
         return ", ".join(f"{key.replace('_', ' ')}: {_change(item)}" for key, item in value.items())
+    return f"{words}: {_words(value)}"
+
+
+def _words(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return f"{words}: {', '.join(value) or 'none'}"
-    return f"{words}: {value_line(value)}"
+        return ", ".join(item.replace("_", " ") for item in value) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_words(item)}" for name, item in value.items())
+    return value_line(value)
 
 
 def _is_change(value: Any) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.db import acting_as
-from app.services import workspaces
+from app.db import acting_as, transaction
+from app.services import assessments, desk, feedback, intake, keys, workspaces
 from tests.conftest import soup
 
 URL = "/admin/settings"
@@ -83,6 +83,30 @@ def test_the_audit_trail_reads_who_did_what_and_has_pages(app, workspace, sign_i
     assert "<b>name</b>" not in second.text
     assert soup(second).select_one("a[rel=prev]")
     assert client.get(f"{URL}/audit?after=garbage").status_code == 400
+
+
+def test_the_audit_trail_names_people_and_keys(app, workspace, sign_in):
+    admin, owner, member = (workspace.actor(role) for role in ("admin", "owner", "member"))
+    with app.app_context():
+        with acting_as(member), transaction():
+            said = intake.give_feedback(
+                intake.NewFeedback(kind="signal", signal="helpful", message_id="a-1"), actor=member
+            )
+        with acting_as(admin), transaction():
+            system = workspace.actor("system")
+            keys.create_key(name="Their site", scopes=["feedback"], actor=system, user_id=member.id)
+            desk.assign([said.id], owner.id, actor=admin)
+            desk.assign([said.id], None, actor=admin)
+            assessments.assess(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
+            feedback.review([said.id], "reviewed", actor=admin)
+
+    rows = soup(sign_in(admin).get(f"{URL}/audit")).select("tbody tr")
+    lines = {row.select("td")[1]["title"]: row.select("td")[2].text for row in rows}
+    assert lines["feedback.assigned"] == f"nobody → {owner.name}"
+    assert lines["feedback.unassigned"] == f"{owner.name} → nobody"
+    assert lines["feedback.assessed"] == "after: quality scores accuracy 80"
+    assert lines["feedback.reviewed"] == "pending → reviewed"
+    assert f"person: {member.name}" in lines["key.created"]
 
 
 def test_pages_of_settings_are_for_admins_and_cost_few_queries(app, workspace, sign_in, count_queries):
