@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from app.errors import Unusable
 
@@ -117,9 +118,24 @@ class Settings:
     def trusted_hosts(self) -> list[str]:
         """Names a request may come in under. Loopback always works, so that health checks on the machine do."""
         named = [host.strip() for host in self.trusted_hosts_text.split(",") if host.strip()]
-        own = [self.base_url.split("://", 1)[1].split("/")[0].split(":")[0]] if self.base_url else []
+        own = [urlsplit(self.base_url).hostname or ""] if self.base_url else []
         listened = [] if self.host in {"0.0.0.0", "::"} else [self.host]  # noqa: S104 - only compared
-        return [*dict.fromkeys([*named, *own, *listened, *sorted(LOOPBACK), "[::1]"])]
+        return [*dict.fromkeys(_as_host(name) for name in (*named, *own, *listened, *sorted(LOOPBACK)) if name)]
+
+
+class _Address(str):
+    """An IPv6 address as it stands in a request's `Host`. Werkzeug cuts the names to compare with at their first colon,
+    where it expects a port; this one is whole."""
+
+    __slots__ = ()
+
+    def partition(self, sep: str, /) -> tuple[str, str, str]:
+        return str(self), "", ""
+
+
+def _as_host(name: str) -> str:
+    bare = name.removeprefix("[").partition("]")[0] if name.startswith("[") else name
+    return _Address(f"[{ip_address(bare).compressed}]") if ":" in bare and _is_address(bare) else name
 
 
 def _is_address(text: str) -> bool:
