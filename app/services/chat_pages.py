@@ -108,8 +108,9 @@ def list_beside(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetim
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def get_own(chat_id: UUID, *, actor: Actor, before: int | None = None) -> OwnChat:
-    """A conversation of the actor's. Somebody else's is as unknown as none. Two queries."""
+def get_own(chat_id: UUID, *, actor: Actor, before: int | None = None, at: int | None = None) -> OwnChat:
+    """A conversation of the actor's: its latest messages, those before a place, or those around one that is further
+    back. Somebody else's is as unknown as none. Two queries."""
     row = db.session.execute(
         select(Chat, Agent.slug, Agent.name)
         .outerjoin(Agent, Agent.id == Chat.agent_id)
@@ -118,6 +119,8 @@ def get_own(chat_id: UUID, *, actor: Actor, before: int | None = None) -> OwnCha
     if row is None:
         raise NotFound("You have no such conversation in this workspace.")
     where = [Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id]
+    if before is None and at is not None and at < row[0].message_count - MOST_MESSAGES:
+        before = at + MOST_MESSAGES // 2
     if before is not None:
         where.append(Message.message_index < before)
     latest = select(Message).where(*where).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)

@@ -94,10 +94,16 @@ def detail(chat_id: UUID) -> Any:
 def _asked_form() -> tuple[str, int | None]:
     """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer."""
     for kind in (*FORMS, "said"):
-        text = request.args.get(kind, "")
-        if text.isascii() and text.isdigit() and len(text) < 9:
-            return kind, int(text)
+        place = _place(kind)
+        if place is not None:
+            return kind, place
     return "", None
+
+
+def _place(name: str) -> int | None:
+    """A place in the conversation from the address."""
+    text = request.args.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
 def _shown(
@@ -110,9 +116,8 @@ def _shown(
 
 def _read(chat_id: UUID, kind: str, index: int | None, form: Form | None) -> dict[str, Any]:
     """What both the page and the panel show."""
-    before = request.args.get("before", "")
-    limit = int(before) if before.isascii() and before.isdigit() and len(before) < 9 else None
-    found = chat_pages.get_own(chat_id, actor=g.actor, before=limit)
+    at = index if index is not None else _place("at")
+    found = chat_pages.get_own(chat_id, actor=g.actor, before=_place("before"), at=at)
     work = transcripts.work_of({m.session_id for m in found.messages if m.session_id}, actor=g.actor)
     turns = transcript.of_messages(
         found.messages, person=g.actor.name or "You", agent=found.agent_name or found.agent or "Agent", work=work
@@ -278,7 +283,7 @@ def _refused(answer: Answer, form: Form, refusal: Invalid) -> Response:
 def _answer(answer: Answer, *toasts: Toast, spoken: str = "", form: str = "", status: int = 200) -> Response:
     """The say about the answer as it is now; without a script, the conversation at that place."""
     index = answer.message.message_index
-    opened = {form: index} if form else {}
+    opened = {form or "at": index}
     back = query(url_for(".detail", chat_id=answer.chat.id), opened) + f"#m-{index}"
     if not wants_fragment():
         return swap("chat/_received.html", fallback=back, status=status, toasts=toasts)

@@ -158,7 +158,9 @@ def _address(row: OwnRow, place: Place | None) -> str:
         return ""
     if place.chat_id:
         index = row.context.get("message_index")
-        return url_for("chat.detail", chat_id=place.chat_id) + (f"#m-{index}" if index is not None else "")
+        if index is None:
+            return url_for("chat.detail", chat_id=place.chat_id)
+        return url_for("chat.detail", chat_id=place.chat_id, at=index) + f"#m-{index}"
     if place.entity_id:
         return url_for("entities.detail", entity_id=place.entity_id)
     return url_for("sessions.own_detail", session_id=place.session_id)

@@ -183,7 +183,7 @@ def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
     assert "Nothing will be changed: The figure is right" in talk.page().select_one(".u-own").text
     mine = soup(talk.client.get("/feedback/mine"))
     assert "The figure is right" in mine.select_one(f"#feedback-{row}").text
-    assert mine.select_one(f"#feedback-{row} a")["href"] == f"/chat/{talk.id}#m-1"
+    assert mine.select_one(f"#feedback-{row} a")["href"] == f"/chat/{talk.id}?at=1#m-1"
 
     with talk.app.app_context(), acting_as(admin), transaction():
         feedback.review([row], "reopen", actor=admin)
@@ -305,3 +305,15 @@ def test_a_long_conversation_comes_in_pages(app: Flask, workspace: Workspace, si
     earlier = soup(client.get(page.select_one(".u-since a")["href"]))
     assert len(earlier.select(".u-turn")) == 50
     assert earlier.select_one("#m-1")
+    # A link to what was said long ago leads there, and to a place among the latest to the latest.
+    there = soup(client.get(f"/chat/{chat_id}?at=3"))
+    assert there.select_one("#m-3")
+    assert there.select_one("#m-102")
+    assert not there.select_one("#m-103")
+    assert soup(client.get(f"/chat/{chat_id}?at=60")).select_one("#m-249")
+    assert soup(client.get(f"/chat/{chat_id}?why=1")).select_one("#received-m-1 form")
+    said = client.post(f"/chat/{chat_id}/messages/1/thumb", data={"csrf_token": client.csrf, "signal": "helpful"})  # type: ignore[attr-defined]
+    assert soup(client.get(said.location)).select_one("#m-1")
+    link = soup(client.get("/feedback/mine")).select_one(".u-own-head a")["href"]
+    assert link.endswith("#m-1")
+    assert soup(client.get(link)).select_one("#m-1")
