@@ -13,6 +13,7 @@ GAP = 1.2
 GAPS = 30.0
 LEAST = 0.4
 NEAR = 0.1
+SHORTEST = 0.001
 LANES = ("model", "tools", "writes")
 
 
@@ -47,7 +48,7 @@ def of_events(events: Sequence[Event]) -> Timeline | None:
     """The picture, or None when there is no time to show."""
     rounds = [found for found in (_stretches(round_) for round_ in _rounds(events)) if found]
     total = sum(max(end for _, _, end in found) for found in rounds)
-    if total <= 0:
+    if total < SHORTEST:
         return None
     timeline = Timeline(total=total)
     # Many rounds leave less room between them, never none for the work itself.

@@ -201,19 +201,27 @@ def _tool(event: Event, results: Mapping[str, Event]) -> Part:
     payload = event.payload
     result = results.get(str(payload.get("id")))
     answer: Mapping[str, Any] = result.payload if result else {}
-    ms = answer.get("duration_ms", payload.get("duration_ms"))
-    if not isinstance(ms, int | float) and result is not None and result.occurred_at > event.occurred_at:
-        ms = (result.occurred_at - event.occurred_at).total_seconds() * 1000
     return Part(
         "tool",
         name=str(payload.get("name") or "tool"),
         args=payload.get("arguments"),
         result=readable(answer.get("output")) if result else "no result recorded",
-        ms=ms if isinstance(ms, int | float) else None,
+        ms=_took(event, result),
         failed=result is None or bool(answer.get("is_error")),
         event=str(event.id),
         answer=str(result.id) if result else "",
     )
+
+
+def _took(event: Event, result: Event | None) -> float | None:
+    """How long a call took, as its agent says or as the times tell. Recordings without times have their events a hair's
+    breadth apart, which tells nothing."""
+    told = [one.payload.get("duration_ms") for one in (result, event) if one is not None]
+    said = next((ms for ms in told if isinstance(ms, int | float) and not isinstance(ms, bool) and ms >= 0), None)
+    if said is not None or result is None:
+        return said
+    between = (result.occurred_at - event.occurred_at).total_seconds() * 1000
+    return between if between >= 1 else None
 
 
 def _orphan(event: Event) -> Part:

@@ -188,3 +188,21 @@ def test_sums_and_spans_in_words() -> None:
     ]
     spans = [span(NOON - timedelta(**ago), NOON) for ago in ({"seconds": 5}, {"minutes": 61}, {"days": 3})]
     assert spans == ["1 minute", "1 hour", "3 days"]
+
+
+def test_times_that_tell_nothing_are_not_shown() -> None:
+    """Recordings without times have their events a few microseconds apart, or none."""
+
+    def took(after: float, told: dict[str, object] | None = None) -> float | None:
+        call = Happened("tool.call", {"id": "1", "name": "look"}, 0)
+        result = Happened("tool.result", {"call_id": "1", "output": 1, **(told or {})}, after)
+        return transcript.of_events([call, result], person="Sam", agent="a")[0].parts[0].ms
+
+    assert [took(0), took(0.0001), took(0.25)] == [None, None, 250]
+    assert [took(0, {"duration_ms": 12}), took(1, {"duration_ms": True}), took(1, {"duration_ms": -1})] == [
+        12,
+        1000,
+        1000,
+    ]
+    events = [Happened("user.message", {"text": "a"}, 0), Happened("agent.message", {"text": "b"}, 0.00001)]
+    assert timeline.of_events(events) is None
