@@ -9,7 +9,7 @@ import json
 from http import HTTPStatus
 from typing import Any
 
-from flask import Flask, Response, g
+from flask import Flask, Response, g, request
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
@@ -25,7 +25,7 @@ ABOUT = {
     404: "Unknown, or another workspace's; the two look the same.",
     405: "This address does not take this method; `Allow` lists those it takes.",
     409: "Well-formed, but not possible in the state things are in; or an idempotency key came with another body.",
-    413: "The body is larger than 1 MiB.",
+    413: "The body is larger than 1 MiB, or a file to import larger than 1 GiB.",
     415: "The body is not plain `application/json`.",
     429: "Too many requests with one key; `Retry-After` says how many seconds to wait.",
     500: "A fault of ours. Nothing was saved. Tell whoever runs Upshot the request id.",
@@ -34,7 +34,6 @@ ABOUT = {
 _DETAILS = {
     404: "There is nothing at this address.",
     405: "This address does not take this method.",
-    413: "The body is too large; send at most 1 MiB.",
     500: "Something broke on our side and nothing was saved. Tell whoever runs Upshot the request id.",
     503: "The database does not answer. Try again in a few seconds.",
 }
@@ -87,6 +86,14 @@ def _foreign(error: Exception) -> tuple[int, str, str]:
     else:
         status = 500
     title = HTTPStatus(status).phrase
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return status, title, f"The body is too large; send at most {_size(request.max_content_length)}."
     if status in _OWN_WORDS and isinstance(error, HTTPException) and error.description:
         return status, title, error.description
     return status, title, _DETAILS.get(status, "This request cannot be read; check its address, headers and form.")
+
+
+def _size(most: int | None) -> str:
+    """What a route takes at most: `1 MiB`, `1 GiB`."""
+    mebibytes = (most or 0) // 1024**2
+    return f"{mebibytes // 1024} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"

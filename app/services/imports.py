@@ -278,13 +278,14 @@ def _remove(session_ids: list[UUID], actor: Actor) -> None:
 
 
 def list_imports(page: Page, *, actor: Actor) -> Slice[ImportRow]:
-    """The workspace's imports, newest first."""
+    """The workspace's imports, newest first. A file in which there was no session is not kept in mind."""
     columns: tuple[Any, ...] = (
         Import.id, Import.kind, Import.filename, Import.created, Import.existing, Import.failed, User.name,
         Import.created_at, Import.finished_at, Import.undone_at,
     )  # fmt: skip
     statement = select(*columns).outerjoin(User, (User.id == Import.created_by) & User.is_system.is_(False))
-    where = [Import.tenant_id == actor.tenant_id]
+    brought = (Import.created + Import.existing > 0) | Import.finished_at.is_(None)
+    where = [Import.tenant_id == actor.tenant_id, brought]
     found = read_page(statement, page, at=Import.created_at, id=Import.id, where=where)
     return found.map(lambda row: ImportRow(*row))
 

@@ -76,6 +76,17 @@ def test_what_is_no_file_is_refused(ingest: Api, api: Callable[..., Api], worksp
     )
     answer = send(ingest, hostile)
     assert (answer.status_code, answer.json["created"], answer.json["failed"]) == (200, 0, 7)
+    assert ingest.get(f"/api/v1/imports/{answer.json['import_id']}").json["failed"] == 7
+    assert ingest.get("/api/v1/imports").json["items"] == []
+    huge = ingest.client.post(
+        PATH,
+        data=run("1"),
+        content_type="application/x-ndjson",
+        headers={"Authorization": f"Bearer {ingest.key}"},
+        environ_overrides={"CONTENT_LENGTH": str(1024**3 + 1)},
+    )
+    assert huge.json is not None
+    assert (huge.status_code, huge.json["detail"]) == (413, "The body is too large; send at most 1 GiB.")
 
 
 def test_the_page_lists_imports_and_undoes_one(
