@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -333,3 +335,15 @@ def test_tool_lines() -> None:
     assert texts.result_line({"a": 1, "b": 2}) == "2 fields"
     assert texts.result_line("x" * 200).endswith("…")
     assert texts.query("/f", {"q": "x", "status": ""}, after=None) == "/f?q=x"
+
+
+def test_the_system_is_followed_without_a_script(app: Flask) -> None:
+    """The style sheet has the dark values twice: for a page that says dark, and for one that leaves it open."""
+    css = (Path(app.static_folder or "") / "upshot.css").read_text()
+    said = re.search(r'\n\[data-bs-theme="dark"\] \{\n(.*?)\n\}', css, re.DOTALL)
+    left = re.search(
+        r'@media \(prefers-color-scheme: dark\) \{\n\[data-theme="auto"\]:not\(\.has-js\) \{\n(.*?)\n\}', css, re.DOTALL
+    )
+    assert said is not None
+    assert left is not None
+    assert left.group(1) == said.group(1)
