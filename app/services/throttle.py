@@ -26,7 +26,7 @@ COUNT = text(
     " window_began = case when a.window_began <= now() - cast(:window as interval) then now() else a.window_began end"
     " returning failures, ceil(extract(epoch from window_began + cast(:window as interval) - now()))::int"
 )
-FORGET = text("update sign_in_attempts set failures = 0 where key = :key")
+FORGET = text("delete from sign_in_attempts where key = :key")
 TAKE_BACK = text("update sign_in_attempts set failures = greatest(failures - 1, 0) where key = :key")
 
 
