@@ -11,7 +11,7 @@ from pydantic import Field
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
 from app.api.v1_sessions import Name, Slug
-from app.errors import NotFound
+from app.errors import NotFound, Refused
 from app.learning import session_limits as limits
 from app.services import chats, pages
 from app.services.filters import ChatFilters
@@ -120,12 +120,17 @@ def new_messages(given: list[NewMessageBody]) -> list[chats.NewMessage]:
     status=201,
     idempotent=True,
     summary="Begin a conversation",
-    also={200: "The `external_id` is known; the stored conversation, unchanged."},
+    also={
+        200: "The `external_id` is known; the stored conversation, unchanged.",
+        409: "Another person's conversation has this `external_id`.",
+    },
     about="It belongs to the key's person. Messages may come with it or later.",
 )
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     known = chats.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
+        if not g.actor.is_admin and known.user_id != g.actor.id:
+            raise Refused("Another person's conversation has this `external_id`; choose another.")
         return shown(known.id), 200
     chat = chats.create_chat(
         actor=g.actor,
@@ -153,9 +158,9 @@ def shown(chat_id: UUID) -> ChatAnswer:
 
 
 def allowed(chat_id: UUID) -> tuple[Any, str | None]:
-    """The chat, if whoever asks may see it: keys and admins see the workspace's, a member in a browser their own."""
+    """The chat, if whoever asks may see it: admins see the workspace's, everybody else their own."""
     chat, agent = chats.find_with_agent(chat_id, actor=g.actor)
-    if g.actor.is_admin or g.actor.key_id is not None or chat.user_id == g.actor.id:
+    if g.actor.is_admin or chat.user_id == g.actor.id:
         return chat, agent
     raise NotFound("There is no such conversation in this workspace.")
 
@@ -168,11 +173,11 @@ def allowed(chat_id: UUID) -> tuple[Any, str | None]:
     query=ChatQuery,
     answer=ChatPage,
     summary="List conversations",
-    about="By last activity. A key sees the workspace's; a member in a browser sees their own.",
+    about="By last activity: one's own, or with the scope `admin` the workspace's. A key sees what its person sees.",
 )
 def list_chats(query: ChatQuery) -> ChatPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    if not g.actor.is_admin and g.actor.key_id is None:
+    if not g.actor.is_admin:
         wanted["person_id"] = g.actor.id
     found = chats.list_chats(ChatFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
     return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)

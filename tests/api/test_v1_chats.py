@@ -55,13 +55,20 @@ def test_messages_are_numbered_and_grouped_in_turns(ingest: Api) -> None:
     assert ingest.get(f"{url}?cursor=abc").status_code == 400
 
 
-def test_a_key_sees_the_workspace_and_a_person_their_own(
+def test_a_key_sees_what_its_person_sees(
     workspace: Workspace, ingest: Api, sign_in: Callable[..., Any], api: Callable[..., Api],
     make_workspace: Callable[..., Workspace],
 ) -> None:  # fmt: skip
-    made = make(ingest)
+    made = make(ingest, external_id="own-1")
     url = f"{PATH}/{made['id']}"
-    assert api(workspace.actor("other"), "ingest").get(url).status_code == 200
+    colleague = api(workspace.actor("other"), "ingest")
+    assert [colleague.get(path).status_code for path in (url, f"{url}/messages")] == [404, 404]
+    assert colleague.post(f"{url}/messages", {"messages": [ASKED]}).status_code == 404
+    assert colleague.get(f"{PATH}?external_id=own-1").json["items"] == []
+    assert colleague.post(PATH, {"agent": "deal-analyst", "external_id": "own-1"}).status_code == 409
+    assert api(workspace.actor("admin"), "ingest").get(url).status_code == 404
+    whole = api(workspace.actor("admin"), "admin")
+    assert (whole.get(url).status_code, len(whole.get(PATH).json["items"])) == (200, 1)
     assert sign_in(workspace.actor("member")).get(url).status_code == 200
     other = sign_in(workspace.actor("other"))
     assert [other.get(path).status_code for path in (url, f"{url}/messages")] == [404, 404]
