@@ -84,7 +84,9 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
         SEND_FILE_MAX_AGE_DEFAULT=3600,
     )
     connect_app(app, opened, settings)
-    from app import gate, headers
+    from app import gate, headers, said
+
+    app.session_interface = said.OnlyWhenSent()
 
     gate.install(app)
     headers.install(app)

@@ -8,21 +8,38 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from flask import Flask, current_app, g, request
-from sqlalchemy import Row, text
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import NotFound as UnknownRoute
 
 from app import access, tokens, visitors
 from app.actor import RANK, Actor
-from app.db import db
+from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-BIND = text("select * from bind_credential(:hash)")
+BIND = "select * from bind_credential(%(hash)s)"
+
+
+class Credential(NamedTuple):
+    """What `bind_credential` says about a key or a login."""
+
+    kind: str
+    credential_id: UUID
+    user_id: UUID
+    tenant_id: UUID
+    role: str
+    scopes: list[str]
+    name: str
+    email: str | None
+    tenant_name: str
+    tenant_slug: str
+    seen_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -141,14 +158,15 @@ def _enter_visitor(token: str) -> None:
     g.person = Person(found.actor.id, None, found.actor.name, found.workspace, found.workspace_slug, found.actor.role)
 
 
-def bind(token: str) -> Row[tuple[object, ...]] | None:
+def bind(token: str) -> Credential | None:
     """Sign in and bind the transaction in one round trip; once more when the pooled connection had died meanwhile."""
     parameters = {"hash": tokens.digest(token)}
     try:
-        return db.session.execute(BIND, parameters).one_or_none()
+        found = run(BIND, parameters)
     except OperationalError:
         db.session.rollback()
-        return db.session.execute(BIND, parameters).one_or_none()
+        found = run(BIND, parameters)
+    return Credential(*found[0]) if found else None
 
 
 def permit(declared: access.Access, by_key: bool) -> None:

@@ -22,6 +22,8 @@ MEANINGS = {
     # Asking again is often curiosity: it tells little.
     "regenerate": Meaning("negative", 0.3),
 }
+# Who says one of these takes the other back.
+OPPOSITE = {"helpful": "not_helpful", "not_helpful": "helpful"}
 REACTIONS = {"ok": Meaning("positive"), "not_ok": Meaning("negative"), "neutral": Meaning("neutral")}
 
 

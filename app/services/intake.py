@@ -16,8 +16,8 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.learning.edits import edit_distance
 from app.learning.feedback_shapes import read_context, read_details
-from app.learning.signals import rating_of
-from app.models import Feedback, Membership
+from app.learning.signals import OPPOSITE, rating_of
+from app.models import Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import daily, intake_links, intake_store
 from app.services.intake_links import Links
@@ -62,12 +62,21 @@ class NewFeedback:
     created_at: datetime | None = None
 
 
-def give_feedback(new: NewFeedback, *, actor: Actor) -> Feedback:
-    """Write one row of feedback and give it back."""
-    return put_feedback(new, actor=actor)[0]
+@dataclass(frozen=True)
+class Put:
+    """A row that was written, whether it is new, and the author's opposite signal on the same message."""
+
+    row: Any
+    created: bool
+    opposite_id: UUID | None = None
 
 
-def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
+def give_feedback(new: NewFeedback, *, actor: Actor) -> Any:
+    """Write one row of feedback and give it back, column by column."""
+    return put_feedback(new, actor=actor).row
+
+
+def put_feedback(new: NewFeedback, *, actor: Actor) -> Put:
     """Write one row of feedback; say whether it is new.
 
     The same signal on the same message by the same person, and a second reaction to a turn, change the row that is
@@ -78,11 +87,11 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> tuple[Feedback, bool]:
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        row, created = intake_store.store(values, actor=actor)
+        row, opposite_id = intake_store.store(values, actor=actor, opposite=OPPOSITE.get(new.signal or ""))
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     daily.note(actor.tenant_id)
-    return row, created
+    return Put(row, row.id == values["id"], opposite_id)
 
 
 def _check(new: NewFeedback, actor: Actor) -> None:

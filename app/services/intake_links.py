@@ -4,24 +4,73 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, null, or_, select
-
 from app.actor import Actor
-from app.db import db
+from app.db import run
 from app.errors import Invalid
-from app.models import Agent, AgentSession, Chat, Entity, Message
 
 if TYPE_CHECKING:
     from app.services.intake import NewFeedback
 
-FOUND = (
-    Message.id, Message.session_id, Message.chat_id, Message.turn_id, Message.trace_id, Message.message_index,
-    Chat.agent_id, Chat.project,
-)  # fmt: skip
 AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
+
+CHAT = "(c.id = %(chat_as_id)s::uuid OR c.external_id = %(chat)s)"
+# The ways to a message. Its sender's ids may repeat from chat to chat, so one that comes with a chat is looked for in
+# that chat only.
+WAYS = {
+    "id": "m.id = %(message_as_id)s::uuid",
+    "external_id": "m.external_id = %(message)s",
+    "external_id in chat": f"m.external_id = %(message)s AND {CHAT}",
+    "place": f"m.message_index = %(index)s AND {CHAT}",
+    "turn": "m.turn_id = %(turn)s AND m.role = 'agent'",
+    "turn in chat": f"m.turn_id = %(turn)s AND m.role = 'agent' AND {CHAT}",
+    "none": "false",
+    "trace": "m.trace_id = %(trace)s AND m.role = 'agent'",
+}
+MESSAGE = """(SELECT m.id, m.session_id, m.chat_id, m.turn_id, m.trace_id, m.message_index, c.agent_id, c.project,
+               CASE WHEN %(edited)s THEN m.content END AS content
+          FROM messages AS m JOIN chats AS c ON c.tenant_id = m.tenant_id AND c.id = m.chat_id
+         WHERE m.tenant_id = %(tenant)s AND {way} ORDER BY m.message_index DESC LIMIT 1)"""
+LINKS = """
+    SELECT m.*, s.id AS run_id, s.agent_id AS run_agent_id, s.trace_id AS run_trace_id, s.chat_id AS run_chat_id,
+           (SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
+           (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id
+      FROM (SELECT 1) AS one
+      LEFT JOIN LATERAL (SELECT * FROM ({message}) AS found LIMIT 1) AS m ON true
+      LEFT JOIN LATERAL (
+          SELECT * FROM (
+              SELECT r.id, r.agent_id, r.trace_id, r.chat_id FROM sessions AS r
+               WHERE r.tenant_id = %(tenant)s AND r.id = coalesce(%(session)s::uuid, m.session_id)
+              UNION ALL
+              (SELECT r.id, r.agent_id, r.trace_id, r.chat_id FROM sessions AS r
+                WHERE r.tenant_id = %(tenant)s AND r.trace_id = coalesce(%(trace)s, m.trace_id)
+                  AND coalesce(%(session)s::uuid, m.session_id) IS NULL
+                ORDER BY r.created_at DESC LIMIT 1)) AS known
+          LIMIT 1) AS s ON true
+"""
+
+
+class Found(NamedTuple):
+    """What the statement gives: the message with its chat, the session, and which of our own ids exist."""
+
+    id: UUID | None
+    session_id: UUID | None
+    chat_id: UUID | None
+    turn_id: str | None
+    trace_id: str | None
+    message_index: int | None
+    agent_id: UUID | None
+    project: str | None
+    content: str | None
+    run_id: UUID | None
+    run_agent_id: UUID | None
+    run_trace_id: str | None
+    run_chat_id: UUID | None
+    entity_id: UUID | None
+    our_agent_id: UUID | None
 
 
 @dataclass(frozen=True)
@@ -67,9 +116,11 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
         trace_id=new.trace_id,
         project=new.project or "default",
     )
-    _check_ours(links, actor)
-    links = _from_message(links, new, actor)
-    links = _from_session(links, actor)
+    ways = _ways_to_message(links, new)
+    if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
+        found = Found(*run(_statement(ways), _sought(links, new, actor))[0])
+        _check_ours(links, found)
+        links = _from_session(_from_message(links, new, found), found)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
     if new.kind == "signal" and links.message_id is None:
         links = replace(links, message_id=links.trace_id or str(links.session_id))
@@ -80,89 +131,80 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _check_ours(links: Links, actor: Actor) -> None:
-    for name, model in (("session_id", AgentSession), ("entity_id", Entity), ("agent_id", Agent)):
+def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
+    """By its id, by its sender's id, by its place in a chat, by its turn, by its trace: the surest first."""
+    in_chat = " in chat" if links.chat_id else ""
+    if links.message_id:
+        named = f"external_id{in_chat}"
+        return ("id", named) if AN_ID.fullmatch(links.message_id) else (named,)
+    if links.chat_id and isinstance(new.context.get("message_index"), int):
+        return ("place",)
+    if links.turn_id:
+        return (f"turn{in_chat}",)
+    return ("trace",) if links.trace_id and new.kind in ("signal", "reaction") else ()
+
+
+@cache
+def _statement(ways: tuple[str, ...]) -> str:
+    """All that is asked, in one statement; a few texts in all, which PostgreSQL prepares once."""
+    message = " UNION ALL ".join(MESSAGE.format(way=WAYS[way]) for way in ways or ("none",))
+    return LINKS.format(message=message)
+
+
+def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
+    return {
+        "tenant": actor.tenant_id,
+        "message": links.message_id,
+        "message_as_id": _as_id(links.message_id),
+        "chat": links.chat_id,
+        "chat_as_id": _as_id(links.chat_id),
+        "index": new.context.get("message_index"),
+        "turn": links.turn_id,
+        "trace": links.trace_id,
+        "edited": new.signal == "edit",
+        "session": links.session_id,
+        "entity": links.entity_id,
+        "agent": links.agent_id,
+    }
+
+
+def _as_id(text: str | None) -> str | None:
+    return text if text and AN_ID.fullmatch(text) else None
+
+
+def _check_ours(links: Links, found: Found) -> None:
+    known = {"session_id": found.run_id, "entity_id": found.entity_id, "agent_id": found.our_agent_id}
+    for name, there in known.items():
         wanted = getattr(links, name)
-        if wanted is None:
-            continue
-        found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
-        if db.session.scalar(found) is None:
+        if wanted is not None and there is None:
             noun = name.removesuffix("_id")
             raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
 
 
-def _from_message(links: Links, new: NewFeedback, actor: Actor) -> Links:
-    row: Any = None
-    for statement in _ways_to_message(links, new, actor):
-        row = db.session.execute(statement.limit(1)).one_or_none()
-        if row is not None:
-            break
-    if row is None:
+def _from_message(links: Links, new: NewFeedback, found: Found) -> Links:
+    if found.id is None:
         return links
     return replace(
         links,
-        session_id=links.session_id or row.session_id,
-        agent_id=links.agent_id or row.agent_id,
-        message_id=links.message_id or str(row.id),
-        chat_id=links.chat_id or str(row.chat_id),
-        turn_id=links.turn_id or row.turn_id,
-        trace_id=links.trace_id or row.trace_id,
-        project=new.project or row.project,
-        message_index=row.message_index,
-        message_text=row.content,
+        session_id=links.session_id or found.session_id,
+        agent_id=links.agent_id or found.agent_id,
+        message_id=links.message_id or str(found.id),
+        chat_id=links.chat_id or str(found.chat_id),
+        turn_id=links.turn_id or found.turn_id,
+        trace_id=links.trace_id or found.trace_id,
+        project=new.project or found.project or links.project,
+        message_index=found.message_index,
+        message_text=found.content,
     )
 
 
-def _ways_to_message(links: Links, new: NewFeedback, actor: Actor) -> list[Select[*tuple[Any, ...]]]:
-    """By its id, by its sender's id, by its place in a chat, by its turn, by its trace: the surest first. The sender's
-    ids may repeat from chat to chat, so one that comes with a chat is looked for in that chat only."""
-    text = Message.content if new.signal == "edit" else null()
-    base: Select[*tuple[Any, ...]] = (
-        select(*FOUND, text.label("content"))
-        .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
-        .where(Message.tenant_id == actor.tenant_id)
-    )
-    answers = base.where(Message.role == "agent").order_by(Message.message_index.desc())
-    index = new.context.get("message_index")
-    ways = []
-    if links.message_id:
-        if AN_ID.fullmatch(links.message_id):
-            ways.append(base.where(Message.id == UUID(links.message_id)))
-        named = base.where(Message.external_id == links.message_id)
-        ways.append(named.where(_is_chat(links.chat_id)) if links.chat_id else named)
-    elif links.chat_id and isinstance(index, int):
-        ways.append(base.where(Message.message_index == index, _is_chat(links.chat_id)))
-    elif links.turn_id:
-        turn = answers.where(Message.turn_id == links.turn_id)
-        ways.append(turn.where(_is_chat(links.chat_id)) if links.chat_id else turn)
-    elif links.trace_id and new.kind in ("signal", "reaction"):
-        ways.append(answers.where(Message.trace_id == links.trace_id))
-    return ways
-
-
-def _is_chat(chat_id: str) -> ColumnElement[bool]:
-    if AN_ID.fullmatch(chat_id):
-        return or_(Chat.id == UUID(chat_id), Chat.external_id == chat_id)
-    return Chat.external_id == chat_id
-
-
-def _from_session(links: Links, actor: Actor) -> Links:
-    wanted = select(AgentSession.id, AgentSession.agent_id, AgentSession.trace_id, AgentSession.chat_id).where(
-        AgentSession.tenant_id == actor.tenant_id
-    )
-    if links.session_id:
-        wanted = wanted.where(AgentSession.id == links.session_id)
-    elif links.trace_id:
-        wanted = wanted.where(AgentSession.trace_id == links.trace_id).order_by(AgentSession.created_at.desc())
-    else:
-        return links
-    row = db.session.execute(wanted.limit(1)).one_or_none()
-    if row is None:
+def _from_session(links: Links, found: Found) -> Links:
+    if found.run_id is None:
         return links
     return replace(
         links,
-        session_id=row.id,
-        agent_id=links.agent_id or row.agent_id,
-        trace_id=links.trace_id or row.trace_id,
-        chat_id=links.chat_id or (str(row.chat_id) if row.chat_id else None),
+        session_id=found.run_id,
+        agent_id=links.agent_id or found.run_agent_id,
+        trace_id=links.trace_id or found.run_trace_id,
+        chat_id=links.chat_id or (str(found.run_chat_id) if found.run_chat_id else None),
     )

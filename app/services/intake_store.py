@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from sqlalchemy import bindparam, case, func, literal, literal_column, select, text
-from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
-from app.models import AuditEntry, Feedback
+from app.db import db, run
+from app.models import Feedback
 from app.services import audit
 
-TABLE: Any = Feedback.__table__
-TRAIL: Any = AuditEntry.__table__
 # What is given with a row; the rest is the database's or comes later.
 GIVEN = (
     "id", "tenant_id", "source_type", "rating", "kind", "origin", "confidence", "signal", "comment", "session_id",
@@ -23,29 +22,57 @@ GIVEN = (
     "error_categories", "created_by", "created_at", "occurred_at", "status", "outcome", "reviewed_at",
     "reviewed_by_user_id", "reviewed_by_agent_id",
 )  # fmt: skip
+LATER = ("review_notes", "assignee_id", "replay_session_id")
 # What an admin thinks of the answer outlives what the author says anew.
-ASSESSED: dict[str, Any] = {
-    "details": literal_column(
-        "excluded.details || CASE WHEN feedback.details ? 'assessment'"
-        " THEN jsonb_build_object('assessment', feedback.details -> 'assessment') ELSE '{}' END"
-    ),
-    "error_categories": literal_column(
-        "excluded.error_categories || ARRAY(SELECT c FROM jsonb_array_elements_text("
-        "coalesce(feedback.details #> '{assessment,error_categories}', '[]')) AS c"
-        " WHERE c <> ALL (excluded.error_categories))"
-    ),
+SAID = """comment = excluded.comment, occurred_at = excluded.occurred_at,
+    trace_id = coalesce(excluded.trace_id, f.trace_id), chat_id = coalesce(excluded.chat_id, f.chat_id),
+    details = excluded.details || CASE WHEN f.details ? 'assessment'
+        THEN jsonb_build_object('assessment', f.details -> 'assessment') ELSE '{}' END,
+    error_categories = excluded.error_categories || ARRAY(
+        SELECT c FROM jsonb_array_elements_text(coalesce(f.details #> '{assessment,error_categories}', '[]')) AS c
+         WHERE c <> ALL (excluded.error_categories))"""
+# Whoever sends a signal again may know more by now: the chat, and with it the session, the agent and the turn.
+REPLACING = {
+    "signal": f"""(tenant_id, message_id, created_by, signal) WHERE kind = 'signal' DO UPDATE SET {SAID},
+    session_id = coalesce(f.session_id, excluded.session_id), agent_id = coalesce(f.agent_id, excluded.agent_id),
+    turn_id = coalesce(f.turn_id, excluded.turn_id),
+    source_type = CASE WHEN f.chat_id IS NULL THEN excluded.source_type ELSE f.source_type END,
+    context = CASE WHEN f.chat_id IS NULL THEN excluded.context ELSE f.context END""",
+    "reaction": f"""(tenant_id, turn_id, created_by) WHERE kind = 'reaction' AND origin = 'user' DO UPDATE SET {SAID},
+    rating = excluded.rating, context = excluded.context""",
+    None: "DO NOTHING",
 }
+STATEMENT = """WITH given AS (SELECT * FROM jsonb_populate_record(NULL::feedback, %(row)s::jsonb)),
+written AS (INSERT INTO feedback AS f ({columns}) SELECT {columns} FROM given ON CONFLICT {replacing}
+    RETURNING f.id, f.tenant_id, f.id = (SELECT g.id FROM given AS g) AS is_new),
+noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details,
+        request_id)
+    SELECT w.tenant_id, %(user)s::uuid, %(agent)s::uuid,
+           CASE WHEN w.is_new THEN 'feedback.created' ELSE 'feedback.changed' END, 'feedback', w.id,
+           CASE WHEN w.is_new THEN %(created)s::jsonb ELSE %(changed)s::jsonb END, %(request)s
+      FROM written AS w)
+SELECT w.id, (SELECT o.id FROM feedback AS o JOIN given AS g ON g.tenant_id = o.tenant_id
+        AND g.message_id = o.message_id AND g.created_by = o.created_by
+       WHERE o.kind = 'signal' AND o.signal = %(opposite)s)
+  FROM written AS w"""
 
 
-def store(values: dict[str, Any], *, actor: Actor) -> tuple[Feedback | None, bool]:
-    """Write the row and read it back; say whether it is new. None when it is there and somebody else's."""
+def store(values: dict[str, Any], *, actor: Actor, opposite: str | None = None) -> tuple[Any, UUID | None]:
+    """Write the row; give it back with the columns of `feedback`, and the id of the same person's row on the same
+    message with the `opposite` signal. A row of None is there already and somebody else's."""
     replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
-    statement = _statement(values["kind"] if replaces else None)
-    given = {f"new_{name}": values.get(name) for name in GIVEN} | _trail(values, actor)
-    row = db.session.scalars(statement, given, execution_options={"populate_existing": True}).one_or_none()
-    if row is None:
-        row = db.session.get(Feedback, _already_there(values), populate_existing=True)
-    return row, row is not None and row.id == values["id"]
+    given = {"row": _json(values), "opposite": opposite, **_trail(values, actor)}
+    written = run(_statement(values["kind"] if replaces else None), given)
+    if not written:
+        return _already_there(values), None
+    row_id, opposite_id = written[0]
+    if row_id == values["id"]:
+        return SimpleNamespace(**dict.fromkeys((*GIVEN, *LATER)) | values), opposite_id
+    return db.session.get(Feedback, row_id, populate_existing=True), opposite_id
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=str)
 
 
 def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
@@ -55,70 +82,26 @@ def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
     )
     changed = audit.line(actor, "feedback.changed", "feedback", None, rating=values["rating"])
     return {
-        "trail_id": uuid4(),
-        "trail_user": created["actor_user_id"],
-        "trail_agent": created["actor_agent_id"],
-        "trail_request": created["request_id"],
-        "trail_created": created["details"],
-        "trail_changed": changed["details"],
+        "user": created["actor_user_id"],
+        "agent": created["actor_agent_id"],
+        "request": created["request_id"],
+        "created": _json(created["details"]),
+        "changed": _json(changed["details"]),
     }
 
 
 @cache
-def _statement(replaced: str | None) -> Any:
-    """The statement for what replaces an earlier row, or for what does not. Made once: it takes longer to build than
-    to run."""
-    statement = insert(TABLE).values({name: bindparam(f"new_{name}", type_=TABLE.c[name].type) for name in GIVEN})
-    shown = [column for column in TABLE.c if column.name != "search"]
-    written = _replacing(statement, replaced).returning(*shown).cte("written")
-    is_new = written.c.id == bindparam("new_id", type_=TABLE.c.id.type)
-    noted = {
-        "id": bindparam("trail_id", type_=TRAIL.c.id.type),
-        "tenant_id": written.c.tenant_id,
-        "actor_user_id": bindparam("trail_user", type_=TRAIL.c.actor_user_id.type),
-        "actor_agent_id": bindparam("trail_agent", type_=TRAIL.c.actor_agent_id.type),
-        "action": case((is_new, "feedback.created"), else_="feedback.changed"),
-        "subject_type": literal("feedback"),
-        "subject_id": written.c.id,
-        "details": case(
-            (is_new, bindparam("trail_created", type_=TRAIL.c.details.type)),
-            else_=bindparam("trail_changed", type_=TRAIL.c.details.type),
-        ),
-        "request_id": bindparam("trail_request", type_=TRAIL.c.request_id.type),
-    }
-    line = insert(TRAIL).from_select(list(noted), select(*noted.values()), include_defaults=False).cte("noted")
-    return select(Feedback).from_statement(select(*written.c).add_cte(line))
+def _statement(replaced: str | None) -> str:
+    """The statement for what replaces an earlier row, or for what does not."""
+    return STATEMENT.format(columns=", ".join(GIVEN), replacing=REPLACING[replaced])
 
 
-def _replacing(statement: Insert, replaced: str | None) -> Insert:
-    new, old = statement.excluded, TABLE.c
-    said = {"comment": new.comment, "occurred_at": new.occurred_at, **ASSESSED}
-    kept = {"trace_id": func.coalesce(new.trace_id, old.trace_id), "chat_id": func.coalesce(new.chat_id, old.chat_id)}
-    if replaced == "signal":
-        # Whoever sends it again may know more by now: the chat, and with it the session, the agent and the turn.
-        learned = {name: func.coalesce(old[name], new[name]) for name in ("session_id", "agent_id", "turn_id")}
-        no_chat = old.chat_id.is_(None)
-        of_chat = {name: case((no_chat, new[name]), else_=old[name]) for name in ("source_type", "context")}
-        return statement.on_conflict_do_update(
-            index_elements=["tenant_id", "message_id", "created_by", "signal"],
-            index_where=text("kind = 'signal'"),
-            set_={**said, **kept, **learned, **of_chat},
-        )
-    if replaced == "reaction":
-        return statement.on_conflict_do_update(
-            index_elements=["tenant_id", "turn_id", "created_by"],
-            index_where=text("kind = 'reaction' AND origin = 'user'"),
-            set_={"rating": new.rating, "context": new.context, **said, **kept},
-        )
-    return statement.on_conflict_do_nothing()
-
-
-def _already_there(values: dict[str, Any]) -> UUID:
-    column = Feedback.session_id if values["kind"] == "session_failure" else Feedback.replay_session_id
-    wanted = values["session_id"] if values["kind"] == "session_failure" else values["context"]["replay_session_ids"][0]
-    found: UUID = db.session.execute(
-        select(Feedback.id).where(
+def _already_there(values: dict[str, Any]) -> Feedback | None:
+    failure = values["kind"] == "session_failure"
+    column = Feedback.session_id if failure else Feedback.replay_session_id
+    wanted = values["session_id"] if failure else values["context"]["replay_session_ids"][0]
+    return db.session.execute(
+        select(Feedback).where(
             Feedback.tenant_id == values["tenant_id"], Feedback.kind == values["kind"], column == wanted
         )
-    ).scalar_one()
-    return found
+    ).scalar_one_or_none()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, bindparam, delete, exists, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, delete, exists, or_, select, tuple_, update
 
 from app.actor import Actor
 from app.db import db
@@ -25,19 +25,10 @@ from app.services.intake import NewFeedback, put_feedback
 from app.services.intake_links import AN_ID
 from app.services.pages import Cursor, Page, Slice
 
-OPPOSITE = {"helpful": "not_helpful", "not_helpful": "helpful"}
 RETRACTED = "retracted_at"
 STANDS = ~Feedback.details.has_key(RETRACTED)
 LINKED = exists().where(
     SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
-)
-# Made once, since it is asked with every thumb; there is hardly ever an answer.
-SAID_BEFORE = select(Feedback.id).where(
-    Feedback.tenant_id == bindparam("tenant"),
-    Feedback.message_id == bindparam("message"),
-    Feedback.created_by == bindparam("author"),
-    Feedback.signal == bindparam("signal"),
-    Feedback.kind == "signal",
 )
 COLUMNS = (
     Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
@@ -150,7 +141,7 @@ def _untouched() -> ColumnElement[bool]:
 def _write(
     new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None
 ) -> tuple[SignalRow, bool]:
-    row, created = put_feedback(
+    put = put_feedback(
         NewFeedback(
             id=id,
             kind="signal",
@@ -164,12 +155,9 @@ def _write(
         ),
         actor=actor,
     )
-    if new.signal in OPPOSITE:
-        said = {"tenant": actor.tenant_id, "author": actor.id, "message": row.message_id}
-        opposite = db.session.scalar(SAID_BEFORE, said | {"signal": OPPOSITE[new.signal]})
-        if opposite is not None:
-            take_back(Feedback.id == opposite, actor=actor)
-    return _row(row), created
+    if put.opposite_id is not None:
+        take_back(Feedback.id == put.opposite_id, actor=actor)
+    return _row(put.row), put.created
 
 
 def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:

@@ -91,14 +91,14 @@ def test_a_signal_is_one_row_for_each_message_person_and_signal(workspace: Any) 
     signal: dict[str, Any] = {"kind": "signal", "signal": "not_helpful", "message_id": "opaque-1"}
     with acting_as(member):
         with transaction():
-            first, created = put_feedback(
+            first = put_feedback(
                 NewFeedback(**signal, comment="Wrong tool", trace_id="t-1", chat_id="c-1"), actor=member
             )
-        assert created
+        assert first.created
         with transaction():
-            second, created = put_feedback(NewFeedback(**signal, comment=None), actor=member)
-        assert (second.id, created, second.comment) == (first.id, False, None)
-        assert (second.trace_id, second.chat_id) == ("t-1", "c-1"), "what is left out stays"
+            second = put_feedback(NewFeedback(**signal, comment=None), actor=member)
+        assert (second.row.id, second.created, second.row.comment) == (first.row.id, False, None)
+        assert (second.row.trace_id, second.row.chat_id) == ("t-1", "c-1"), "what is left out stays"
         give(member, kind="signal", signal="unsafe", message_id="opaque-1")
         assert rows() == 2
     with acting_as(other):
