@@ -109,6 +109,8 @@ class Assessment(Shape):
 
 
 ASSESSMENT = "assessment"
+# Since when its author no longer says it, on a row that stays because somebody worked on it.
+RETRACTED = "retracted_at"
 CONTEXTS: dict[str, type[Shape]] = {
     "chat": ChatContext,
     "response": ResponseContext,

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import select, update
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.models import Feedback, SharedContextFeedback
+from app.models import Feedback
 from app.models.feedback import STATUSES
 from app.services import audit
 from app.services.feedback_lists import (
@@ -27,7 +27,7 @@ from app.services.feedback_lists import (
 
 __all__ = [
     "ACTIONS", "FeedbackCounts", "FeedbackDetail", "FeedbackRow", "LinkedKnowledge", "allowed_actions", "counts",
-    "decide", "get_feedback", "list_feedback", "retract", "review",
+    "decide", "get_feedback", "list_feedback", "review",
 ]  # fmt: skip
 
 ACTIONS = ("reviewed", "applied", "dismissed", "reopen")
@@ -159,24 +159,3 @@ def _refusal(row_id: UUID, action: str, actor: Actor) -> NotFound | Refused:
     if action == "reopen":
         return Refused("This feedback is open already.", current=status)
     return Refused(f"This feedback is {status} and cannot become {action}; reopen it first.", current=status)
-
-
-def retract(feedback_id: UUID, *, actor: Actor) -> None:
-    """Take back what one said oneself, as long as nobody acted on it. Gone is gone: a second time changes nothing."""
-    row = db.session.scalar(
-        select(Feedback)
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id == feedback_id, Feedback.created_by == actor.id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if row is None:
-        return
-    linked = db.session.scalar(
-        select(SharedContextFeedback.id).where(SharedContextFeedback.feedback_id == feedback_id).limit(1)
-    )
-    if row.status != "pending" or linked is not None:
-        raise Refused(
-            f"This feedback is {row.status}; it stays as the reason for what was decided.", current=row.status
-        )
-    audit.record(actor, "feedback.retracted", "feedback", row.id, kind=row.kind, rating=row.rating)
-    db.session.execute(delete(Feedback).where(Feedback.id == row.id))

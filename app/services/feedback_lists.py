@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.learning.feedback_shapes import ASSESSMENT, judged, said_by_author
+from app.learning.feedback_shapes import ASSESSMENT, RETRACTED, judged, said_by_author
 from app.learning.signals import weight_of
 from app.models import (
     Agent,
@@ -76,6 +76,7 @@ class FeedbackRow:
     error_categories: list[str]
     assignee_id: UUID | None
     assignee: str | None
+    retracted: bool
     created_at: datetime
     occurred_at: datetime
     author_id: UUID | None
@@ -146,7 +147,8 @@ COLUMNS: tuple[Any, ...] = (
     Feedback.turn_id, Feedback.trace_id, Feedback.project,
     Feedback.details["output_review"]["edit_distance"].as_integer(), Feedback.context["field_name"].astext,
     Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.error_categories,
-    Feedback.assignee_id, Assignee.name, Feedback.created_at, Feedback.occurred_at, Feedback.created_by, User.name,
+    Feedback.assignee_id, Assignee.name, Feedback.details.has_key(RETRACTED), Feedback.created_at,
+    Feedback.occurred_at, Feedback.created_by, User.name,
 )  # fmt: skip
 
 

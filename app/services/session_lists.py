@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
+from app.learning.feedback_shapes import RETRACTED
 from app.models import Agent, AgentSession, AgentVersion, Feedback, User
 from app.services import search
 from app.services.filters import SessionFilters
@@ -130,8 +131,9 @@ def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:
-    """Counts of positive, negative and neutral rows."""
+    """Counts of positive, negative and neutral rows that were not taken back."""
+    stands = ~Feedback.details.has_key(RETRACTED)
     positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating) for rating in ("positive", "negative", "neutral")
+        func.count().filter(Feedback.rating == rating, stands) for rating in ("positive", "negative", "neutral")
     )
     return positive, negative, neutral

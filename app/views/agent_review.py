@@ -79,7 +79,8 @@ def _note(row: FeedbackRow, linked: bool) -> Note:
         who = f"machine, {row.confidence:.2f}"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
     text = value_line(words.quote or words.lead, NOTE)
-    return Note(row.rating, text, who, row.created_at, href, row.status, quoted=bool(words.quote))
+    state = f"{row.status}, taken back" if row.retracted else row.status
+    return Note(row.rating, text, who, row.created_at, href, state, quoted=bool(words.quote))
 
 
 def marks_of(row: FeedbackRow) -> list[str]:

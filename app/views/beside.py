@@ -25,6 +25,7 @@ STEPS = {
     "feedback.dismissed": "Dismissed",
     "feedback.reopened": "Reopened",
     "feedback.changed": "Said again",
+    "feedback.retracted": "Taken back",
     "feedback.assigned": "Assigned",
     "feedback.assessed": "Assessed",
 }
@@ -131,6 +132,7 @@ def _step(step: trails.Step, found: FeedbackDetail, names: Mapping[str, str]) ->
     word, who = STEPS[step.action], step.who
     if step.action == "feedback.assigned":
         word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"
-    if step.action == "feedback.changed" and found.row.author == A_MEMBER and found.row.author_id is None:
+    hidden = found.row.author == A_MEMBER and found.row.author_id is None
+    if hidden and step.action in ("feedback.changed", "feedback.retracted"):
         who = A_MEMBER
     return Step(word, step.created_at, who, step.details.get("notes"))

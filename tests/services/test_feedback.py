@@ -266,20 +266,3 @@ def test_the_detail_shows_what_became_of_it(workspace: Any) -> None:
         assert detail.outcome == outcome
         assert (detail.reviewer, detail.row.status) == (admin.name, "applied")
         assert [(item.id, item.state) for item in detail.knowledge] == [(rule.id, "active")]
-
-
-def test_authors_take_back_what_is_still_open(workspace: Any) -> None:
-    admin, member = workspace.actor("admin"), workspace.actor("member")
-    with acting_as(member):
-        kept, open_row = give(member), give(member)
-        for _ in range(2):
-            with transaction():
-                feedback.retract(open_row, actor=member)
-        assert db.session.get(Feedback, open_row) is None
-    with acting_as(admin):
-        with transaction():
-            feedback.retract(kept, actor=admin)
-        assert row(kept).status == "pending", "somebody else's words are not ours to take back"
-        move([kept], "applied", admin)
-    with acting_as(member), pytest.raises(Refused, match="applied"), transaction():
-        feedback.retract(kept, actor=member)
