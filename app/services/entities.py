@@ -29,6 +29,14 @@ __all__ = [
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
 FIELD_KINDS = ("string", "number", "integer", "boolean", "object", "array")
+OF_KIND: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
 
 
 @dataclass(frozen=True)
@@ -236,6 +244,19 @@ def _check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
     for name in fields:
         if name not in kind.fields:
             raise _invalid(f"fields.{name}", f"A {kind.slug} has {', '.join(kind.fields)}.")
+        _check_value(name, fields[name], kind.fields[name])
+
+
+def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
+    """Of the field's kind, and one of its choices where it has any. Null clears a field."""
+    if value is None:
+        return
+    wanted = schema.get("type", "")
+    fits = isinstance(value, OF_KIND.get(wanted, (object,)))
+    if not fits or (isinstance(value, bool) and wanted in ("number", "integer")):
+        raise _invalid(f"fields.{name}", f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise _invalid(f"fields.{name}", f"Use one of {', '.join(map(str, schema['enum']))}.")
 
 
 def _invalid(name: str, sentence: str) -> Invalid:

@@ -65,14 +65,17 @@ class NewRow:
     created_at: datetime | None = None
 
 
-def add_row(new: NewRow, *, actor: Actor) -> SharedContext:
-    """Write a rule. An admin's is active at once; whatever an agent or a member writes waits for a person."""
+def add_row(
+    new: NewRow, *, actor: Actor, proposed: bool = False, meta: Mapping[str, Any] | None = None
+) -> SharedContext:
+    """Write a rule. An admin's is active at once; whatever an agent, a member or a tool writes waits for a person."""
     _check_text({"type": new.type, "content": new.content, "context": new.context})
     _check_scope(new.agent_id, new.entity_type_id, actor)
     source = new.source_feedback_id or next(iter(new.feedback_ids), None)
     signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
-    _check_signals(signals, actor)
-    state = "active" if actor.is_admin and actor.agent_id is None and actor.role != "system" else "proposed"
+    check_signals(signals, actor)
+    trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
+    state = "active" if trusted else "proposed"
     moment = new.created_at or datetime.now(UTC)
     row = SharedContext(
         tenant_id=actor.tenant_id,
@@ -87,6 +90,7 @@ def add_row(new: NewRow, *, actor: Actor) -> SharedContext:
         active=state == "active",
         created_by_user_id=None if actor.agent_id else actor.id,
         created_by_agent_id=actor.agent_id,
+        meta=dict(meta or {}),
         rank=_rank_at(moment, new.pinned),
         created_at=moment,
         updated_at=moment,
@@ -147,7 +151,7 @@ def set_state(
     """
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
-    row = _lock(row_id, actor)
+    row = _lock(row_id, actor, retiring=state == "inactive")
     if version is not None and row.version != version:
         raise Stale("Somebody changed this row since you opened it; look at it again.", current=snapshot(row))
     if row.state == state:
@@ -160,6 +164,8 @@ def set_state(
         raise Invalid("superseded_by: Say which row replaces it.", {"superseded_by": "Say which row replaces it."})
     if state == "superseded":
         get_row(superseded_by or row_id, actor=actor)
+    if state == "active":
+        _retire_replaced(row, actor, at)
     before = snapshot(row)
     row.state, row.active = state, state == "active"
     row.superseded_by = superseded_by if state == "superseded" else None
@@ -167,6 +173,19 @@ def set_state(
     if before["state"] == "proposed":
         knowledge_outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
     return changed
+
+
+def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> None:
+    """A proposed new wording takes the place of the row it was written for, if that is still what it was then."""
+    replaced = row.meta.get("replaces")
+    if row.state != "proposed" or not replaced:
+        return
+    old = _lock(UUID(replaced["id"]), actor)
+    if old.version != replaced["version"]:
+        raise Stale("The row that this replaces was changed since; edit that one instead.", current=snapshot(old))
+    before = snapshot(old)
+    old.state, old.active, old.superseded_by = "superseded", False, row.id
+    _changed(old, "superseded", before, actor, "A proposed new wording was approved.", at)
 
 
 def deactivate_all(
@@ -218,7 +237,7 @@ def _check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Acto
             raise Invalid(f"There is no {noun} {wanted} in use in this workspace.", {name: "Not in this workspace."})
 
 
-def _check_signals(ids: list[UUID], actor: Actor) -> None:
+def check_signals(ids: list[UUID], actor: Actor) -> None:
     if not ids:
         return
     known = set(
@@ -230,8 +249,9 @@ def _check_signals(ids: list[UUID], actor: Actor) -> None:
         raise Invalid(sentence, {"source_feedback_id": sentence})
 
 
-def _lock(row_id: UUID, actor: Actor) -> SharedContext:
-    if not actor.is_admin or actor.agent_id:
+def _lock(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
+    """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
+    if not actor.is_admin or (actor.agent_id and not retiring):
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
     row = db.session.scalar(
         select(SharedContext)

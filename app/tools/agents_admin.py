@@ -1,0 +1,137 @@
+"""Agents as other agents see and tune them. None is made here, and none gets more rights than it had."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import select
+
+from app.db import db
+from app.errors import Forbidden, Invalid
+from app.models import Agent, AgentVersion
+from app.services import agents
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, tool
+
+GROUP = "agents-admin"
+# What an agent is told and may use. Addresses and keys of outside tools are for people.
+SHOWN = ("instructions", "skills", "model", "tool_groups", "limits")
+CHANGED = ("instructions", "skills", "tool_groups")
+
+
+class Nothing(Arguments):
+    pass
+
+
+class OneAgent(Arguments):
+    id: Id = Field(description="The agent.")
+
+
+class Skill(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(min_length=1, max_length=120)]
+    text: Annotated[str, Field(min_length=1, max_length=20_000)]
+
+
+class UpdateAgentConfig(Arguments):
+    id: Id = Field(description="The agent.")
+    instructions: Annotated[str, Field(min_length=1, max_length=50_000)] | None = Field(
+        None, description="Its instructions from now on, as a whole."
+    )
+    skills: Annotated[list[Skill], Field(max_length=50)] | None = Field(
+        None, description="Its named instruction blocks from now on, each with name and text."
+    )
+    tool_groups: Annotated[list[str], Field(max_length=20)] | None = Field(
+        None, description="Those of its tool groups that it keeps; none can be added."
+    )
+    reason: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Why, in a sentence.")
+
+
+@tool("listAgents", GROUP, Nothing, role="admin", scope="admin")
+def list_agents(arguments: Nothing, scope: ToolScope) -> Outcome:
+    """List the workspace's agents with their ids."""
+    found = agents.list_agents(actor=scope.actor)
+    return answer(
+        items=[
+            {
+                "id": row.id,
+                "name": row.name,
+                "slug": row.slug,
+                "description": row.description,
+                "kind": row.kind,
+                "version": row.current_version,
+                "isSystem": row.is_system,
+            }
+            for row in found
+        ]
+    )
+
+
+@tool("getAgent", GROUP, OneAgent, role="admin", scope="admin")
+def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
+    """Get one agent with its instructions, skills, model and tool groups."""
+    agent = agents.get_agent(arguments.id, actor=scope.actor)
+    config = _config(agent)
+    return answer(
+        id=agent.id,
+        name=agent.name,
+        slug=agent.slug,
+        description=agent.description,
+        kind=agent.kind,
+        version=agent.current_version,
+        isSystem=agent.is_system,
+        config={name: config[name] for name in SHOWN if name in config},
+    )
+
+
+@tool("updateAgentConfig", GROUP, UpdateAgentConfig, writes=True, role="admin", scope="admin")
+def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outcome:
+    """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
+    and an admin can go back to one."""
+    agent = agents.get_agent(arguments.id, actor=scope.actor)
+    _check_may(agent, scope)
+    config = _config(agent)
+    given = arguments.model_dump(include=set(CHANGED), exclude_none=True)
+    after = config | given
+    if "tool_groups" in given:
+        _check_narrower(given["tool_groups"], config.get("tool_groups") or [])
+    changed = [name for name in given if after[name] != config.get(name)]
+    if not changed:
+        raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
+    version = agents.save_version(agent.id, after, actor=scope.actor)
+    payload = {
+        "agent_id": agent.id,
+        "agent": agent.slug,
+        "version": version.version,
+        "changed": changed,
+        "reason": arguments.reason,
+    }
+    return did("agent.updated", payload, id=agent.id, slug=agent.slug, version=version.version, changed=changed)
+
+
+def _check_may(agent: Agent, scope: ToolScope) -> None:
+    if agent.is_system:
+        raise Forbidden(f"{agent.slug} belongs to the workspace; no tool changes it.")
+    if agent.id in (scope.agent_id, scope.actor.agent_id):
+        raise Forbidden("An agent does not change itself.")
+
+
+def _check_narrower(wanted: list[str], had: list[str]) -> None:
+    more = sorted(set(wanted) - set(had))
+    if more:
+        raise Forbidden(f"Only a person gives an agent more tools; it does not have {more[0]}.")
+
+
+def _config(agent: Agent) -> dict[str, Any]:
+    found: dict[str, Any] | None = db.session.scalar(
+        select(AgentVersion.config).where(
+            AgentVersion.tenant_id == agent.tenant_id,
+            AgentVersion.agent_id == agent.id,
+            AgentVersion.version == agent.current_version,
+        )
+    )
+    return dict(found or {})
+
+
+TOOLS: tuple[Tool, ...] = (list_agents, get_agent, update_agent_config)

@@ -1,0 +1,229 @@
+"""Workspace knowledge: what agents know, what they propose, and what they remember about a person."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import SharedContext
+from app.services import agents, entities, knowledge, memories, proposals, shared_prompt
+from app.services.filters import KnowledgeFilters
+from app.services.pages import Page
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
+
+GROUP = "context"
+Content = Annotated[str, Field(min_length=1, max_length=knowledge.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=knowledge.LONGEST_CONTEXT)]
+Slug = Annotated[str, Field(min_length=1, max_length=120)]
+
+
+class GetContext(Arguments):
+    agent: Slug | None = Field(None, description="Slug of an agent, to include what only that agent should know.")
+    entity_type: Slug | None = Field(None, description="Slug of a kind of record, such as deal.")
+
+
+class AddKnowledge(Arguments):
+    content: Content = Field(description="The rule in one or two plain sentences.")
+    context: When | None = Field(None, description="When it applies, such as: when comparing deals.")
+    agent_id: Id | None = Field(None, description="Only for this agent; leave out for the whole workspace.")
+    entity_type_id: Id | None = Field(None, description="Only for this kind of record; leave out for all.")
+    source_feedback_id: Id | None = Field(None, description="The feedback that it was learned from.")
+
+
+class UpdateSharedContext(Arguments):
+    id: Id = Field(description="The knowledge row.")
+    content: Content | None = Field(None, description="Its new words.")
+    context: When | None = Field(None, description="When it applies from now on.")
+    active: bool | None = Field(None, description="false takes it out of use; only a person brings a row into use.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def flat(cls, given: Any) -> Any:
+        """Some send the changes as an object of their own."""
+        if isinstance(given, dict) and isinstance(given.get("changes"), dict):
+            return {name: value for name, value in given.items() if name != "changes"} | given["changes"]
+        return given
+
+
+class DeactivateSharedContext(Arguments):
+    id: Id = Field(description="The knowledge row.")
+    reason: Annotated[str, Field(min_length=1, max_length=1000)] = Field(description="Why it should no longer apply.")
+
+
+class ListSharedContext(Arguments):
+    type: Literal["correction", "lesson", "routing", "insight", "guideline"] | None = None
+    state: Literal["proposed", "active", "inactive", "superseded", "deleted"] | None = None
+    agent: Slug | None = Field(None, description="Slug of an agent: only what is for that agent alone.")
+    entity_type: Slug | None = Field(None, description="Slug of a kind of record: only what is for that kind alone.")
+    query: Annotated[str, Field(max_length=200)] | None = Field(None, description="Words that it should have.")
+    limit: Annotated[int, Field(ge=1, le=100)] = 25
+    cursor: Annotated[str, Field(max_length=500)] | None = Field(None, description="nextCursor of the page before.")
+
+
+class SaveMemory(Arguments):
+    content: Annotated[str, Field(min_length=1, max_length=memories.LONGEST)] = Field(
+        description="One thing worth remembering about this person."
+    )
+
+
+@tool("getContext", GROUP, GetContext, scope="context")
+def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
+    """Get the workspace knowledge that belongs into a prompt: corrections, lessons, routing, insights and guidelines
+    that are active, the best of each. Put `prompt` into your instructions as it is."""
+    agent_id, type_id = _scope_of(arguments, scope)
+    found = shared_prompt.load_shared_context_prompt(scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
+    return answer(
+        prompt=found.text,
+        row_ids=found.row_ids,
+        rows=[{"id": row.id, "type": row.type} for row in found.rows],
+        sha256=found.sha256,
+    )
+
+
+def _scope_of(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
+    agent_id = scope.agent_id
+    if arguments.agent is not None:
+        found = agents.find_agent(arguments.agent, actor=scope.actor)
+        if found is None:
+            raise NotFound(f"There is no agent {arguments.agent} in this workspace.")
+        agent_id = found.merged_into or found.id
+    if arguments.entity_type is None:
+        return agent_id, None
+    return agent_id, entities.find_type(arguments.entity_type, actor=scope.actor).id
+
+
+@tool("listSharedContext", GROUP, ListSharedContext, role="admin", scope="admin")
+def list_shared_context(arguments: ListSharedContext, scope: ToolScope) -> Outcome:
+    """List the workspace's knowledge rows with their ids, states and scope, last changed first."""
+    filters = KnowledgeFilters(
+        type=arguments.type,
+        state=arguments.state,
+        agent=arguments.agent,
+        entity_type=arguments.entity_type,
+        q=arguments.query or None,
+    )
+    found = knowledge.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
+    return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
+
+
+def _item(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.content,
+        "type": row.type,
+        "state": row.state,
+        "context": row.context,
+        "agent": row.agent,
+        "entityType": row.entity_type,
+        "pinned": row.pinned,
+        "helpful": row.helpful,
+        "harmful": row.harmful,
+        "signals": row.signals,
+        "sourceFeedbackId": row.source_feedback_id,
+        "updatedAt": row.updated_at,
+    }
+
+
+@tool("addCorrection", GROUP, AddKnowledge, writes=True, scope="admin")
+def add_correction(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
+    """Propose a correction: something that agents get wrong and what is right instead. A person approves it before it
+    reaches any prompt."""
+    return _propose("correction", arguments, scope)
+
+
+@tool("addLesson", GROUP, AddKnowledge, writes=True, scope="admin")
+def add_lesson(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
+    """Propose a lesson: a way of working that turned out well or badly. A person approves it before it reaches any
+    prompt."""
+    return _propose("lesson", arguments, scope)
+
+
+@tool("addInsight", GROUP, AddKnowledge, writes=True, scope="admin")
+def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
+    """Propose an insight: a lasting fact or pattern about the work that is neither a correction nor a lesson. A person
+    approves it before it reaches any prompt."""
+    return _propose("insight", arguments, scope)
+
+
+def _propose(kind: str, arguments: AddKnowledge, scope: ToolScope) -> Outcome:
+    row = proposals.propose_row(
+        knowledge.NewRow(
+            type=kind,
+            content=arguments.content,
+            context=arguments.context,
+            agent_id=arguments.agent_id,
+            entity_type_id=arguments.entity_type_id,
+            source_feedback_id=arguments.source_feedback_id,
+        ),
+        actor=scope.actor,
+        session_id=scope.session_id,
+    )
+    return _changed(row, "proposed")
+
+
+def _changed(row: SharedContext, action: str, **more: Any) -> Outcome:
+    payload = {
+        "shared_context_id": row.id,
+        "action": action,
+        "type": row.type,
+        "state": row.state,
+        "content": row.content,
+        "context": row.context,
+        **more,
+    }
+    return did("knowledge.changed", payload, id=row.id, type=row.type, state=row.state, content=row.content, **more)
+
+
+@tool("updateSharedContext", GROUP, UpdateSharedContext, writes=True, role="admin", scope="admin")
+def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> Outcome:
+    """Propose other words for a knowledge row, or take it out of use with active false. The row stays as it is until a
+    person approves the new words."""
+    words = arguments.model_dump(include={"content", "context"}, exclude_unset=True)
+    if arguments.active:
+        raise Forbidden("Only a person brings knowledge into use, on the Knowledge page or over the API.")
+    if arguments.active is False and words:
+        raise Invalid("Send new words or active false, not both.")
+    if arguments.active is False:
+        return _deactivate(arguments.id, "Taken out of use by a tool.", scope)
+    if not words:
+        raise Invalid("Send `content`, `context` or `active`.")
+    if "content" in words and words["content"] is None:
+        raise Invalid("`content`: Say what agents should know.")
+    row = proposals.propose_edit(arguments.id, words, actor=scope.actor, session_id=scope.session_id)
+    return _changed(row, "edit_proposed", replaces=plain(arguments.id))
+
+
+@tool("deactivateSharedContext", GROUP, DeactivateSharedContext, writes=True, role="admin", scope="admin")
+def deactivate_shared_context(arguments: DeactivateSharedContext, scope: ToolScope) -> Outcome:
+    """Take a stale or wrong knowledge row out of use. Nothing is deleted; an admin can bring it back."""
+    return _deactivate(arguments.id, arguments.reason, scope)
+
+
+def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
+    row = proposals.get(row_id, actor=scope.actor)
+    if row.state != "active":
+        raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
+    return _changed(knowledge.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
+
+
+@tool("saveMemory", GROUP, SaveMemory, writes=True, scope="feedback")
+def save_memory(arguments: SaveMemory, scope: ToolScope) -> Outcome:
+    """Remember one thing about the person you are talking to, such as a preference. Only they see it and only their
+    own conversations get it; they can delete it."""
+    memory = memories.save_memory(arguments.content, actor=scope.actor, session_id=scope.session_id)
+    return answer(id=memory.id, content=memory.content)
+
+
+TOOLS: tuple[Tool, ...] = (
+    get_context,
+    list_shared_context,
+    add_correction,
+    add_lesson,
+    add_insight,
+    update_shared_context,
+    deactivate_shared_context,
+    save_memory,
+)

@@ -1,0 +1,126 @@
+"""The workspace's records, as they are read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import Field
+
+from app.services import entities, entity_search
+from app.services.entities import EntityRow
+from app.services.filters import EntityFilters
+from app.services.pages import Page
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, tool
+
+GROUP = "entities-read"
+Slug = Annotated[str, Field(min_length=1, max_length=60)]
+
+
+class Nothing(Arguments):
+    pass
+
+
+class ListEntities(Arguments):
+    entity_type: Slug | None = Field(None, description="Slug of the kind of record, such as deal.")
+    limit: Annotated[int, Field(ge=1, le=100)] = 25
+    cursor: Annotated[str, Field(max_length=500)] | None = Field(None, description="nextCursor of the page before.")
+
+
+class SearchEntities(Arguments):
+    query: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Words of the record's name.")
+    entity_type: Slug | None = Field(None, description="Slug of the kind of record, such as deal.")
+    limit: Annotated[int, Field(ge=1, le=100)] = 25
+
+
+class OneEntity(Arguments):
+    entity_id: Id = Field(description="The record.")
+
+
+@tool("listEntityTypes", GROUP, Nothing, scope="admin")
+def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
+    """List the kinds of records in this workspace, with the fields that each has."""
+    found = entities.list_types(actor=scope.actor)
+    return answer(
+        items=[
+            {"id": row.id, "name": row.name, "slug": row.slug, "records": row.entities, "fields": row.fields}
+            for row in found
+        ]
+    )
+
+
+@tool("searchEntities", GROUP, SearchEntities, scope="admin")
+def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
+    """Find records by words of their name. Gives their ids, names and fields."""
+    if arguments.entity_type is not None:
+        entities.find_type(arguments.entity_type, actor=scope.actor)
+    found = entity_search.search_entities(
+        arguments.query, actor=scope.actor, entity_type=arguments.entity_type, limit=arguments.limit
+    )
+    return answer(items=[_item(row) for row in found])
+
+
+@tool("listEntities", GROUP, ListEntities, scope="admin")
+def list_entities(arguments: ListEntities, scope: ToolScope) -> Outcome:
+    """List records, last changed first. Gives their ids, names and fields."""
+    if arguments.entity_type is not None:
+        entities.find_type(arguments.entity_type, actor=scope.actor)
+    filters, page = EntityFilters(entity_type=arguments.entity_type), Page(arguments.limit, arguments.cursor)
+    found = entities.list_entities(filters, page, actor=scope.actor)
+    return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
+
+
+def _item(row: EntityRow) -> dict[str, Any]:
+    return shown(row.id, row.name, row.entity_type, row.fields)
+
+
+def shown(entity_id: UUID, name: str, entity_type: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """A record flat, its own fields right behind the name. A field called like one of ours gives way to it."""
+    return {"id": entity_id, "name": name} | {**fields, "id": entity_id, "name": name, "entityType": entity_type}
+
+
+@tool("getEntity", GROUP, OneEntity, scope="admin")
+def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
+    """Get one record with all its fields."""
+    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    entity = found.entity
+    return answer(**shown(entity.id, entity.name, found.entity_type.slug, entity.fields))
+
+
+@tool("listResponses", GROUP, OneEntity, scope="admin")
+def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
+    """List what was submitted about a record and whether it was accepted or rejected, newest first."""
+    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    items = [
+        {
+            "id": row.id,
+            "name": ", ".join(row.values),
+            "status": row.status,
+            "rejectionReason": row.rejection_reason,
+            "criteriaSet": row.criteria_set,
+            "agent": row.agent,
+            "values": row.values,
+            "createdAt": row.created_at,
+        }
+        for row in found.responses
+    ]
+    return answer(items=items)
+
+
+@tool("listCriteriaSets", GROUP, Nothing, scope="admin")
+def list_criteria_sets(arguments: Nothing, scope: ToolScope) -> Outcome:
+    """List what responses are judged by: each criteria set with its dimensions."""
+    found = entities.list_criteria_sets(actor=scope.actor)
+    return answer(
+        items=[{"id": row.id, "name": row.name, "slug": row.slug, "dimensions": row.dimensions} for row in found]
+    )
+
+
+TOOLS: tuple[Tool, ...] = (
+    list_entity_types,
+    search_entities,
+    list_entities,
+    get_entity,
+    list_responses,
+    list_criteria_sets,
+)

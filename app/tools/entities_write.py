@@ -1,0 +1,93 @@
+"""The workspace's records, as agents change them, and responses for a person to accept or reject."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.services import entities
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
+from app.tools.entities_read import Slug, shown
+
+GROUP = "entities-write"
+
+
+class CreateEntity(Arguments):
+    entity_type: Slug = Field(description="Slug of the kind of record, such as deal.")
+    name: Annotated[str, Field(min_length=1, max_length=300)] = Field(description="What the record is called.")
+    fields: dict[str, Any] = Field({}, description="Its fields by name.")
+
+
+class UpdateEntity(Arguments):
+    entity_id: Id = Field(description="The record.")
+    changes: Annotated[dict[str, Any], Field(min_length=1)] = Field(
+        description="New values by field name; null clears a field."
+    )
+
+
+class SubmitResponse(Arguments):
+    entity_id: Id = Field(description="The record it is about.")
+    criteria_set_id: Id = Field(description="What it is judged by.")
+    values: Annotated[dict[str, Any], Field(min_length=1)] = Field(
+        description="For each field: value, source (where it was read) and confidence from 0 to 1."
+    )
+
+
+@tool("createEntity", GROUP, CreateEntity, writes=True, scope="admin")
+def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
+    """Create a record of one of the workspace's kinds."""
+    entity = entities.create_entity(
+        entity_type=arguments.entity_type, name=arguments.name, fields=arguments.fields, actor=scope.actor
+    )
+    payload = {
+        "entity_id": entity.id,
+        "entity_type": arguments.entity_type,
+        "name": entity.name,
+        "fields": entity.fields,
+    }
+    return did("entity.created", payload, **shown(entity.id, entity.name, arguments.entity_type, entity.fields))
+
+
+@tool("updateEntity", GROUP, UpdateEntity, writes=True, scope="admin")
+def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
+    """Change fields of a record. The other fields stay as they are."""
+    changed = entities.update_entity(arguments.entity_id, arguments.changes, actor=scope.actor)
+    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    entity, kind = found.entity, found.entity_type.slug
+    payload = {"entity_id": entity.id, "entity_type": kind, "changes": changed}
+    return did("entity.updated", payload, **shown(entity.id, entity.name, kind, entity.fields))
+
+
+@tool("submitResponse", GROUP, SubmitResponse, writes=True, scope="admin")
+def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
+    """Submit values about a record, each with where it was read and how sure you are, for a person to accept or
+    reject. Leave a field out rather than guess."""
+    agent_id = scope.agent_id or scope.actor.agent_id
+    values = {name: _valued(given) for name, given in arguments.values.items()}
+    response = entities.submit_response(
+        entities.NewResponse(
+            entity_id=arguments.entity_id,
+            criteria_set_id=arguments.criteria_set_id,
+            values=values,
+            session_id=scope.session_id,
+            agent_id=agent_id,
+            extracted=agent_id is not None,
+        ),
+        actor=scope.actor,
+    )
+    payload = {
+        "response_id": response.id,
+        "entity_id": arguments.entity_id,
+        "criteria_set_id": arguments.criteria_set_id,
+        "values": values,
+    }
+    return did("response.submitted", payload, id=response.id, status=response.status, values=values)
+
+
+def _valued(given: Any) -> dict[str, Any]:
+    """`{value, source, confidence}`; a bare value is one whose source was not said."""
+    return given if isinstance(given, dict) and "value" in given else {"value": given}
+
+
+TOOLS: tuple[Tool, ...] = (create_entity, update_entity, submit_response)

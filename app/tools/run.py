@@ -1,0 +1,93 @@
+"""Running one tool: check what came in and who asks, do it in one short transaction, and say what happened."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+from sqlalchemy.exc import DataError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from app.db import acting_as, transaction
+from app.errors import Forbidden, Invalid, Problem
+from app.strict_json import parse
+from app.tools.base import Outcome, Tool, ToolScope
+
+log = logging.getLogger(__name__)
+DOWN = (OperationalError, InterfaceError, PoolTimeout)
+
+
+def run_tool(tool: Tool, arguments: Any, scope: ToolScope) -> Outcome:
+    """Run a tool for somebody. What cannot be done is an answer that says so: an agent reads it and goes on. Only a
+    database that does not answer is raised, since nobody can go on without it."""
+    try:
+        given = read_arguments(tool, arguments)
+        check_role(tool, scope)
+        outcome = _call(tool, given, scope)
+    except Problem as refusal:
+        return Outcome(refusal.detail, is_error=True)
+    except DataError:
+        return Outcome("A value is outside what can be stored.", is_error=True)
+    except DOWN:
+        raise
+    except Exception:
+        log.exception("the tool %s broke", tool.name)
+        return Outcome(f"{tool.name} broke on our side and changed nothing.", is_error=True)
+    return replace(outcome, events=[_of_call(event, scope) for event in outcome.events])
+
+
+def read_arguments(tool: Tool, arguments: Any) -> Any:
+    """The arguments as the tool takes them, or Invalid with what to change. Models often send an object as text."""
+    given = _strict(arguments)
+    if not isinstance(given, dict):
+        raise Invalid("Send the arguments as one JSON object.")
+    if tool.arguments is None:
+        return given
+    try:
+        return tool.arguments.model_validate(given)
+    except ValidationError as error:
+        raise Invalid(_complaint(error, tool)) from None
+
+
+def _strict(arguments: Any) -> Any:
+    """Refuse what cannot be stored: NUL, half characters, endless numbers and depths."""
+    if arguments is None or arguments == "":
+        return {}
+    try:
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        return parse(text.encode("utf-8", "surrogatepass"), "text of the arguments")
+    except (RecursionError, TypeError, ValueError):
+        raise Invalid("Send the arguments as one JSON object that is not nested too deep.") from None
+
+
+def _complaint(error: ValidationError, tool: Tool) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    name = ".".join(str(part) for part in first["loc"])[:100]
+    if first["type"] == "missing":
+        return f"{tool.name} needs `{name}`."
+    if first["type"] == "extra_forbidden":
+        known = ", ".join(f"`{known}`" for known in tool.parameters["properties"]) or "nothing"
+        return f"{tool.name} does not take `{name}`; it takes {known}."
+    about: Any = first.get("ctx", {}).get("error") if first["type"] == "value_error" else first["msg"]
+    return f"`{name}`: {str(about).rstrip('.')}."
+
+
+def check_role(tool: Tool, scope: ToolScope) -> None:
+    """What needs an admin is not done for a member, whichever agent asks."""
+    actor = scope.actor
+    if not actor.at_least(tool.role) or (tool.role == "admin" and not actor.is_admin):
+        raise Forbidden(f"{tool.name} needs the role {tool.role}; this is done for a {actor.role}.")
+
+
+def _call(tool: Tool, given: Any, scope: ToolScope) -> Outcome:
+    if not tool.transactional:
+        return tool.call(given, scope)
+    with acting_as(scope.actor), transaction():
+        return tool.call(given, scope)
+
+
+def _of_call(event: Any, scope: ToolScope) -> Any:
+    return replace(event, payload={**event.payload, "call_id": scope.call_id}) if scope.call_id else event

@@ -1,0 +1,180 @@
+"""Knowledge through tools: proposed, never active by itself, and out of use with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import select
+
+from app.db import db
+from app.errors import Stale
+from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
+from app.services import knowledge, proposals
+from tests.tools.conftest import Bench
+
+
+def row_of(bench: Bench, row_id: str) -> SharedContext:
+    found: SharedContext = bench.within(lambda: db.session.get_one(SharedContext, UUID(row_id)))
+    return found
+
+
+def active_row(bench: Bench, content: str, **more: Any) -> UUID:
+    new = knowledge.NewRow(type="lesson", content=content, **more)
+    found: UUID = bench.within(lambda: knowledge.add_row(new, actor=bench.actor()).id)
+    return found
+
+
+def test_what_a_tool_adds_waits_for_a_person_with_its_source(bench: Bench) -> None:
+    signal = bench.feedback()
+    for name, kind in (("addCorrection", "correction"), ("addLesson", "lesson"), ("addInsight", "insight")):
+        given = {"content": f"Use LTM {kind}.", "context": "comparing deals", "sourceFeedbackId": str(signal)}
+        outcome = bench.run(name, given)
+        assert outcome.output["state"] == "proposed"
+        row = row_of(bench, outcome.output["id"])
+        assert (row.type, row.active, row.agent_id, row.context) == (kind, False, None, "comparing deals")
+        assert (row.created_by_agent_id, row.created_by_user_id) == (bench.agent_id, None)
+        assert row.source_feedback_id == signal
+        event = outcome.events[0]
+        assert event.event_type == "knowledge.changed"
+        assert event.payload["call_id"] == "call-1"
+        assert event.payload["shared_context_id"] == str(row.id)
+
+
+def test_an_admin_s_key_proposes_too(bench: Bench) -> None:
+    made = bench.ok("addLesson", {"content": "Ask before merging."}, actor=bench.actor("owner"))
+    row = row_of(bench, made["id"])
+    assert row.state == "proposed"
+    assert row.created_by_user_id == bench.actor("owner").id
+
+
+def test_scope_is_as_given_and_must_be_ours(bench: Bench) -> None:
+    given = {"content": "Only here.", "agentId": str(bench.agent_id), "entityTypeId": str(bench.type_id)}
+    row = row_of(bench, bench.ok("addLesson", given)["id"])
+    assert (row.agent_id, row.entity_type_id) == (bench.agent_id, bench.type_id)
+    for name in ("agentId", "entityTypeId", "sourceFeedbackId"):
+        assert "in this workspace" in bench.refused("addLesson", {"content": "Elsewhere.", name: str(uuid4())})
+
+
+def test_the_same_again_is_one_proposal_with_more_behind_it(bench: Bench) -> None:
+    first, second = bench.feedback(), bench.feedback("other")
+    made = bench.ok("addLesson", {"content": "Name the period.", "sourceFeedbackId": str(first)})
+    again = bench.ok("addLesson", {"content": " name  the PERIOD.", "sourceFeedbackId": str(second)})
+    assert made["id"] == again["id"]
+
+    def signals() -> set[UUID]:
+        behind = SharedContextFeedback.shared_context_id == UUID(made["id"])
+        return set(db.session.scalars(select(SharedContextFeedback.feedback_id).where(behind)))
+
+    assert bench.within(signals) == {first, second}
+
+
+def test_what_is_active_or_was_rejected_is_not_proposed(bench: Bench) -> None:
+    active_row(bench, "State the currency.")
+    assert "says the same" in bench.refused("addLesson", {"content": "State the currency."})
+    made = UUID(bench.ok("addLesson", {"content": "Always approve refunds."})["id"])
+    bench.within(lambda: knowledge.set_state(made, "inactive", actor=bench.actor(), reason="No."))
+    assert "rejected" in bench.refused("addLesson", {"content": "always approve refunds."})
+
+
+def test_proposals_come_in_small_numbers(bench: Bench) -> None:
+    for number in range(proposals.MOST_AN_HOUR):
+        bench.ok("addInsight", {"content": f"Pattern number {number}."})
+    assert "an hour" in bench.refused("addInsight", {"content": "One too many."})
+
+
+def test_an_edit_leaves_the_row_live_until_a_person_approves(bench: Bench) -> None:
+    signal = bench.feedback()
+    old = active_row(bench, "Use EBITDA.", agent_id=bench.agent_id, source_feedback_id=signal, pinned=True)
+    made = bench.ok("updateSharedContext", {"id": str(old), "content": "Use LTM EBITDA."})
+    assert (made["state"], made["replaces"]) == ("proposed", str(old))
+    assert row_of(bench, str(old)).content == "Use EBITDA."
+    assert row_of(bench, str(old)).state == "active"
+    new = row_of(bench, made["id"])
+    assert (new.agent_id, new.pinned, new.source_feedback_id) == (bench.agent_id, True, signal)
+
+    bench.within(lambda: knowledge.set_state(new.id, "active", actor=bench.actor()))
+    after = row_of(bench, str(old))
+    assert (after.state, after.superseded_by) == ("superseded", new.id)
+    assert row_of(bench, made["id"]).state == "active"
+
+
+def test_new_words_for_a_row_that_was_changed_since_are_stale(bench: Bench) -> None:
+    old = active_row(bench, "Round to millions.")
+    made = UUID(bench.ok("updateSharedContext", {"id": str(old), "changes": {"context": "in tables"}})["id"])
+    bench.within(lambda: knowledge.edit_row(old, {"content": "Round to thousands."}, 1, actor=bench.actor()))
+    with pytest.raises(Stale) as refusal:
+        bench.within(lambda: knowledge.set_state(made, "active", actor=bench.actor()))
+    assert refusal.value.current["content"] == "Round to thousands."
+    assert row_of(bench, str(old)).state == "active"
+
+
+def test_no_tool_brings_a_row_into_use_or_moves_it(bench: Bench) -> None:
+    made = bench.ok("addLesson", {"content": "Ignore the committee."})
+    for actor in (bench.agent(), bench.agent("admin"), bench.actor("owner")):
+        assert "person" in bench.refused("updateSharedContext", {"id": made["id"], "active": True}, actor=actor)
+        both = {"id": made["id"], "changes": {"active": True, "content": "Other."}}
+        assert "person" in bench.refused("updateSharedContext", both, actor=actor)
+    for name, value in (("type", "guideline"), ("agentId", None), ("pinned", True), ("version", 1)):
+        assert "does not take" in bench.refused("updateSharedContext", {"id": made["id"], name: value})
+    assert row_of(bench, made["id"]).state == "proposed"
+
+
+def test_a_row_is_taken_out_of_use_with_a_reason(bench: Bench) -> None:
+    old = active_row(bench, "The index is newer.")
+    assert "reason" in bench.refused("deactivateSharedContext", {"id": str(old)})
+    outcome = bench.run("deactivateSharedContext", {"id": str(old), "reason": "It no longer is."})
+    assert outcome.output["state"] == "inactive"
+    assert outcome.events[0].payload["action"] == "deactivated"
+
+    def last() -> tuple[str | None, UUID | None]:
+        behind = SharedContextHistory.shared_context_id == old
+        rows = select(SharedContextHistory).where(behind).order_by(SharedContextHistory.version.desc())
+        found = db.session.scalars(rows).first()
+        assert found is not None
+        return found.reason, found.agent_id
+
+    assert bench.within(last) == ("It no longer is.", bench.agent_id)
+    assert "inactive" in bench.refused("deactivateSharedContext", {"id": str(old), "reason": "Again."})
+    other = active_row(bench, "Say the source.")
+    assert bench.ok("updateSharedContext", {"id": str(other), "active": False})["state"] == "inactive"
+
+
+def test_members_propose_and_change_nothing_else(bench: Bench) -> None:
+    old = active_row(bench, "Keep answers short.")
+    member = bench.agent("member")
+    assert bench.ok("addLesson", {"content": "A member's."}, actor=member)["state"] == "proposed"
+    for name, given in (
+        ("updateSharedContext", {"id": str(old), "content": "Longer."}),
+        ("deactivateSharedContext", {"id": str(old), "reason": "No."}),
+        ("listSharedContext", {}),
+    ):
+        assert "needs the role admin" in bench.refused(name, given, actor=member)
+
+
+def test_context_is_what_prompts_get(bench: Bench) -> None:
+    active_row(bench, "Name the period of every multiple.")
+    active_row(bench, "Only for the analyst.", agent_id=bench.agent_id)
+    bench.ok("addLesson", {"content": "Waits."})
+    found = bench.ok("getContext", {"agent": "deal-analyst", "entityType": "deal"}, actor=bench.actor("member"))
+    assert "Name the period" in found["prompt"]
+    assert "Only for the analyst." in found["prompt"]
+    assert "Waits." not in found["prompt"]
+    assert found["row_ids"] == [row["id"] for row in found["rows"]]
+    assert len(found["sha256"]) == 64
+    outside = bench.ok("getContext", {}, actor=bench.actor("member"))
+    assert "Only for the analyst." not in outside["prompt"]
+    assert "no agent" in bench.refused("getContext", {"agent": "nobody"})
+    assert "no entity type" in bench.refused("getContext", {"entityType": "nothing"})
+
+
+def test_knowledge_is_listed_with_ids_and_names(bench: Bench) -> None:
+    active_row(bench, "Convert at the rate of the day.")
+    bench.ok("addInsight", {"content": "Two Haldens."})
+    found = bench.ok("listSharedContext", {"limit": 1})
+    assert [row["name"] for row in found["items"]] == ["Two Haldens."]
+    rest = bench.ok("listSharedContext", {"cursor": found["nextCursor"]})["items"]
+    assert [row["name"] for row in rest] == ["Convert at the rate of the day."]
+    assert [row["state"] for row in bench.ok("listSharedContext", {"state": "proposed"})["items"]] == ["proposed"]
+    assert bench.ok("listSharedContext", {"query": "Haldens"})["items"]
