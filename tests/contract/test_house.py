@@ -18,6 +18,7 @@ BELOW = {
     "db": set(),
     "services": {"models", "learning", "db"},
     "tools": {"services", "models", "learning", "db"},
+    "agents": {"tools", "services", "models", "learning", "db"},
     "demo": {"services", "models", "learning", "db"},
     "api": {"services", "models", "learning", "db", "tools"},
     "views": {"services", "models", "learning", "db", "api"},

@@ -1,0 +1,66 @@
+"""The `offline` model: it follows rules, it is no language model, and it says so wherever its output shows.
+
+A pure function of messages and tool definitions: no clock, no chance, no database. Every call plays the turn from its
+beginning over the results that the messages hold, so the same messages give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from app.agents.offline_talk import offered, read_talk
+from app.agents.offline_turn import Move, next_move
+from app.errors import Refused
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+NAME = "offline"
+
+
+class CannotJudge(Refused):
+    """Structured output was asked for. A judge leaves the case unjudged, a reviewer takes the deterministic way."""
+
+    title = "The offline model cannot judge"
+
+    def __init__(self) -> None:
+        super().__init__("offline cannot judge")
+
+
+def answer(messages: Sequence[Any], definitions: Sequence[Any], instructions: str | None = None) -> Move:
+    """What the model does next: its call, or the text that ends the turn."""
+    return next_move(read_talk(messages, instructions), offered(definitions))
+
+
+def call_id(messages: Sequence[Any]) -> str:
+    """A name for the next call that no other call in these messages has, the same for the same messages."""
+    calls = sum(part.part_kind == "tool-call" for message in messages for part in message.parts)
+    return f"offline-{calls + 1}"
+
+
+def rules_of_turn(
+    messages: Sequence[Any],
+    definitions: Sequence[Any],
+    row_ids: Sequence[Any] = (),
+    instructions: str | None = None,
+) -> dict[str, list[Any]]:
+    """What `agent.message` says of the last turn: the rows that applied, and those in none of the forms it reads.
+
+    Prompts hold no ids. `row_ids` are those of the prompt's rows in their order; a row beyond them is given by place.
+    """
+    move = answer(messages, definitions, instructions)
+    return {"applied_rules": _ids(move.applied, row_ids), "unread_rules": _ids(move.unread, row_ids)}
+
+
+@lru_cache(maxsize=1)
+def offline_model() -> Model:
+    """The one offline model. It keeps nothing between requests, so that everybody can share it."""
+    from app.agents.offline_model import OfflineModel
+
+    return OfflineModel()
+
+
+def _ids(places: Sequence[int], row_ids: Sequence[Any]) -> list[Any]:
+    return [str(row_ids[place]) if place < len(row_ids) else place for place in places]
