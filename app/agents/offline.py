@@ -40,18 +40,25 @@ def call_id(messages: Sequence[Any]) -> str:
     return f"offline-{calls + 1}"
 
 
-def rules_of_turn(
-    messages: Sequence[Any],
-    definitions: Sequence[Any],
-    row_ids: Sequence[Any] = (),
-    instructions: str | None = None,
-) -> dict[str, list[Any]]:
-    """What `agent.message` says of the last turn: the rows that applied, and those in none of the forms it reads.
+def places_of(move: Move) -> dict[str, list[int]]:
+    """What an answer says of the rules in its prompt: the rows that applied, and those in none of the forms it reads.
 
-    Prompts hold no ids. `row_ids` are those of the prompt's rows in their order; a row beyond them is given by place.
+    A prompt holds no ids, so rows are given by their place in it; see `rule_ids`.
     """
-    move = answer(messages, definitions, instructions)
-    return {"applied_rules": _ids(move.applied, row_ids), "unread_rules": _ids(move.unread, row_ids)}
+    return {"applied_rules": list(move.applied), "unread_rules": list(move.unread)}
+
+
+def rule_ids(places: Sequence[int], row_ids: Sequence[Any]) -> list[str]:
+    """The ids of rows, from their places and the ids of the prompt's rows in their order."""
+    return [str(row_ids[place]) for place in places if place < len(row_ids)]
+
+
+def rules_of_turn(
+    messages: Sequence[Any], definitions: Sequence[Any], row_ids: Sequence[Any], instructions: str | None = None
+) -> dict[str, list[str]]:
+    """What `agent.message` carries for the last turn of these messages, played once more."""
+    found = places_of(answer(messages, definitions, instructions))
+    return {name: rule_ids(places, row_ids) for name, places in found.items()}
 
 
 @lru_cache(maxsize=1)
@@ -60,7 +67,3 @@ def offline_model() -> Model:
     from app.agents.offline_model import OfflineModel
 
     return OfflineModel()
-
-
-def _ids(places: Sequence[int], row_ids: Sequence[Any]) -> list[Any]:
-    return [str(row_ids[place]) if place < len(row_ids) else place for place in places]

@@ -60,6 +60,7 @@ class Known:
         for turn in self.earlier:
             yield from turn.results
             yield turn.text
+            yield turn.answer
 
 
 @dataclass

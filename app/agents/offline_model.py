@@ -22,7 +22,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
-from app.agents.offline import NAME, CannotJudge, answer, call_id
+from app.agents.offline import NAME, CannotJudge, answer, call_id, places_of
 from app.agents.offline_turn import Move
 
 CHUNK = re.compile(r".{1,60}(?:\s+|$)|\S{1,200}|\s+", re.DOTALL)
@@ -77,9 +77,9 @@ def _move(messages: list[ModelMessage], info: AgentInfo) -> Move:
 
 def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     move = _move(messages, info)
-    if move.call is None:
-        return ModelResponse([TextPart(move.text)])
-    return ModelResponse([ToolCallPart(move.call.name, move.call.arguments, call_id(messages))])
+    if move.call is not None:
+        return ModelResponse([ToolCallPart(move.call.name, move.call.arguments, call_id(messages))])
+    return ModelResponse([TextPart(move.text)], metadata=places_of(move))
 
 
 async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:

@@ -65,10 +65,11 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a person said, and the calls that were made to answer it."""
+    """What a person said, the calls that were made to answer it, and the answer."""
 
     text: str
     calls: tuple[Call, ...] = ()
+    answer: str = ""
 
     @property
     def results(self) -> list[Any]:
@@ -116,14 +117,12 @@ def read_talk(messages: Sequence[Any], instructions: str | None = None) -> Talk:
 
 
 def _turns(messages: Sequence[Any]) -> Iterator[Turn]:
-    started = [place for place, message in enumerate(messages) if _said(message) is not None]
-    for place, end in zip(started, [*started[1:], len(messages)], strict=True):
-        yield Turn(_said(messages[place]) or "", tuple(_calls(messages[place:end])))
-
-
-def _said(message: Any) -> str | None:
-    texts = [_text(part.content) for part in message.parts if part.part_kind == "user-prompt"]
-    return "\n".join(texts) if texts else None
+    """A turn begins where somebody says something, also in the middle of a message."""
+    parts = [part for message in messages for part in message.parts]
+    started = [place for place, part in enumerate(parts) if part.part_kind == "user-prompt"]
+    for place, end in zip(started, [*started[1:], len(parts)], strict=True):
+        told = "\n".join(part.content for part in parts[place:end] if part.part_kind == "text")
+        yield Turn(_text(parts[place].content), tuple(_calls(parts[place:end], parts[place:])), told)
 
 
 def _text(content: Any) -> str:
@@ -132,17 +131,15 @@ def _text(content: Any) -> str:
     return "\n".join(part if isinstance(part, str) else str(getattr(part, "content", "")) for part in content if part)
 
 
-def _calls(messages: Sequence[Any]) -> Iterator[Call]:
-    answers = {
-        part.tool_call_id: part
-        for message in messages
-        for part in message.parts
-        if part.part_kind in ("tool-return", "retry-prompt")
-    }
-    for message in messages:
-        for part in message.parts:
-            if part.part_kind == "tool-call" and (answer := answers.get(part.tool_call_id)) is not None:
-                yield Call(part.tool_name, part.args_as_dict(), answer.content, _is_failed(answer))
+def _calls(made: Sequence[Any], later: Sequence[Any]) -> Iterator[Call]:
+    """The calls that were answered, each with the first answer to it."""
+    answers: dict[str, Any] = {}
+    for part in later:
+        if part.part_kind in ("tool-return", "retry-prompt"):
+            answers.setdefault(part.tool_call_id, part)
+    for part in made:
+        if part.part_kind == "tool-call" and (answer := answers.get(part.tool_call_id)) is not None:
+            yield Call(part.tool_name, part.args_as_dict(), answer.content, _is_failed(answer))
 
 
 def _is_failed(answer: Any) -> bool:
@@ -155,4 +152,5 @@ def _only_reads(metadata: Any) -> bool:
     if not isinstance(metadata, dict):
         return False
     notes = metadata.get("annotations")
-    return metadata.get("readOnlyHint") is True or (isinstance(notes, dict) and notes.get("readOnlyHint") is True)
+    marks = (metadata, notes if isinstance(notes, dict) else {})
+    return metadata.get("writes") is False or any(mark.get("readOnlyHint") is True for mark in marks)
