@@ -56,6 +56,7 @@ APIS = (
     "app.api.v1_feedback",
     "app.api.feedback_tokens",
     "app.api.reactions",
+    "app.api.mcp",
 )  # fmt: skip
 
 

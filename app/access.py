@@ -15,7 +15,7 @@ LEVELS = ("public", "signed_in", "member", "admin", "owner")
 @dataclass(frozen=True)
 class Access:
     """`level` is the least role (`public` needs nobody, `signed_in` any person). `scope` is what a key must have;
-    without one, keys are not taken and only a browser session will do."""
+    without one, keys are not taken and only a browser session will do. `context|feedback` asks for one of the two."""
 
     level: str
     scope: str | None = None
@@ -23,6 +23,10 @@ class Access:
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
             raise ValueError(f"{self.level} is no access level")
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(self.scope.split("|")) if self.scope else ()
 
 
 def access(level: str, scope: str | None = None) -> Callable[[View], View]:

@@ -176,8 +176,8 @@ def permit(declared: access.Access, by_key: bool) -> None:
     actor: Actor | None = g.actor
     if actor is None:
         raise SignInNeeded("Sign in first." if declared.scope is None else "Send `Authorization: Bearer KEY`.")
-    if by_key and not actor.has_scope(declared.scope or "admin"):
-        raise Forbidden(f"This key lacks the scope `{declared.scope}`.")
+    if by_key and not any(map(actor.has_scope, declared.scopes or ("admin",))):
+        raise Forbidden(f"This key lacks the scope `{'` or `'.join(declared.scopes)}`.")
     if declared.level != "signed_in" and RANK[actor.role] < RANK[declared.level]:
         raise Forbidden(f"This needs the role {declared.level}; you are {actor.role}.")
     if by_key and declared.level in {"admin", "owner"} and not actor.is_admin:

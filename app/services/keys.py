@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
 from app import tokens
 from app.actor import SCOPES, Actor
@@ -16,6 +16,7 @@ from app.services import audit, people
 from app.services.words import clean_name
 
 PREFIX_LENGTH = 10
+BIND = text("select * from bind_credential(:hash)")
 
 
 def create_key(
@@ -45,6 +46,23 @@ def create_key(
     db.session.flush()
     audit.record(actor, "key.created", "api_key", row.id, name=row.name, scopes=row.scopes, user_id=owner_id)
     return row, key
+
+
+def actor_of(key: str) -> Actor | None:
+    """Whom a key acts as, or None for one that is unknown, revoked or expired. What was open ends."""
+    db.session.rollback()
+    found = db.session.execute(BIND, {"hash": tokens.digest(key)}).one_or_none()
+    db.session.rollback()
+    if found is None or found.kind == "login":
+        return None
+    return Actor(
+        id=found.user_id,
+        tenant_id=found.tenant_id,
+        role=found.role,
+        name=found.name,
+        scopes=frozenset(found.scopes),
+        key_id=found.credential_id,
+    )
 
 
 def list_keys(*, actor: Actor) -> list[tuple[ApiKey, str]]:

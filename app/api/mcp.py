@@ -1,0 +1,103 @@
+"""`/mcp`: the Model Context Protocol over HTTP, one message a request, without a session or a stream to keep.
+
+The protocol is the library's; it speaks ASGI. A request is handed to it in an event loop of its own, so that a tool
+works in the request's thread and its application context like any view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from flask import Blueprint, Flask, Response, current_app, g, request
+
+from app import gate
+from app.access import access
+from app.api import limits
+from app.api.json import read_body
+from app.db import db
+from app.errors import Invalid, SignInNeeded
+from app.tools.mcp_server import build_server
+
+PARSE_ERROR = -32700
+HELD_BACK = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
+bp = Blueprint("mcp", __name__)
+
+
+@bp.post("/mcp")
+@access("member", "context|feedback")
+def messages() -> Response:
+    """One JSON-RPC message in, its answer out. Keys only: a cookie is not how programs sign in."""
+    if g.actor.key_id is None:
+        raise SignInNeeded("Send `Authorization: Bearer KEY`; MCP takes no cookie.")
+    gate.check_origin()
+    limits.take(g.actor.key_id)
+    try:
+        message = read_body(request)
+    except Invalid as wrong:
+        return refused(PARSE_ERROR, wrong.detail)
+    # Whoever waits for a tool must not hold the connection that the tool needs.
+    db.session.rollback()
+    body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
+    status, headers, answer = asyncio.run(exchange(scope_of(body), body))
+    return Response(answer, status, headers)
+
+
+def refused(code: int, sentence: str) -> Response:
+    document = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": sentence}}
+    return Response(json.dumps(document, ensure_ascii=False), 400, mimetype="application/json")
+
+
+def scope_of(body: bytes) -> dict[str, Any]:
+    """The request as ASGI tells it. The credential stays here; the length is that of the body as it is passed on."""
+    kept = [(name.lower(), value) for name, value in request.headers if name.lower() not in HELD_BACK]
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.scheme,
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [
+            *((name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in kept),
+            (b"content-length", str(len(body)).encode()),
+        ],
+        "client": None,
+        "server": None,
+    }
+
+
+async def exchange(scope: dict[str, Any], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Status, headers and body of the library's answer."""
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    parts: list[dict[str, Any]] = []
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        if waiting:
+            return waiting.pop()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets this event")
+
+    async def send(part: Any) -> None:
+        parts.append(part)
+
+    actor = g.actor
+    server = build_server(lambda: actor, current_app.config["VERSION"])
+    manager = StreamableHTTPSessionManager(app=server, json_response=True, stateless=True)
+    async with manager.run():
+        await manager.handle_request(scope, receive, send)
+    start = next(part for part in parts if part["type"] == "http.response.start")
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
+    kept = [(name, value) for name, value in headers if name.lower() in {"content-type", "allow"}]
+    answer = b"".join(part.get("body", b"") for part in parts if part["type"] == "http.response.body")
+    return start["status"], kept, answer
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
