@@ -1,0 +1,283 @@
+"""Checks of knowledge rows that need no language model. A finding says what is wrong, quoting the words, and what
+would put it right.
+
+Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisions/0005-hygiene.md has the figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from uuid import UUID
+
+from app.learning.hygiene_dates import last_day
+from app.learning.hygiene_pairs import contradiction, shared_words, tells_apart
+from app.learning.hygiene_text import hidden_signs, mixed_words, name_of, strip_hidden, talks_to_model
+from app.learning.hygiene_words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
+
+CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
+T_DUP = 0.59
+T_REL = 0.54
+SHARED = 0.65
+FEWEST_WORDS = 3
+UNUSED_DAYS = 60
+SHOWN = 80
+
+EMPTY_STEMS = frozenset(map(stem, EMPTY))
+BEFORE_A_NOUN = bag("a an the each every any no this that one of per another which whose its their our your new for")
+# "The deal team" and "a great deal" are about something else than a deal.
+COMPOUND = bag("team ops lead desk room flow size maker breaker captain list page form with to")
+NOT_A_RECORD = bag("great good big square")
+TOWARDS = r"(?:\bto|\bask|\btell|\bcc|\bnotify)\s+(?:the\s+)?"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A knowledge row as the checks see it. `vector` is the sentence vector of its content."""
+
+    content: str
+    context: str | None = None
+    id: UUID | None = None
+    agent_id: UUID | None = None
+    entity_type_id: UUID | None = None
+    state: str = "active"
+    active_since: date | None = None
+    injected: int = 0
+    vector: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """An agent or an entity type: what rows can be for."""
+
+    id: UUID
+    slug: str
+    name: str
+    archived: bool = False
+
+
+@dataclass(frozen=True)
+class World:
+    """What a workspace has: agents and types (archived ones too), fields, and which agents have which tool.
+
+    `retired_tools` are those that some agent had and none has now.
+    """
+
+    agents: Sequence[Named] = ()
+    entity_types: Sequence[Named] = ()
+    fields: frozenset[str] = frozenset()
+    tools: Mapping[str, frozenset[UUID]] = field(default_factory=dict)
+    retired_tools: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing wrong with a row. `other_id` is the row it clashes with."""
+
+    check: str
+    reason: str
+    fix: str
+    other_id: UUID | None = None
+
+
+def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:
+    """Everything that is wrong with one row: by itself, and beside others."""
+    from app.learning.embeddings import cosine
+
+    found = check_alone(row, world, today)
+    for other in others:
+        near = cosine(row.vector, other.vector) if row.vector and other.vector else 0.0
+        clash = compare(row, other, near)
+        if clash:
+            found.append(clash)
+    return found
+
+
+def check_alone(row: Row, world: World, today: date) -> list[Finding]:
+    """What is wrong with a row whatever the others say."""
+    found = (
+        _vague(row, world),
+        _unscoped(row, world),
+        _addresses(row),
+        _hidden(row),
+        _stale(row, world, today),
+    )
+    return [finding for finding in found if finding]
+
+
+def compare(row: Row, other: Row, near: float) -> Finding | None:
+    """Whether a row contradicts or repeats another that some agent gets with it. `near` is the cosine of the two."""
+    if not overlap(row, other) or (row.id is not None and row.id == other.id):
+        return None
+    same = plain(strip_hidden(row.content)) == plain(strip_hidden(other.content))
+    if not same and near >= T_REL and _same_occasion(row, other):
+        clash = contradiction(row.content, other.content)
+        if clash:
+            reason = f"It contradicts “{_cut(other.content)}”: {clash}."
+            fix = "Keep the one that holds and let it replace the other, or say in both when each applies."
+            return Finding("contradiction", reason, fix, other.id)
+    if same or (near >= T_DUP and says_alike(row.content, other.content)):
+        reason = f"It says the same as “{_cut(other.content)}”."
+        fix = "Keep the clearer of the two and let it replace the other; both take room in the prompt."
+        return Finding("duplicate", reason, fix, other.id)
+    return None
+
+
+def says_alike(a: str, b: str) -> bool:
+    """Whether two near texts are one rule. Near alone is not enough: "exclude fees" is near to "exclude costs"."""
+    return shared_words(a, b) >= SHARED and not tells_apart(a, b)
+
+
+def overlap(a: Row, b: Row) -> bool:
+    """Whether there is an agent and an entity type that get both rows."""
+    agents = a.agent_id is None or b.agent_id is None or a.agent_id == b.agent_id
+    types = a.entity_type_id is None or b.entity_type_id is None or a.entity_type_id == b.entity_type_id
+    return agents and types
+
+
+def _same_occasion(a: Row, b: Row) -> bool:
+    """Two rules that say when they apply, in words that share nothing, do not meet."""
+    if not a.context or not b.context:
+        return True
+    first, second = (_words(text) for text in (a.context, b.context))
+    return not first or not second or bool(first & second)
+
+
+def _words(text: str) -> set[str]:
+    return {stem(word) for word in tokens(text) if word[0].isalnum() and word.lower() not in STOP and len(word) > 1}
+
+
+def _vague(row: Row, world: World) -> Finding | None:
+    text = strip_hidden(row.content)
+    if QUOTED.search(text) or re.search(r"\d", text) or names(text) or identifiers(text):
+        return None
+    words = _words(text)
+    known = {stem(name) for name in (*world.tools, *world.fields)}
+    known |= {stem(word) for kind in world.entity_types if not kind.archived for word in (kind.slug, kind.name)}
+    full = words - EMPTY_STEMS
+    if words & known or any(word.isdigit() for word in words) or len(full) >= FEWEST_WORDS:
+        return None
+    said = ", ".join(f"“{word}”" for word in tokens(text) if stem(word) in full)
+    said = f"only {said} says something" if said else "no word in it says what to do"
+    reason = f"“{_cut(text)}” names no tool, field, record, number or name, and {said}."
+    fix = "Say what to do, with what and when: the tool, the field, the figure, the words to use."
+    return Finding("vague", reason, fix)
+
+
+def _unscoped(row: Row, world: World) -> Finding | None:
+    if row.agent_id or row.entity_type_id:
+        return None
+    text = without_quotes(strip_hidden(row.content))
+    agents = [agent for agent in world.agents if not agent.archived and _names(agent, text)]
+    if any(_names(agent, text, TOWARDS) for agent in agents):
+        return None
+    if len(agents) == 1:
+        reason = f"It is for all agents, yet speaks of “{agents[0].slug}” only."
+        return Finding("unscoped", reason, f"Make it a row of the agent {agents[0].slug}.")
+    used = identifiers(text) & world.tools.keys()
+    owners = {slug for tool in used if len(world.tools[tool]) == 1 for slug in _slugs(world, world.tools[tool])}
+    if len(owners) == 1:
+        tool, owner = min(tool for tool in used if len(world.tools[tool]) == 1), owners.pop()
+        reason = f"It is for all agents, yet only {owner} has “{tool}”."
+        return Finding("unscoped", reason, f"Make it a row of the agent {owner}.")
+    kinds = [kind for kind in world.entity_types if not kind.archived and _names_type(kind, text)]
+    if len(kinds) == 1 and not agents:
+        slug = kinds[0].slug
+        reason = f"It is for every record, yet speaks of “{_names_type(kinds[0], text)}” only."
+        return Finding("unscoped", reason, f"Make it a row of the entity type {slug}.")
+    return None
+
+
+def _slugs(world: World, ids: frozenset[UUID]) -> list[str]:
+    return [agent.slug for agent in world.agents if agent.id in ids]
+
+
+def _names(agent: Named, text: str, before: str = "") -> bool:
+    """Whether a text has an agent's slug or name. A name of one plain word needs a capital or "the" before it."""
+    if re.search(rf"{before}(?<![\w-]){re.escape(agent.slug)}(?![\w-])", text, re.IGNORECASE) and "-" in agent.slug:
+        return True
+    if " " in agent.name.strip():
+        return bool(re.search(rf"{before}(?<!\w){re.escape(agent.name)}(?!\w)", text, re.IGNORECASE))
+    word = re.escape(agent.name)
+    lower = rf"{before}\b(?:the\s+)?{word}\s+agent\b" if before else rf"\b(?:the\s+{word}|{word}\s+agent)\b"
+    exact = rf"{before}(?<=\w\s){word}\b"
+    return bool(re.search(lower, text, re.IGNORECASE) or (agent.name[:1].isupper() and re.search(exact, text)))
+
+
+def _names_type(kind: Named, text: str) -> str | None:
+    """The word by which a text speaks of records of a type: a plural, or the noun behind an article."""
+    wanted = {stem(kind.slug), stem(kind.name)}
+    read = tokens(text)
+    for place, word in enumerate(read):
+        if stem(word) not in wanted:
+            continue
+        before = read[place - 1].lower() if place else ""
+        after = read[place + 1].lower() if place + 1 < len(read) else ""
+        plural = word.lower().endswith("s") and not word.lower().endswith(("'s", "’s"))
+        if after in COMPOUND or before in NOT_A_RECORD:
+            continue
+        if plural or before in BEFORE_A_NOUN:
+            return word
+    return None
+
+
+def _addresses(row: Row) -> Finding | None:
+    words = talks_to_model(row.content) or (talks_to_model(row.context) if row.context else None)
+    if not words:
+        return None
+    reason = f"“{words}” speaks to the model about its prompt, its tools or its review, not about the work."
+    fix = "Say what holds in the work itself. If you did not write this, find out who did before you keep it."
+    return Finding("addresses the model", reason, fix)
+
+
+def _hidden(row: Row) -> Finding | None:
+    for text in (row.content, row.context or ""):
+        places = hidden_signs(text)
+        if places:
+            kinds = sorted({name_of(text[place]) for place in places})
+            number = f"{len(places)} characters" if len(places) > 1 else "a character"
+            reason = f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}."
+            return Finding("hidden", reason, "Saving takes them out; read the text again afterwards.")
+        mixed = mixed_words(text)
+        if mixed:
+            odd = next(sign for sign in mixed[0] if not sign.isascii())
+            reason = f"“{mixed[0]}” mixes alphabets: it has {name_of(odd)}."
+            return Finding("hidden", reason, "Type the word again in one alphabet.")
+    return None
+
+
+def _stale(row: Row, world: World, today: date) -> Finding | None:
+    text = without_quotes(strip_hidden(row.content))
+    end = last_day(text)
+    if end and end[0] < today:
+        reason = f"“{end[1]}” is past."
+        return Finding("stale", reason, "Deactivate it, or give it a new date.")
+    gone = _archived(row, text, world)
+    if gone:
+        return Finding("stale", gone, "Deactivate it, or name what is used now.")
+    if row.state == "active" and row.active_since and not row.injected:
+        days = (today - row.active_since).days
+        if days >= UNUSED_DAYS:
+            reason = f"It has been active for {days} days and was in no prompt."
+            return Finding("stale", reason, "Widen its scope or pin it if it matters; deactivate it if not.")
+    return None
+
+
+def _archived(row: Row, text: str, world: World) -> str | None:
+    for agent in world.agents:
+        if agent.archived and (agent.id == row.agent_id or _names(agent, text)):
+            return f"The agent “{agent.slug}” is archived."
+    for tool in sorted(world.retired_tools):
+        if re.search(rf"(?<![\w-]){re.escape(tool)}(?![\w-])", text):
+            return f"No agent has the tool “{tool}” any more."
+    for kind in world.entity_types:
+        if kind.archived and (kind.id == row.entity_type_id or _names_type(kind, text)):
+            return f"The entity type “{kind.slug}” is archived."
+    return None
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN].rstrip()}…"

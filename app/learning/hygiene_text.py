@@ -1,0 +1,120 @@
+"""What a text may hide, and whether it talks about the prompt instead of the work."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from app.learning.hygiene_prompts import ABOUT_THE_PROMPT
+
+# Letters that look like Latin ones. A word that mixes them with Latin letters reads as something it is not; a Greek
+# sign such as Δ or β beside Latin letters is ordinary notation and looks like itself.
+LOOKS_LIKE = str.maketrans(
+    "аеорсухіјѕԁһԛԝкмтвгАВЕЅІЈКМНОРСТХУοανιρτυκΑΒΕΖΗΙΚΜΝΟΡΤΥΧ",
+    "aeopcyxijsdhqwkmtbrABESIJKMHOPCTXYoaviptukABEZHIKMNOPTYX",
+)
+# Letters of no width and signs that print as nothing, which Unicode does not count among its format characters.
+UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0")
+JOINERS = "\u200c\u200d"
+EMOJI_SIGN = "\ufe0f"
+FLAG = "\U0001f3f4"
+TAG_END = "\U000e007f"
+WORD = re.compile(r"[^\W\d_]+")
+SHOWN = 40
+CODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{40,}={0,2}")
+
+
+def hidden_signs(text: str) -> list[int]:
+    """Where the characters are that nobody sees. Those that belong to an emoji or to a script's spelling stay."""
+    return [place for place, sign in enumerate(text) if _hides(sign) and not _belongs(text, place)]
+
+
+def strip_hidden(text: str) -> str:
+    """The text without the characters that nobody sees."""
+    if text.isascii() and text.isprintable():
+        return text
+    gone = set(hidden_signs(text))
+    return "".join(sign for place, sign in enumerate(text) if place not in gone) if gone else text
+
+
+def mixed_words(text: str) -> list[str]:
+    """Words in which letters of another script stand in for Latin ones."""
+    return [word for word in WORD.findall(text) if not word.isascii() and _mixes(word)]
+
+
+def name_of(sign: str) -> str:
+    return f"U+{ord(sign):04X} {unicodedata.name(sign, 'control character').lower()}"
+
+
+def talks_to_model(text: str) -> str | None:
+    """The words that speak to the model about its prompt, its role or its review, if there are any."""
+    folded = fold(text)
+    for pattern in ABOUT_THE_PROMPT:
+        found = pattern.search(folded)
+        if found:
+            return _shortened(found[0])
+    found = next((run for run in CODED.finditer(folded) if _is_coded(run[0])), None)
+    return _shortened(found[0]) if found else None
+
+
+def fold(text: str) -> str:
+    """The text as a reader would take it: no hidden signs, styled and foreign look-alike letters as plain ones."""
+    plain = unicodedata.normalize("NFKC", strip_hidden(text))
+    words = WORD.sub(lambda word: word[0].translate(LOOKS_LIKE) if _mixes(word[0]) else word[0], plain)
+    return re.sub(r"[^\S\n]+", " ", words)
+
+
+def _hides(sign: str) -> bool:
+    if sign in "\n\t\r":
+        return False
+    code = ord(sign)
+    selector = 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF
+    return selector or sign in UNSEEN or unicodedata.category(sign) in ("Cf", "Cc", "Co", "Cn")
+
+
+def _belongs(text: str, place: int) -> bool:
+    sign = text[place]
+    before = text[place - 1] if place else ""
+    after = text[place + 1] if place + 1 < len(text) else ""
+    if sign == EMOJI_SIGN:
+        return _is_symbol(before) or before in "0123456789#*"
+    if sign in JOINERS:
+        between_symbols = (_is_symbol(before) or before == EMOJI_SIGN) and _is_symbol(after)
+        return between_symbols or (_joins(before) and _joins(after))
+    if 0xE0020 <= ord(sign) <= 0xE007F:
+        return _in_flag(text, place)
+    return False
+
+
+def _in_flag(text: str, place: int) -> bool:
+    """The flags of England, Scotland and Wales are spelled in tag letters: at most six, and closed."""
+    start = text.rfind(FLAG, max(0, place - 7), place)
+    end = text.find(TAG_END, place, place + 7)
+    return start >= 0 and end >= 0 and end - start <= 7 and all(ord(sign) >= 0xE0020 for sign in text[start + 1 : end])
+
+
+def _is_symbol(sign: str) -> bool:
+    return bool(sign) and unicodedata.category(sign) in ("So", "Sk")
+
+
+def _joins(sign: str) -> bool:
+    """Arabic and Indic scripts are spelled with joiners."""
+    return bool(sign) and 0x0600 <= ord(sign) <= 0x0DFF
+
+
+def _mixes(word: str) -> bool:
+    latin = any(sign.isascii() or "LATIN" in unicodedata.name(sign, "") for sign in word)
+    return latin and word.translate(LOOKS_LIKE) != word
+
+
+def _is_coded(run: str) -> bool:
+    """Hex digits, or letters of both cases with digits in between: no word and no identifier is written so."""
+    if re.fullmatch(r"[0-9a-fA-F]+", run):
+        return True
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return all(any(kind(sign) for sign in run) for kind in kinds) and not re.search(r"[_-][a-z]+[_-]", run)
+
+
+def _shortened(words: str) -> str:
+    words = " ".join(words.split())
+    return words if len(words) <= SHOWN else f"{words[:SHOWN].rstrip()}…"
