@@ -1,0 +1,112 @@
+"""The knowledge that goes into an agent's prompt, read in one query.
+
+Nothing is written here: what was in a prompt is known from the session's `context.loaded` event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.learning.prompt import DEFAULT_BUDGET, SECTIONS, TOP_N, Dropped, Prompt, PromptRow, format_prompt
+
+# How many rows of each type a preview looks at; what stands lower is only counted.
+PREVIEWED = 100
+
+# Each scope has an index of its own that holds active rows by rank, so a type costs a few short index scans however
+# many rows there are. There is a statement for each way to ask: one that also asked for the agent `NULL` would be
+# planned anew each time. The driver prepares a statement on each connection after its first uses.
+_SCOPES = {
+    "workspace": "c.agent_id IS NULL AND c.entity_type_id IS NULL",
+    "agent": "c.agent_id = %(agent)s AND c.entity_type_id IS NULL",
+    "entity_type": "c.agent_id IS NULL AND c.entity_type_id = %(entity_type)s",
+    "both": "c.agent_id = %(agent)s AND c.entity_type_id = %(entity_type)s",
+}
+_KINDS = ", ".join(f"('{kind}')" for kind in SECTIONS)
+
+
+def scopes_of(agent_id: UUID | None, entity_type_id: UUID | None) -> tuple[str, ...]:
+    """Which scopes hold what goes into a prompt."""
+    if agent_id and entity_type_id:
+        return tuple(_SCOPES)
+    return ("workspace", *(["agent"] if agent_id else []), *(["entity_type"] if entity_type_id else []))
+
+
+@cache
+def statement(scopes: tuple[str, ...]) -> str:
+    """Secret, setting and rows of the workspace that is bound, which must be the one that is asked for."""
+    best = " UNION ALL ".join(
+        f"(SELECT c.id, c.content, c.context, '{scope}' AS scope, c.version, c.rank FROM shared_context AS c"
+        f" WHERE c.tenant_id = app_tenant() AND c.type = k.type AND c.active AND {_SCOPES[scope]}"
+        " ORDER BY c.rank DESC, c.id LIMIT w.most)"
+        for scope in scopes
+    )
+    return f"""
+SELECT w.secret, w.top_n, p.id::text, p.type, p.content, p.context, p.scope, p.version, p.rank
+  FROM (SELECT t.secret, t.top_n, greatest(t.top_n, %(most)s) AS most
+          FROM (SELECT secret, CASE WHEN settings ->> 'context_top_n' ~ '^[0-9]{{1,2}}$'
+                                    THEN greatest(least((settings ->> 'context_top_n')::int, 50), 1)
+                                    ELSE {TOP_N} END AS top_n
+                  FROM tenants WHERE id = app_tenant() AND id = %(tenant)s) AS t) AS w
+  LEFT JOIN LATERAL (
+       SELECT r.*, k.type FROM (VALUES {_KINDS}) AS k (type)
+        CROSS JOIN LATERAL (SELECT s.* FROM ({best}) AS s ORDER BY s.rank DESC, s.id LIMIT w.most) AS r
+       ) AS p ON true
+"""
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The prompt as an agent would get it, and how many active rows in its scope were not even looked at."""
+
+    prompt: Prompt
+    top_n: int
+    further: int
+
+    @property
+    def dropped(self) -> list[Dropped]:
+        return self.prompt.dropped
+
+
+def load_shared_context_prompt(
+    tenant_id: UUID, agent_id: UUID | None = None, entity_type_id: UUID | None = None
+) -> Prompt:
+    """What an agent gets with its next prompt: the workspace's knowledge, its own, and that of the entity type.
+
+    The session must be bound to somebody of this workspace. One query.
+    """
+    prompt, _ = _load(tenant_id, agent_id, entity_type_id)
+    return prompt
+
+
+def preview_prompt(*, actor: Actor, agent_id: UUID | None = None, entity_type_id: UUID | None = None) -> Preview:
+    """The same prompt, with what fell below the line and why. Two queries."""
+    prompt, top_n = _load(actor.tenant_id, agent_id, entity_type_id, PREVIEWED)
+    looked_at = len(prompt.rows) + len(prompt.dropped)
+    scopes = " OR ".join(f"({_SCOPES[scope]})" for scope in scopes_of(agent_id, entity_type_id))
+    total = _run(
+        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})",
+        {"agent": agent_id, "entity_type": entity_type_id},
+    )[0][0]
+    return Preview(prompt, top_n, max(total - looked_at, 0))
+
+
+def _load(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0) -> tuple[Prompt, int]:
+    given = {"tenant": tenant_id, "agent": agent_id, "entity_type": entity_type_id, "most": most}
+    found = _run(statement(scopes_of(agent_id, entity_type_id)), given)
+    if not found:
+        raise NotFound("There is no such workspace.")
+    secret, top_n, first, *_ = found[0]
+    rows = [PromptRow(UUID(values[2]), *values[3:]) for values in found] if first else []
+    return format_prompt(rows, secret=secret, budget=DEFAULT_BUDGET, top_n=top_n), top_n
+
+
+def _run(statement: str, parameters: dict[str, Any]) -> Sequence[Any]:
+    """The statement as it stands: building one would cost more than PostgreSQL takes to answer it."""
+    return db.session().connection().exec_driver_sql(statement, parameters).fetchall()

@@ -1,0 +1,137 @@
+"""The knowledge of a prompt: the right rows, in one query, and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text, update
+
+from app.db import acting_as, db, transaction
+from app.errors import NotFound
+from app.learning.prompt import parse_prompt
+from app.models import SharedContext
+from app.services import agents, entities, knowledge, workspaces
+from app.services.knowledge import NewRow
+from app.services.shared_prompt import load_shared_context_prompt, preview_prompt
+
+pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+
+
+def add(actor: Any, content: str, **more: Any) -> UUID:
+    with transaction():
+        return knowledge.add_row(NewRow(**({"type": "lesson", "content": content} | more)), actor=actor).id
+
+
+def rank(row_id: UUID, value: float) -> None:
+    with transaction():
+        db.session.execute(update(SharedContext).where(SharedContext.id == row_id).values(rank=value))
+
+
+@pytest.fixture
+def place(workspace: Any) -> dict[str, Any]:
+    """Two agents and two entity types of a workspace."""
+    admin = workspace.actor("admin")
+    with acting_as(admin), transaction():
+        made = {slug: agents.ensure_agent(slug, actor=admin).id for slug in ("analyst", "sales")}
+        for slug in ("deal", "person"):
+            made[slug] = entities.create_type(slug=slug, name=slug, fields={}, actor=admin).id
+    return {"admin": admin, "id": workspace.id, **made}
+
+
+def said(place: dict[str, Any], agent: str | None = None, entity_type: str | None = None) -> list[str]:
+    prompt = load_shared_context_prompt(
+        place["id"], place[agent] if agent else None, place[entity_type] if entity_type else None
+    )
+    return [row.content for row in parse_prompt(prompt.text)]
+
+
+def test_an_agent_gets_what_is_in_its_scope(place: dict[str, Any]) -> None:
+    admin = place["admin"]
+    with acting_as(admin):
+        add(admin, "Everyone")
+        add(admin, "Analyst", agent_id=place["analyst"])
+        add(admin, "Deals", entity_type_id=place["deal"])
+        add(admin, "Analyst on deals", agent_id=place["analyst"], entity_type_id=place["deal"])
+        add(admin, "Sales", agent_id=place["sales"])
+        off = add(admin, "Off")
+        with transaction():
+            knowledge.set_state(off, "inactive", actor=admin, reason="Wrong")
+        assert set(said(place)) == {"Everyone"}
+        assert set(said(place, "analyst")) == {"Everyone", "Analyst"}
+        assert set(said(place, None, "deal")) == {"Everyone", "Deals"}
+        assert set(said(place, "analyst", "deal")) == {"Everyone", "Analyst", "Deals", "Analyst on deals"}
+        assert set(said(place, "sales", "person")) == {"Everyone", "Sales"}
+        with transaction():
+            knowledge.set_state(off, "active", actor=admin)
+        assert "Off" in said(place)
+        scopes = {
+            row.content: row.scope
+            for row in parse_prompt(load_shared_context_prompt(place["id"], place["analyst"], place["deal"]).text)
+        }
+        assert scopes["Analyst on deals"] == "both"
+        assert scopes["Deals"] == "entity_type"
+
+
+def test_one_query_that_writes_nothing(place: dict[str, Any], count_queries: Callable[..., Any]) -> None:
+    admin = place["admin"]
+    with acting_as(admin):
+        add(admin, "Everyone")
+        db.session.rollback()
+        db.session.execute(text("set transaction read only"))
+        with count_queries() as seen:
+            first = load_shared_context_prompt(place["id"], place["analyst"], place["deal"])
+        assert len(seen) == 1
+        assert load_shared_context_prompt(place["id"], place["analyst"], place["deal"]) == first
+        assert first.versions == [1]
+
+
+def test_scopes_are_merged_by_rank_and_ties_by_id(place: dict[str, Any]) -> None:
+    admin = place["admin"]
+    with acting_as(admin):
+        wide = [add(admin, f"Wide {number}") for number in range(6)]
+        narrow = [add(admin, f"Narrow {number}", agent_id=place["analyst"]) for number in range(6)]
+        for position, row_id in enumerate(wide):
+            rank(row_id, 1 - position / 10)
+        for row_id in narrow:
+            rank(row_id, 0.8)
+        prompt = load_shared_context_prompt(place["id"], place["analyst"])
+        assert prompt.row_ids == [*wide[:2], *sorted([*narrow, wide[2]])][:8]
+
+
+def test_the_workspace_says_how_many_of_a_type(place: dict[str, Any]) -> None:
+    admin = place["admin"]
+    with acting_as(admin):
+        rows = [add(admin, f"Lesson {number}") for number in range(10)]
+        rows.append(add(admin, "Guideline", type="guideline"))
+        for position, row_id in enumerate(rows):
+            rank(row_id, 1 - position / 100)
+        assert len(said(place)) == 9
+        with transaction():
+            workspaces.change_settings({"context_top_n": 2}, actor=admin)
+        assert said(place) == ["Lesson 0", "Lesson 1", "Guideline"]
+        found = preview_prompt(actor=admin)
+        assert found.prompt.text == load_shared_context_prompt(place["id"]).text
+        assert [(item.row.content, item.reason) for item in found.dropped][:2] == [
+            ("Lesson 2", "third of type lesson"),
+            ("Lesson 3", "fourth of type lesson"),
+        ]
+        assert (len(found.dropped), found.top_n, found.further) == (8, 2, 0)
+
+
+def test_nothing_crosses_from_another_workspace(place: dict[str, Any], make_workspace: Callable[..., Any]) -> None:
+    other = make_workspace()
+    with acting_as(place["admin"]):
+        add(place["admin"], "Secret")
+        mine = load_shared_context_prompt(place["id"])
+    with acting_as(other.actor("admin")):
+        with pytest.raises(NotFound):
+            load_shared_context_prompt(place["id"])
+        with pytest.raises(NotFound):
+            load_shared_context_prompt(uuid4())
+        empty = load_shared_context_prompt(other.id, place["analyst"])
+        assert (empty.text, empty.row_ids, empty.token_count) == ("", [], 0)
+        add(other.actor("admin"), "Secret")
+        assert load_shared_context_prompt(other.id).text != mine.text, "each workspace has a mark of its own"
