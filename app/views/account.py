@@ -1,4 +1,4 @@
-"""One's own account: name, password, and where one is signed in."""
+"""One's own account: name, password, where one is signed in, and what agents remember."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flask import Blueprint, Flask, Response, flash, g, make_response, redirect,
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
-from app.services import logins, people, throttle, uses, workspaces
+from app.services import logins, memories, people, throttle, uses, workspaces
 from app.views.auth import count_attempt, paused
 
 bp = Blueprint("account", __name__, url_prefix="/account")
@@ -34,6 +34,7 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         logins=logins.list_mine(actor=g.actor),
         last_used=uses.last_used,
         browser_name=browser_name,
+        memories=memories.list_memories(actor=g.actor),
         places=workspaces.list_for(g.actor.id),
     )
     return make_response(html, status)
@@ -110,6 +111,24 @@ def end_others() -> Any:
         ended = logins.end_everywhere(actor=g.actor, keep=g.login_id)
     flash(f"Signed out in {ended} other {'place' if ended == 1 else 'places'}.", "success")
     return redirect(url_for("account.index"), 303)
+
+
+@bp.post("/memories/<uuid:memory_id>/delete")
+@access("signed_in")
+def delete_memory(memory_id: UUID) -> Any:
+    with transaction():
+        memories.delete_memory(memory_id, actor=g.actor)
+    flash("Forgotten: agents no longer know this about you.", "success")
+    return redirect(url_for("account.index") + "#h-memories", 303)
+
+
+@bp.post("/memories/delete")
+@access("signed_in")
+def delete_memories() -> Any:
+    with transaction():
+        gone = memories.delete_memories(actor=g.actor)
+    flash(f"Forgotten: {gone} {'memory' if gone == 1 else 'memories'}.", "success")
+    return redirect(url_for("account.index") + "#h-memories", 303)
 
 
 def register(app: Flask) -> None:
