@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
@@ -11,6 +12,9 @@ from urllib.parse import urlsplit
 
 from app.errors import Unusable
 
+# A word of the name, so that MONKEY=… is not one of them.
+SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
+SHORTEST_SECRET = 8
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -51,6 +55,13 @@ class Settings:
         "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts that agents may call, separated by commas."
     )
     threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests are worked on at once.")
+    executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
+    slots_text: str = setting("UPSHOT_SLOTS", "32", "How many sessions one process runs at once.")
+    lease_text: str = setting(
+        "UPSHOT_LEASE_SECONDS",
+        "60",
+        "A session without a sign of life for so long is taken over.",
+    )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -66,6 +77,14 @@ class Settings:
             raise Unusable(f"UPSHOT_PORT is {self.port_text}; give a port from 1 to 65535.")
         if self._number("UPSHOT_THREADS", self.threads_text) < 2:
             raise Unusable(f"UPSHOT_THREADS is {self.threads_text}; give at least 2.")
+        if not 1 <= self._number("UPSHOT_SLOTS", self.slots_text) <= 500:
+            raise Unusable(f"UPSHOT_SLOTS is {self.slots_text}; give a number from 1 to 500.")
+        if not 2 <= self._number("UPSHOT_LEASE_SECONDS", self.lease_text) <= 3600:
+            raise Unusable(f"UPSHOT_LEASE_SECONDS is {self.lease_text}; give a number from 2 to 3600.")
+        if self.executor_text not in {"on", "off"}:
+            raise Unusable(f"UPSHOT_EXECUTOR is {self.executor_text}; write on or off.")
+        if self.openai_base_url and not self.openai_base_url.startswith(("http://", "https://")):
+            raise Unusable("UPSHOT_OPENAI_BASE_URL must begin with http:// or https://.")
         if self.secret_key and len(self.secret_key) < 32:
             raise Unusable("UPSHOT_SECRET_KEY is too short; give at least 32 random characters.")
         if self.secret_key and len(set(self.secret_key)) < 8:
@@ -88,6 +107,18 @@ class Settings:
     @property
     def threads(self) -> int:
         return int(self.threads_text)
+
+    @property
+    def slots(self) -> int:
+        return int(self.slots_text)
+
+    @property
+    def lease_seconds(self) -> int:
+        return int(self.lease_text)
+
+    @property
+    def runs_agents(self) -> bool:
+        return self.executor_text == "on"
 
     @property
     def data_dir(self) -> Path:
@@ -144,6 +175,17 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def variable(name: str) -> str:
+    """A variable that is nobody's setting, such as a provider's key; empty when it is not there."""
+    return os.environ.get(name, "").strip()
+
+
+def secret_values() -> list[str]:
+    """What must never be shown: every variable whose name says that it is a secret, the longest first."""
+    found = {value.strip() for name, value in os.environ.items() if SECRET_NAME.search(name)}
+    return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
 def documented() -> list[tuple[str, str, str]]:

@@ -1,0 +1,96 @@
+"""From the name of a model to the model, or to one sentence that says what to set."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from app.agents.secrets import hide_in
+from app.config import LOOPBACK, Settings, variable
+from app.errors import Refused
+
+if TYPE_CHECKING:
+    from pydantic_ai.models import Model
+
+OFFLINE = "offline"
+# How a model of an OpenAI-compatible server may be written.
+OPENAI = ("openai:", "openai-chat:")
+NEEDED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
+_known: dict[tuple[str, str, str], Model] = {}
+
+
+class NoModel(Refused):
+    """The model cannot be used as things are set."""
+
+    title = "The model cannot be used"
+
+
+def name_of(configured: str, settings: Settings) -> str:
+    """The model that an agent uses: its own, else the one the server is set to."""
+    return configured or settings.model
+
+
+def find_model(configured: str, settings: Settings) -> Model:
+    """The model of that name. Models are kept, so that their connections are used again."""
+    name = name_of(configured, settings)
+    if name == OFFLINE:
+        from app.agents.offline import offline_model
+
+        return offline_model()
+    key = (name, settings.openai_base_url, variable("OPENAI_API_KEY"))
+    if key not in _known:
+        compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
+        _known[key] = _compatible(name, settings) if compatible else _hosted(name)
+    return _known[key]
+
+
+def check_model(configured: str, settings: Settings) -> None:
+    """Raise NoModel, with what to set, for a model that could not answer."""
+    if name_of(configured, settings) != OFFLINE:
+        find_model(configured, settings)
+
+
+def _compatible(name: str, settings: Settings) -> Model:
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    key = variable("OPENAI_API_KEY")
+    if not key and urlsplit(settings.openai_base_url).hostname not in LOOPBACK:
+        raise NoModel(
+            f"The model {name} at {settings.openai_base_url} needs a key; set OPENAI_API_KEY where Upshot runs."
+        )
+    bare = next((name.removeprefix(prefix) for prefix in OPENAI if name.startswith(prefix)), name)
+    # Servers on one's own machine often know only the older name of the limit on tokens.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
+    provider = OpenAIProvider(base_url=settings.openai_base_url, api_key=key or "none")
+    return OpenAIChatModel(bare, provider=provider, profile=profile)
+
+
+def _hosted(name: str) -> Model:
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.models import infer_model
+
+    if ":" not in name:
+        raise NoModel(
+            f"There is no model {name}; use offline, a model such as openai:gpt-5, or set UPSHOT_OPENAI_BASE_URL to"
+            " the server that has it."
+        )
+    try:
+        return infer_model(name)
+    except ImportError:
+        raise NoModel(f"The model {name} needs a package that is not installed with Upshot.") from None
+    except (UserError, ValueError) as trouble:
+        raise NoModel(_missing(name, str(trouble))) from None
+
+
+def _missing(name: str, said: str) -> str:
+    wanted = NEEDED.search(said)
+    if wanted is not None:
+        return f"The model {name} needs a key; set {wanted[0]} where Upshot runs and start it again."
+    return hide_in(f"The model {name} cannot be used: {said[:200].rstrip('.')}.")
+
+
+def is_offline(model: Any) -> bool:
+    return getattr(model, "model_name", "") == OFFLINE

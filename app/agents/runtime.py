@@ -1,0 +1,203 @@
+"""Running a session: read what it needs, play its turns, and end it once.
+
+Each batch of events is committed as it happens, under the lease. A run that dies leaves its events behind, and whoever
+claims the session next goes on from them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from app.actor import Actor
+from app.agents import models
+from app.agents.history import Talk, say, talk_of
+from app.agents.secrets import hide, hide_in
+from app.agents.threads import Threads
+from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
+from app.config import Settings
+from app.errors import Problem
+from app.services import accounts, leases
+from app.services.leases import MOST_ATTEMPTS, Ending, Lease, LeaseLost
+from app.services.run_inputs import Work, load_work
+from app.services.session_events import NewEvent, write_events
+from app.tools import Tool, tailored, tools_of
+
+log = logging.getLogger("upshot")
+GIVEN_UP = "Three attempts to run this session ended without an answer, because the process that ran it was lost."
+BROKEN = "Something broke inside Upshot while this session ran; the server's log says what."
+Injected = Callable[[UUID, list[UUID], datetime], None]
+
+
+class Stopped(Exception):
+    """Somebody wants the run to stop."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A session that is ready to run."""
+
+    system: Actor
+    work: Work
+    talk: Talk
+    tools: list[Tool]
+    left: list[str]
+
+
+class Run:
+    """One attempt at a session. `injected` is told which knowledge rows were in the prompt."""
+
+    def __init__(self, lease: Lease, threads: Threads, settings: Settings, injected: Injected) -> None:
+        self.lease = lease
+        self.threads = threads
+        self.settings = settings
+        self.injected = injected
+        self.spent = Spent()
+        self.model_name: str | None = None
+        self.system: Actor | None = None
+
+    async def to_the_end(self) -> None:
+        """Run the session. It ends as completed or failed, whatever happens, unless the lease was lost."""
+        try:
+            if self.lease.attempt > MOST_ATTEMPTS:
+                raise RunFailed(GIVEN_UP)
+            begun = await self._begin()
+            async with asyncio.timeout(begun.work.config.limits.seconds):
+                await self._play(begun)
+        except LeaseLost:
+            log.info("session %s is not ours any more", self.lease.session_id)
+        except Stopped:
+            await self.cancel()
+        except TimeoutError:
+            seconds = begun.work.config.limits.seconds
+            await self._fail(f"The agent did not come to an answer within {seconds} seconds, which is its limit.")
+        except RunFailed as failure:
+            await self._fail(str(failure))
+        except Problem as refusal:
+            await self._fail(refusal.detail)
+
+    async def cancel(self) -> None:
+        """End the session as cancelled, if it is still ours."""
+        await self._end(Ending(status="cancelled", **self._figures()))
+
+    async def broken(self) -> None:
+        """End the session after a fault of our own."""
+        await self._fail(BROKEN)
+
+    async def _begin(self) -> Begun:
+        product = accounts.product_in(self.lease.tenant_id)
+        begun = await self.threads.transact(product, self._load)
+        self.system = begun.system
+        self.injected(self.lease.tenant_id, begun.work.prompt.row_ids, datetime.now(UTC))
+        return begun
+
+    def _load(self) -> Begun:
+        system = accounts.system_user(self.lease.tenant_id)
+        work = load_work(self.lease, actor=system)
+        talk = talk_of(work)
+        left = work.turns[talk.said :]
+        events = [_loaded(work)]
+        if self.lease.attempt > 1:
+            events.insert(0, NewEvent("session.claimed", {"attempt": self.lease.attempt}))
+        if left and (talk.answered or not talk.said):
+            events.append(NewEvent("user.message", {"text": hide_in(left[0])}))
+            say(talk, left.pop(0))
+        write_events(leases.hold(self.lease), events, actor=system)
+        return Begun(system, work, talk, self._tools(work), left)
+
+    def _tools(self, work: Work) -> list[Tool]:
+        entity_id = work.record.id if work.record else None
+        return tailored(tools_of(work.config.tool_groups), actor=work.actor, entity_id=entity_id)
+
+    async def _play(self, begun: Begun) -> None:
+        if not begun.talk.said:
+            raise RunFailed("Nothing was said to the agent.")
+        while True:
+            answer = Answer(begun.talk.last_answer)
+            if not begun.talk.answered:
+                answer = await self._answer(begun)
+                event = [finish_turn(begun.talk, answer)]
+            else:
+                event = []
+            if not begun.left:
+                await self._complete(begun.work, answer, event)
+                return
+            text = begun.left.pop(0)
+            await self._record([*event, NewEvent("user.message", {"text": hide_in(text)})])
+            say(begun.talk, text)
+
+    async def _answer(self, begun: Begun) -> Answer:
+        work = begun.work
+        self.model_name = models.name_of(work.config.model, self.settings)
+        model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings))
+        turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent)
+        return await turn.run(begun.talk)
+
+    async def _record(self, events: list[NewEvent]) -> None:
+        system = self.system
+        assert system is not None  # noqa: S101 - known since the run began
+        if await self.threads.transact(system, lambda: leases.record(self.lease, events, actor=system)):
+            raise Stopped
+
+    async def _draft(self, so_far: str) -> None:
+        system = self.system
+        assert system is not None  # noqa: S101 - known since the run began
+        await self.threads.transact(system, lambda: leases.write_draft(self.lease, so_far))
+
+    async def _complete(self, work: Work, answer: Answer, events: list[NewEvent]) -> None:
+        figures = self._figures()
+        done: dict[str, Any] = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
+        await self._end(
+            Ending(
+                status="completed",
+                events=[*events, NewEvent("session.completed", done)],
+                answer=answer.text if events else None,
+                turn_id=work.turn_id,
+                details=answer.extra,
+                **figures,
+            )
+        )
+
+    async def _fail(self, reason: str) -> None:
+        reason = hide_in(reason)
+        event = NewEvent("session.failed", {"reason": reason})
+        await self._end(Ending(status="failed", events=[event], error=reason, **self._figures()))
+
+    async def _end(self, ending: Ending) -> None:
+        def work() -> None:
+            actor = self.system or accounts.system_user(self.lease.tenant_id)
+            leases.end(self.lease, ending, actor=actor)
+
+        try:
+            await self.threads.transact(self.system or accounts.product_in(self.lease.tenant_id), work)
+        except LeaseLost:
+            log.info("session %s is not ours any more", self.lease.session_id)
+
+    def _figures(self) -> dict[str, Any]:
+        if self.model_name is None:
+            return {}
+        return {
+            "model": self.model_name,
+            "input_tokens": self.spent.input_tokens,
+            "output_tokens": self.spent.output_tokens,
+            "cost": self.spent.cost,
+        }
+
+
+def _loaded(work: Work) -> NewEvent:
+    prompt = work.prompt
+    payload = {
+        "row_ids": [str(row_id) for row_id in prompt.row_ids],
+        "versions": list(prompt.versions),
+        "sha256": prompt.sha256,
+        "token_count": prompt.token_count,
+        "token_budget": prompt.token_budget,
+        "types": list(prompt.types),
+        "memories": len(work.memories.ids),
+    }
+    return NewEvent("context.loaded", hide(payload))

@@ -1,0 +1,127 @@
+"""What an agent is: its instructions, model, tools and limits, as one version of it holds them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
+TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
+HEADER = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
+# Whoever writes an agent's configuration names variables that are sent to an address of their choice, so only
+# variables that the operator meant for this can be named.
+ENV_PREFIX = "UPSHOT_TOOL_"
+ENV_NAME = re.compile(ENV_PREFIX + r"[A-Z0-9_]{1,60}", re.ASCII)
+LONGEST_TEXT = 40_000
+LONGEST_URL = 2000
+
+
+def tool_name(name: str) -> str:
+    if not TOOL_NAME.fullmatch(name):
+        raise ValueError("Letters, digits, dashes and underscores, beginning with a letter, at most 64.")
+    return name
+
+
+def tool_group(name: str) -> str:
+    if name not in TOOL_GROUPS:
+        raise ValueError(f"Use some of {', '.join(TOOL_GROUPS)}.")
+    return name
+
+
+def model_name(name: str) -> str:
+    name = name.strip()
+    if len(name) > 200 or not name.isprintable():
+        raise ValueError("Give a model such as offline, openai:gpt-5 or anthropic:claude-sonnet-4-5.")
+    return name
+
+
+def web_address(url: str) -> str:
+    url = url.strip()
+    if url and (not re.match(r"https?://[^/\s]", url) or len(url) > LONGEST_URL or not url.isprintable() or " " in url):
+        raise ValueError("Give an address that begins with http:// or https://.")
+    return url
+
+
+def headers_env(headers: dict[str, str]) -> dict[str, str]:
+    for header, name in headers.items():
+        if not HEADER.fullmatch(header):
+            raise ValueError(f"{header[:60]!r} is no header name.")
+        if not ENV_NAME.fullmatch(name):
+            raise ValueError(f"Name a variable of the server that begins with {ENV_PREFIX}, never a value.")
+    return headers
+
+
+Name = Annotated[str, AfterValidator(tool_name)]
+Group = Annotated[str, AfterValidator(tool_group)]
+Address = Annotated[str, AfterValidator(web_address)]
+Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(headers_env)]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Skill(Part):
+    """A named block of instructions."""
+
+    name: Annotated[str, Field(min_length=1, max_length=80)]
+    text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+
+
+class HttpTool(Part):
+    """A tool that is somebody's HTTP address. `parameters` is a JSON schema."""
+
+    name: Name
+    description: Annotated[str, Field(max_length=2000)] = ""
+    url: Address
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = "GET"
+    parameters: dict[str, Any] = {}
+    writes: bool = True
+    headers_env: Headers = {}
+
+
+class McpServer(Part):
+    """A server whose tools the agent may use."""
+
+    name: Name
+    url: Address
+    headers_env: Headers = {}
+
+
+class Limits(Part):
+    """How far one run goes: questions to the model, tool calls, seconds, and characters of an answer."""
+
+    requests: Annotated[int, Field(ge=1, le=100)] = 12
+    tool_calls: Annotated[int, Field(ge=0, le=500)] = 24
+    seconds: Annotated[int, Field(ge=1, le=1800)] = 120
+    output_chars: Annotated[int, Field(ge=100, le=60_000)] = 20_000
+
+
+class AgentConfig(Part):
+    """One version of an agent. An empty model means the one the server is set to."""
+
+    instructions: Text = ""
+    skills: Annotated[list[Skill], Field(max_length=30)] = []
+    model: Annotated[str, AfterValidator(model_name)] = ""
+    tool_groups: list[Group] = []
+    http_tools: Annotated[list[HttpTool], Field(max_length=30)] = []
+    mcp_servers: Annotated[list[McpServer], Field(max_length=10)] = []
+    endpoint_url: Address = ""
+    limits: Limits = Limits()
+
+    def stored(self) -> dict[str, Any]:
+        """As a version keeps it."""
+        return self.model_dump(mode="json")
+
+
+def read_config(stored: dict[str, Any]) -> AgentConfig:
+    """What a version says. Versions live for ever: what an older or newer release wrote differently has its default."""
+    known = {name: value for name, value in stored.items() if name in AgentConfig.model_fields}
+    try:
+        return AgentConfig.model_validate(known)
+    except ValidationError as error:
+        wrong = {problem["loc"][0] for problem in error.errors(include_url=False) if problem["loc"]}
+        return AgentConfig.model_validate({name: value for name, value in known.items() if name not in wrong})

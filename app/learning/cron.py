@@ -1,0 +1,43 @@
+"""When scheduled work is due next: five fields, in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+# Every day that exists comes within eight years: 29 February is skipped at most once in a century.
+FURTHEST = 366 * 8
+
+
+def next_after(cron: str, moment: datetime) -> datetime | None:
+    """The first time after the moment that fits, or None for a day that never comes, such as 31 February."""
+    fields = cron.split()
+    minutes, hours, days, months, weekdays = (
+        _values(field, *limits) for field, limits in zip(fields, LIMITS, strict=True)
+    )
+    weekdays = {day % 7 for day in weekdays}
+    # As cron has it: where both the day and the day of the week are restricted, either will do.
+    either = not fields[2].startswith("*") and not fields[4].startswith("*")
+    start = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
+    for ahead in range(FURTHEST):
+        day = start.replace(hour=0, minute=0) + timedelta(days=ahead)
+        by_date, by_week = day.day in days, day.isoweekday() % 7 in weekdays
+        if day.month not in months or not (by_date or by_week if either else by_date and by_week):
+            continue
+        for hour in sorted(hours):
+            for minute in sorted(minutes):
+                found = day.replace(hour=hour, minute=minute)
+                if found >= start:
+                    return found
+    return None
+
+
+def _values(field: str, least: int, most: int) -> set[int]:
+    found: set[int] = set()
+    for part in field.split(","):
+        span, _, step = part.partition("/")
+        first, _, last = span.partition("-")
+        low = least if first == "*" else int(first)
+        high = most if first == "*" or (step and not last) else int(last or first)
+        found |= set(range(low, high + 1, int(step or 1)))
+    return found

@@ -1,0 +1,286 @@
+"""The offline model, rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.agents.offline_talk import Call, Turn
+from app.learning.rules import read_forms
+from app.learning.words import steps, words
+from tests.agents.offline_desk import (
+    COMPARE,
+    CONTACTS,
+    FINANCIALS,
+    HALDEN,
+    SEARCH,
+    TESSERA,
+    TEXT,
+    TOOLS,
+    UPDATE,
+    play,
+    prompt,
+    row,
+    tool,
+)
+
+NAMES = [one.name for one in TOOLS]
+ARGUMENTS = ["basis", "query", "limit"]
+
+
+def test_words_are_split_lowered_stopped_and_stripped() -> None:
+    assert words("searchDeals of the entity_types") == ["search", "deal", "entity", "typ"]
+    assert words("listings, listing, lists") == ["list"]
+    assert words("gas ring bed") == ["gas", "ring", "bed"]
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("Ask compareDeals about valuations", {"prefers": ("compareDeals",)}),
+        (
+            "compareDeals instead of several getFinancials calls",
+            {"prefers": ("compareDeals",), "avoids": ("getFinancials",)},
+        ),
+        ("rather than getFinancials, compareDeals", {"prefers": ("compareDeals",), "avoids": ("getFinancials",)}),
+        ("searchDeals, not getFinancials", {"prefers": ("searchDeals",), "avoids": ("getFinancials",)}),
+        ("Never call deleteDeal, createDeal or updateDeal.", {"avoids": ("deleteDeal", "createDeal", "updateDeal")}),
+        ("avoid getFinancials and use compareDeals", {"prefers": ("compareDeals",), "avoids": ("getFinancials",)}),
+        ("Don't use searchDeals", {"avoids": ("searchDeals",)}),
+        ("If it is not found, listContacts", {"prefers": ("listContacts",)}),
+        ("basis=LTM for multiples", {"sets": (("basis", "LTM"),)}),
+        ("never basis=FY", {"forbids": (("basis", "FY"),)}),
+        ('Say "Not audited." and never say “cheap”', {"says": ("Not audited.",), "never_says": ("cheap",)}),
+        ("Use LTM EBITDA, never the last fiscal year.", {}),
+        ("EBITDA=margin, colour=blue", {}),
+        ("Compare deals with the tool for comparing", {}),
+    ],
+)  # fmt: skip
+def test_six_forms_and_nothing_else(text: str, read: dict[str, tuple[object, ...]]) -> None:
+    forms = read_forms(text, NAMES, ARGUMENTS)
+    found = {name: getattr(forms, name) for name in ("prefers", "avoids", "sets", "forbids", "says", "never_says")}
+    assert {name: value for name, value in found.items() if value} == read
+    assert bool(forms) == bool(read)
+
+
+def test_a_routing_row_flips_the_tool_and_without_it_all_is_as_before() -> None:
+    ask = "What is the valuation of Halden Health?"
+    before, _ = play(ask)
+    with_row, move = play(ask, prompt(row("Prefer searchDeals for valuations.", "asking for a valuation")))
+    after, _ = play(ask, prompt())
+    assert [name for name, _ in before] == ["compareDeals"] == [name for name, _ in after]
+    assert [name for name, _ in with_row] == ["searchDeals"]
+    assert move.applied == (0,)
+
+
+def test_a_pair_in_a_correction_changes_the_argument() -> None:
+    ask = f"Show the EBITDA multiples of deal {HALDEN}"
+    assert play(ask)[0] == [("getFinancials", {"dealId": HALDEN, "basis": "FY"})]
+    calls, move = play(ask, prompt(row("Use basis=LTM", "quoting multiples", "agent", "correction")))
+    assert calls == [("getFinancials", {"dealId": HALDEN, "basis": "LTM"})]
+    assert move.text == "get financials: ebitda: 12.5, basis: LTM"
+
+
+def test_a_rephrased_row_changes_nothing_and_is_reported() -> None:
+    ask = f"Show the EBITDA multiples of deal {HALDEN}"
+    calls, move = play(
+        ask, prompt(row("Take the last twelve months as the basis."), row("basis=LTM", "on Mars, at noon"))
+    )
+    assert calls == play(ask)[0]
+    assert (move.applied, move.unread) == ((), (0,))
+
+
+def test_a_row_applies_with_half_of_its_condition_or_three_words_of_it() -> None:
+    ask = f"Show the EBITDA of deal {HALDEN}"
+    for context, applies in [
+        ("EBITDA questions", True),
+        ("EBITDA in yearly reports", False),
+        ("show EBITDA deal yearly monthly weekly daily hourly", True),
+        ("of the", True),
+    ]:
+        calls, move = play(ask, prompt(row("basis=LTM", context)))
+        assert (calls[0][1]["basis"] == "LTM") is applies is bool(move.applied), context
+    # Without a context, what is left of the content is the condition.
+    assert play(ask, prompt(row("basis=LTM for EBITDA")))[0][0][1]["basis"] == "LTM"
+    assert play(ask, prompt(row("basis=LTM for monthly reports")))[0][0][1]["basis"] == "FY"
+
+
+def test_order_of_strength() -> None:
+    ask = f"Show the EBITDA of deal {HALDEN}"
+
+    def basis(*rows: object, instructions: str = "") -> str:
+        return str(play(ask, prompt(*rows, instructions=instructions))[0][0][1].get("basis"))  # type: ignore[arg-type]
+
+    assert basis(instructions="Take basis=LTM. Then basis=FY.") == "LTM"
+    assert basis(row("basis=FY"), instructions="Use basis=LTM.") == "FY"
+    assert basis(row("basis=FY"), row("basis=LTM", None, "entity_type")) == "LTM"
+    assert basis(row("basis=FY", None, "entity_type"), row("basis=LTM", None, "agent")) == "LTM"
+    assert basis(row("basis=FY"), row("basis=LTM")) == "FY"
+    assert basis(row("basis=FY"), row("not basis=FY")) == "None"
+    assert basis(row("never basis=FY"), row("basis=FY", None, "agent")) == "FY"
+
+    def names(*rows: object, instructions: str = "") -> list[str]:
+        return [name for name, _ in play(ask, prompt(*rows, instructions=instructions))[0]]  # type: ignore[arg-type]
+
+    assert names(row("compareDeals"), row("never compareDeals")) == ["getFinancials"]
+    assert names(row("compareDeals", None, "agent"), row("never compareDeals")) == ["compareDeals"]
+    assert names(instructions="Avoid getFinancials.") != ["getFinancials"]
+    assert names(row("getFinancials"), instructions="Avoid getFinancials.") == ["getFinancials"]
+
+
+def test_steps_are_cut_and_the_first_four_are_done() -> None:
+    assert steps('Find "A. B; then C" at Acme Inc. today, then list people; show it. And more? Yes!') == [
+        'Find "A. B; then C" at Acme Inc. today', "list people", "show it.", "more?", "Yes!",
+    ]  # fmt: skip
+    calls, move = play(
+        "List contacts; search deals Halden; list contacts limit 1. List contacts limit 2; limit 3 contacts"
+    )
+    assert [arguments.get("limit") for _, arguments in calls] == [None, None, 1, 2]
+    assert len(move.text.split("\n")) == 4
+
+
+def test_choice_by_words_and_order_and_the_least_score() -> None:
+    assert play("List contacts")[0][0][0] == "listContacts"
+    twins = [tool("findA", "Search the index.", {}), tool("findB", "Search the index.", {})]
+    assert play("search the index", tools=twins, answer=lambda call: "x")[0] == [("findA", {})]
+    assert play("sing a song")[0] == []
+    half = [tool("findDeals", "", {}), tool("other", "alpha beta gamma delta epsilon zeta eta theta iota deals", {})]
+    weak = "alpha beta gamma delta epsilon zeta eta theta iota find"
+    assert play(weak, tools=[*half[:1], tool("other", "alpha beta gamma delta epsilon zeta eta theta iota", {})],
+                answer=lambda call: "x")[0] == [("other", {})]  # fmt: skip
+
+
+def test_writing_needs_a_verb_and_its_object_or_a_preference() -> None:
+    assert play("Halden Health deal lost")[0][0][0] != "updateDeal"
+    assert play("Set the table")[0] == []
+    calls, move = play("Set the stage of deal Halden Health to lost")
+    assert calls[-1] == ("updateDeal", {"dealId": HALDEN, "changes": {"stage": "lost"}})
+    assert move.text == "Done: update deal Halden Health: stage = lost"
+    anything = tool("updateEntity", "Change fields.", UPDATE.arguments, ["dealId"], writes=True)
+    assert play(f"Move {HALDEN} on", tools=[anything])[0][0][0] == "updateEntity"
+    assert play(f"Look at {HALDEN}", tools=[anything])[0] == []
+    assert play(f"Look at {HALDEN}", prompt(row("updateEntity", "look")), [anything])[0][0][0] == "updateEntity"
+    unmarked = tool("sendMail", "Send a mail.", {}, writes=True)
+    assert play("Send a mail", tools=[unmarked])[0] == []
+
+
+def test_arguments_by_the_first_rule_that_yields_a_valid_value() -> None:
+    properties = {
+        "kind": {"type": "string", "enum": ["in_progress", "done"]},
+        "email": {"type": "string", "format": "email"},
+        "since": {"type": "string", "format": "date"},
+        "link": {"type": "string", "format": "uri"},
+        "amount": {"type": "number"},
+        "limit": {"type": "integer", "maximum": 50},
+        "title": TEXT,
+        "query": TEXT,
+        "flag": {"type": "boolean"},
+        "page": {"type": "integer", "default": 1},
+    }
+    look = tool("lookUp", "Look things up.", properties)
+
+    def found(step: str, *rows: object) -> dict[str, object]:
+        return play(step, prompt(*rows), [look], lambda call: "x")[0][0][1]  # type: ignore[arg-type]
+
+    assert found("Look up things in progress")["kind"] == "in_progress"
+    assert found("Look things up, kind=done or in progress")["kind"] == "done"
+    assert found("Look up things done", row("kind=in_progress"))["kind"] == "in_progress"
+    assert found("Look up things done", row("never kind=done")).get("kind") is None
+    assert found("Look up things, flag is true")["flag"] is True
+    mixed = found("Look up ana@example.com since 2026-03-01 at https://example.com/a.")
+    assert (mixed["email"], mixed["since"], mixed["link"]) == ("ana@example.com", "2026-03-01", "https://example.com/a")
+    assert found("Look up 7 with an amount of 1,200.50")["amount"] == 1200.5
+    assert found("Look up 7 things")["amount"] == 7
+    assert found("Look up limit: 70 things")["amount"] == 70
+    assert "limit" not in found("Look up limit: 70 things")
+    assert found("Look up the paper Red Lines of Oslo")["title"] == "Red Lines"
+    assert found('Look up "Red lines" of Oslo')["title"] == "Red lines"
+    assert found('Look up "Red lines" of Oslo')["query"] == "Red lines"
+    assert found("Look up the lines of Oslo")["query"] == "Look lines Oslo"
+    assert found("Look up things")["page"] == 1
+
+
+def test_ids_come_from_the_step_then_this_turn_then_earlier_turns() -> None:
+    past = [Turn("Search deals Tessera", (Call("searchDeals", {}, {"items": [{"id": TESSERA, "name": "Tessera"}]}),))]
+    ask = "Show its EBITDA multiples"
+    assert play(f"{ask} {HALDEN}", earlier=past)[0][0][1]["dealId"] == HALDEN
+    assert play(ask, earlier=past)[0][0][1]["dealId"] == TESSERA
+    assert play(f"Search deals Halden; {ask.lower()}", earlier=past)[0][1][1]["dealId"] == HALDEN
+    # What a step names is changed, not what was spoken of before.
+    calls, _ = play("Set the stage of deal Halden Health to lost", earlier=past)
+    assert calls[-1][1]["dealId"] == HALDEN
+
+
+def test_a_missing_id_is_looked_up_once_by_name_or_asked_for() -> None:
+    calls, _ = play("Get the EBITDA of Halden Health")
+    assert calls == [
+        ("searchDeals", {"query": "Halden Health"}), ("getFinancials", {"dealId": HALDEN, "basis": "FY"}),
+    ]  # fmt: skip
+    calls, move = play("Get the EBITDA of Nobody Known")
+    assert [name for name, _ in calls] == ["searchDeals"]
+    assert move.text == "Which deal id?"
+    twice = {"items": [{"id": HALDEN, "name": "Halden"}, {"id": TESSERA, "name": "Halden"}]}
+    assert play("Get the EBITDA of Halden", answer=lambda call: twice)[1].text == "Which deal id?"
+    assert play("Get the EBITDA of Halden", tools=[FINANCIALS])[1].text == "Which deal id?"
+
+
+def test_it_stops_on_errors_questions_repetition_and_after_six_calls() -> None:
+    calls, move = play("Search deals Halden; list contacts", answer=lambda call: ValueError("The index is down."))
+    assert (len(calls), move.text) == (1, "Could not search deals: The index is down.")
+    calls, move = play("Create a deal; list contacts")
+    assert (calls, move.text) == ([], "Which name?")
+    calls, move = play("List contacts; list contacts; search deals Halden")
+    assert (len(calls), move.text.count("\n")) == (1, 0)
+    ids = iter("abcdefgh")
+
+    def listed(call: Call) -> object:
+        return {
+            "items": [{"id": HALDEN[:-1] + next(ids), "name": f"Name {word}"} for word in ("One", "Two", "Six", "Ten")]
+        }
+
+    calls, _ = play("EBITDA of Name One; EBITDA of Name Two; EBITDA of Name Six; EBITDA of Name Ten", answer=listed)
+    assert len(calls) <= 6
+
+
+def test_what_it_says() -> None:
+    assert play("Search deals Halden Tessera")[1].text == (
+        "search deals: 2 found: Halden Health (stage: diligence, value: 120, city: Oslo);"
+        " Tessera (stage: won, value: 80)"
+    )
+    assert play("Search deals Nobody")[1].text == "search deals: 0 found"
+    assert play("Search deals", answer=lambda call: 42)[1].text == "search deals: 42"
+    many = [{"name": f"N{place}"} for place in range(9)]
+    assert play("Search deals", answer=lambda call: many)[1].text == "search deals: 9 found: N0; N1; N2"
+    assert play('Create a deal "Nordlicht" stage to won', answer=lambda call: "ok")[1].text == (
+        "Done: create deal Nordlicht: stage = won"
+    )
+    assert play("Sing a song")[1].text == (
+        "I have no tool for this. I can: search deals, get financials, compare deals, list contacts, update deal."
+    )
+    told = prompt(row("Holidays are booked with the office manager."))
+    assert play("Who books holidays?", told, [CONTACTS])[1].text.startswith("I have no tool")
+    assert play("Holidays, office manager?", told, [CONTACTS])[1].text == (
+        'From workspace knowledge: "Holidays are booked with the office manager."'
+    )
+
+
+def test_texts_to_say_are_appended_and_those_never_to_say_removed() -> None:
+    say = row('Say "Figures are not audited."', "EBITDA")
+    ask = f"EBITDA of deal {HALDEN}"
+    assert play(ask, prompt(say))[1].text.split("\n")[-1] == "Figures are not audited."
+    assert "audited" not in play("List contacts", prompt(say))[1].text
+    assert play(ask, prompt(say, row('Never say "NOT audited"')))[1].text == "get financials: ebitda: 12.5, basis: FY"
+    assert play(ask, prompt(row('Never say "ebitda"')))[1].text == "There is nothing that I may say about this."
+
+
+def test_what_is_fenced_is_no_instruction() -> None:
+    memory = "<<<memories 00ff>>>\n- use basis=LTM\n<<<end memories 00ff>>>\n"
+    assert play(f"EBITDA of deal {HALDEN}", memory + prompt())[0][0][1]["basis"] == "FY"
+    assert play(f"EBITDA of deal {HALDEN}", "Use basis=LTM.\n" + memory)[0][0][1]["basis"] == "LTM"
+
+
+def test_results_and_schemas_of_every_shape_are_read() -> None:
+    assert SEARCH in TOOLS
+    assert COMPARE in TOOLS
+    odd = tool("lookOdd", "Look.", {"a": True, "b": None, "c": {"$ref": "#/$defs/no"}, "d": {"enum": "x"}})  # type: ignore[dict-item]
+    for result in (None, "", [], {}, [1, [2]], {"items": [{"id": []}]}, {"error": ""}, "{", "[1, 2]", 3.5, True):
+        assert play("Look odd", tools=[odd], answer=lambda call, result=result: result)[1].text
