@@ -230,7 +230,7 @@ def test_it_stops_on_errors_questions_repetition_and_after_six_calls() -> None:
     assert (calls, move.text) == ([], "Which name?")
     calls, move = play("List contacts; list contacts; search deals Halden")
     assert (len(calls), move.text.count("\n")) == (1, 0)
-    ids = iter("abcdefgh")
+    ids = iter("0123456789abcdef" * 2)
 
     def listed(call: Call) -> object:
         return {
@@ -257,7 +257,7 @@ def test_what_it_says() -> None:
         "I have no tool for this. I can: search deals, get financials, compare deals, list contacts, update deal."
     )
     told = prompt(row("Holidays are booked with the office manager."))
-    assert play("Who books holidays?", told, [CONTACTS])[1].text.startswith("I have no tool")
+    assert play("Who pays the rent of the office?", told, [CONTACTS])[1].text.startswith("I have no tool")
     assert play("Holidays, office manager?", told, [CONTACTS])[1].text == (
         'From workspace knowledge: "Holidays are booked with the office manager."'
     )

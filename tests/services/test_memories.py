@@ -91,7 +91,7 @@ def test_no_memory_forges_structure_or_outgrows_its_room() -> None:
     lines = text.splitlines()
     assert lines[0].startswith("<<<memories ")
     assert lines[-1] == lines[0].replace("<<<memories", "<<<end memories")
-    assert len(lines) == 5 - 1
+    assert len(lines) == 5  # The fences, what the section is, and the two memories that say something.
     assert sum(line.startswith("- ") for line in lines) == 2
     assert not any(sign in text for sign in "\u202e\u200b\U000e0041")
     assert parse_prompt(text) == []
