@@ -10,7 +10,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app.errors import Unusable
+from app.errors import Invalid, Unusable
+from app.learning.outbound_rules import read_allow
 
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
@@ -52,7 +53,7 @@ class Settings:
         "UPSHOT_TRUSTED_PROXY", "", "Address of the reverse proxy whose X-Forwarded headers are believed."
     )
     outbound_allow: str = setting(
-        "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts that agents may call, separated by commas."
+        "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts and `host:port` that agents may reach, separated by commas."
     )
     threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests are worked on at once.")
     executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
@@ -93,6 +94,10 @@ class Settings:
             raise Unusable("UPSHOT_TRUSTED_PROXY must be the proxy's IP address, such as 127.0.0.1.")
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             raise Unusable("UPSHOT_BASE_URL must begin with http:// or https://.")
+        try:
+            read_allow(self.outbound_allow)
+        except Invalid as wrong:
+            raise Unusable(f"UPSHOT_OUTBOUND_ALLOW cannot be read: {wrong.detail}") from None
 
     @staticmethod
     def _number(name: str, text: str) -> int:

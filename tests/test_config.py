@@ -1,11 +1,13 @@
-"""Under which names the app answers."""
+"""Under which names the app answers, and what it refuses to begin with."""
 
 from __future__ import annotations
 
+import pytest
 from flask import Flask
 from werkzeug.sansio.utils import host_is_trusted
 
 from app.config import Settings
+from app.errors import Unusable
 
 
 def test_names_and_addresses_of_both_kinds_are_trusted() -> None:
@@ -23,3 +25,9 @@ def test_names_and_addresses_of_both_kinds_are_trusted() -> None:
 def test_the_app_answers_under_an_address_of_the_longer_kind(app: Flask) -> None:
     assert app.test_client().get("/sign-in", headers={"Host": "[::1]:8000"}).status_code == 200
     assert app.test_client().get("/sign-in", headers={"Host": "[::2]:8000"}).status_code == 400
+
+
+def test_a_list_of_hosts_that_cannot_be_read_is_refused() -> None:
+    Settings(outbound_allow="wiki.internal, 10.0.0.5:8080").check()
+    with pytest.raises(Unusable, match="UPSHOT_OUTBOUND_ALLOW cannot be read: 'http://wiki' is neither"):
+        Settings(outbound_allow="http://wiki").check()
