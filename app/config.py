@@ -118,6 +118,11 @@ class Settings:
         return int(self.slots_text)
 
     @property
+    def run_threads(self) -> int:
+        """How many connections to the database the runs of a process share."""
+        return 8
+
+    @property
     def lease_seconds(self) -> int:
         return int(self.lease_text)
 

@@ -1,4 +1,4 @@
-"""The server: one process with waitress's threads, a thread that watches the embedded database, and one that counts."""
+"""The server: one process with waitress's threads, and beside them what watches, counts and runs agents."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -27,6 +29,7 @@ def run(*, demo: bool, as_json: bool = False) -> None:
     """Open everything, say where it is, and serve until stopped."""
     logging.getLogger("alembic").setLevel(logging.WARNING)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
     signal.signal(signal.SIGTERM, _stop)
     settings = Settings.from_env()
@@ -39,7 +42,8 @@ def run(*, demo: bool, as_json: bool = False) -> None:
         if demo:
             _fill(app)
         count_days(app)
-        serve(app, listener, settings, lambda: announce(app, settings, as_json=as_json))
+        with jobs_of(app, settings):
+            serve(app, listener, settings, lambda: announce(app, settings, as_json=as_json))
     finally:
         listener.close()
         _close(opened)
@@ -70,6 +74,21 @@ def _fill(app: Flask) -> None:
 
     with app.app_context():
         seed()
+
+
+@contextmanager
+def jobs_of(app: Flask, settings: Settings) -> Iterator[None]:
+    """Run agents and scheduled work beside the requests, unless `upshot worker` processes do."""
+    if not settings.runs_agents:
+        yield
+        return
+    from app.jobs.process import start_jobs
+
+    jobs = start_jobs(app)
+    try:
+        yield
+    finally:
+        jobs.stop()
 
 
 def count_days(app: Flask) -> None:

@@ -234,6 +234,23 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     return enter
 
 
+@pytest.fixture(scope="session")
+def executor(app: Flask) -> Iterator[Any]:
+    """The executor of this test process. It runs sessions only when it is told to."""
+    from app.jobs.executor import Executor
+
+    one = Executor(app, slots=8)
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def run_sessions(executor: Any) -> Callable[[], int]:
+    """Run every session that waits in the test database to its end; how many there were."""
+    run: Callable[[], int] = executor.drain
+    return run
+
+
 class Api:
     """An agent's program: a key and JSON."""
 

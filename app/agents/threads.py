@@ -16,8 +16,6 @@ from app.actor import Actor
 from app.db import acting_as, transaction
 
 Result = TypeVar("Result")
-# How many connections to the database the runs of a process share.
-DATABASE_THREADS = 8
 
 
 class Threads:
@@ -25,7 +23,7 @@ class Threads:
 
     def __init__(self, app: Flask, outside: int) -> None:
         self.app = app
-        self._database = ThreadPoolExecutor(DATABASE_THREADS, "upshot-run")
+        self._database = ThreadPoolExecutor(app.config["SETTINGS"].run_threads, "upshot-run")
         self._outside = ThreadPoolExecutor(outside, "upshot-tool")
 
     async def transact(self, actor: Actor, work: Callable[[], Result]) -> Result:

@@ -125,7 +125,10 @@ def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
     def creator() -> psycopg.Connection[Any]:
         return psycopg.connect(opened.app_url, connect_timeout=5, application_name="upshot")
 
-    options = engine_options(settings.threads) | {"creator": creator}
+    # Runs have threads of their own that ask the database.
+    options = engine_options(settings.threads + (settings.run_threads if settings.runs_agents else 0)) | {
+        "creator": creator
+    }
     app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = options
     app.extensions["upshot.opened"] = opened

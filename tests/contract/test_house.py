@@ -19,10 +19,11 @@ BELOW = {
     "services": {"models", "learning", "db"},
     "tools": {"services", "models", "learning", "db"},
     "agents": {"tools", "services", "models", "learning", "db"},
+    "jobs": {"agents", "services", "models", "learning", "db"},
     "demo": {"services", "models", "learning", "db"},
     "api": {"services", "models", "learning", "db", "tools"},
     "views": {"services", "models", "learning", "db", "api"},
-    "cli": {"services", "models", "learning", "db", "demo", "tools"},
+    "cli": {"services", "models", "learning", "db", "demo", "tools", "agents", "jobs"},
 }
 # Comparing the database with the models needs both.
 EXEMPT = {"app/db/drift.py"}

@@ -1,0 +1,32 @@
+"""`upshot worker`: a process that runs agents and answers no requests."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+
+import click
+
+from app.cli.output import opened_app, plain_failures
+
+
+@click.command()
+@plain_failures
+def worker() -> None:
+    """Run agents and scheduled work until stopped, beside a server or on another machine with the same database."""
+    from app.jobs.process import start_jobs
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    # They log every start of a small job.
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with opened_app() as app:
+        jobs = start_jobs(app)
+        click.echo(f"Upshot runs up to {jobs.executor.slots} sessions at once as {jobs.executor.owner}.")
+        sys.stdout.flush()
+        stopped.wait()
+        jobs.stop()

@@ -1,0 +1,233 @@
+"""The session executor: claims sessions that wait, runs them beside each other, and keeps their leases.
+
+One loop in a thread of its own runs every agent of the process. Any number of processes may do so on one database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
+from typing import Any, TypeVar
+from uuid import UUID
+
+from flask import Flask
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from app.agents.runtime import Run
+from app.agents.threads import Threads
+from app.config import Settings
+from app.db import acting_as, transaction
+from app.jobs.usage import Usage
+from app.services import accounts, leases
+from app.services.leases import Lease
+
+log = logging.getLogger("upshot")
+Result = TypeVar("Result")
+# How soon work is picked up, and how soon it is noticed that somebody wants a run to stop.
+POLL = 0.3
+LOOK = 1.0
+LONGEST_BEAT = 15.0
+# How long runs may take to come to their end when the process stops; what is not done by then is given back.
+GRACE = 2.0
+
+
+@dataclass
+class Active:
+    """A run under way. `stop` says that somebody wants it to end as cancelled."""
+
+    run: Run
+    task: asyncio.Task[None]
+    stop: bool = False
+
+
+class Executor:
+    """Runs sessions until it is stopped."""
+
+    def __init__(self, app: Flask, usage: Usage | None = None, slots: int | None = None) -> None:
+        self.app = app
+        self.settings: Settings = app.config["SETTINGS"]
+        self.usage = usage or Usage()
+        self.slots = slots or self.settings.slots
+        self.lease = timedelta(seconds=self.settings.lease_seconds)
+        self.beat: float = min(LONGEST_BEAT, self.settings.lease_seconds / 4)
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        self.beaten_at: float = time.monotonic()
+        self.active: dict[UUID, Active] = {}
+        self.threads = Threads(app, self.slots)
+        # Claims and leases never wait for the work of runs.
+        self._own = ThreadPoolExecutor(2, "upshot-lease")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="executor", daemon=True)
+        self._thread.start()
+        self._wake = asyncio.Event()
+        self._service: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Claim and run sessions from now on."""
+        self._ask(self._start())
+
+    def drain(self) -> int:
+        """Run every session that waits, to its end; how many there were."""
+        return self._ask(self._drain())
+
+    def stop(self) -> None:
+        """Claim nothing more, let runs come to an end for a moment, and give the others back."""
+        self._ask(self._stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self.threads.close()
+        self._own.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether leases have not been kept for two beats."""
+        return time.monotonic() - self.beaten_at > 2 * self.beat
+
+    def _ask(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _start(self) -> None:
+        self.beaten_at = time.monotonic()
+        self._service = [asyncio.create_task(work) for work in (self._claim_for_ever(), self._watch_for_ever())]
+
+    async def _drain(self) -> int:
+        watch = asyncio.create_task(self._watch_for_ever())
+        done = 0
+        try:
+            while taken := await self._claim(self.slots):
+                await asyncio.wait([self._begin(lease).task for lease in taken])
+                done += len(taken)
+        finally:
+            watch.cancel()
+        await self._do(self.usage.write)
+        return done
+
+    async def _stop(self) -> None:
+        for task in self._service:
+            task.cancel()
+        await asyncio.gather(*self._service, return_exceptions=True)
+        if self.active:
+            await asyncio.wait([one.task for one in self.active.values()], timeout=GRACE)
+        left = list(self.active.values())
+        for one in left:
+            one.task.cancel()
+        await asyncio.gather(*[one.task for one in left], return_exceptions=True)
+        try:
+            await self._do(lambda: self._by_workspace([one.run.lease for one in left], leases.release))
+            await self._do(self.usage.write)
+        except SQLAlchemyError as trouble:
+            log.warning("sessions were not given back, so others wait for their leases to end: %s", trouble)
+
+    async def _claim_for_ever(self) -> None:
+        while True:
+            self._wake.clear()
+            free = self.slots - len(self.active)
+            taken: list[Lease] = []
+            try:
+                taken = await self._claim(free) if free else []
+            except SQLAlchemyError as trouble:
+                log.warning("no session could be claimed: %s", trouble)
+                await asyncio.sleep(LOOK)
+            for lease in taken:
+                self._begin(lease)
+            if free and len(taken) == free:
+                continue
+            try:
+                # While something is free somebody may ask for work; else nothing changes until a run ends.
+                await asyncio.wait_for(self._wake.wait(), POLL if free else None)
+            except TimeoutError:
+                continue
+
+    async def _claim(self, most: int) -> list[Lease]:
+        def work() -> list[Lease]:
+            with transaction():
+                return leases.claim(self.owner, most, self.lease)
+
+        return await self._do(work)
+
+    def _begin(self, lease: Lease) -> Active:
+        run = Run(lease, self.threads, self.settings, self.usage.note)
+        one = Active(run, asyncio.create_task(self._carry(run)))
+        self.active[lease.session_id] = one
+        return one
+
+    async def _carry(self, run: Run) -> None:
+        """A run from its claim to its end."""
+        try:
+            await self._to_the_end(run)
+        except DBAPIError as trouble:
+            # Whoever claims the session after its lease goes on from its events.
+            log.warning("session %s waits for its next attempt: %s", run.lease.session_id, trouble)
+        finally:
+            self.active.pop(run.lease.session_id, None)
+            self._wake.set()
+
+    async def _to_the_end(self, run: Run) -> None:
+        try:
+            await run.to_the_end()
+        except asyncio.CancelledError:
+            if not self.active[run.lease.session_id].stop:
+                raise
+            await run.cancel()
+        except DBAPIError:
+            raise
+        except Exception:
+            log.exception("session %s broke", run.lease.session_id)
+            await run.broken()
+
+    async def _watch_for_ever(self) -> None:
+        """Keep the leases of what runs, and end what is lost or should stop."""
+        due = time.monotonic() + self.beat
+        while True:
+            await asyncio.sleep(min(LOOK, self.beat))
+            held = [one.run.lease for one in self.active.values()]
+            try:
+                if time.monotonic() >= due:
+                    await self._keep(held)
+                    self.beaten_at = time.monotonic()
+                    due = self.beaten_at + self.beat
+                elif held:
+                    await self._look(held)
+            except SQLAlchemyError as trouble:
+                log.warning("leases were not kept: %s", trouble)
+
+    async def _look(self, held: list[Lease]) -> None:
+        found = await self._do(lambda: self._by_workspace(held, leases.to_stop))
+        self._end(stop=set().union(*found))
+
+    async def _keep(self, held: list[Lease]) -> None:
+        found = await self._do(lambda: self._by_workspace(held, lambda some: leases.renew(some, self.lease)))
+        kept: set[UUID] = set().union(*(kept for kept, _ in found))
+        self._end(stop=set().union(*(stop for _, stop in found)), lost={lease.session_id for lease in held} - kept)
+
+    def _end(self, *, stop: set[UUID], lost: set[UUID] | None = None) -> None:
+        for session_id in stop | (lost or set()):
+            one = self.active.get(session_id)
+            if one is not None and not one.stop:
+                one.stop = session_id in stop
+                one.task.cancel()
+
+    def _by_workspace(self, held: list[Lease], work: Callable[[list[Lease]], Result]) -> list[Result]:
+        """Do something with leases, in one transaction for each workspace."""
+        found = []
+        for tenant_id, some in groupby(sorted(held, key=lambda lease: lease.tenant_id), lambda one: one.tenant_id):
+            with acting_as(accounts.product_in(tenant_id)), transaction():
+                found.append(work(list(some)))
+        return found
+
+    async def _do(self, work: Callable[[], Result]) -> Result:
+        def within() -> Result:
+            with self.app.app_context():
+                return work()
+
+        return await self._loop.run_in_executor(self._own, within)

@@ -1,0 +1,53 @@
+"""Agents that run here, what is asked of them, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flask import Flask
+
+from app.db import acting_as, transaction
+from app.models import AgentSession
+from app.services import agents, runs, sessions
+from app.services.session_events import Event, events_of
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A session and its events."""
+
+    session: AgentSession
+    events: list[Event]
+
+    @property
+    def types(self) -> list[str]:
+        return [event.event_type for event in self.events]
+
+    def payloads(self, event_type: str) -> list[dict[str, Any]]:
+        return [event.payload for event in self.events if event.event_type == event_type]
+
+
+class Desk:
+    """One workspace of a test."""
+
+    def __init__(self, app: Flask, workspace: Any) -> None:
+        self.app = app
+        self.workspace = workspace
+
+    def agent(self, slug: str = "assistant", **config: Any) -> UUID:
+        """An agent of the workspace, made or saved again as configured."""
+        admin = self.workspace.actor("admin")
+        with self.app.app_context(), acting_as(admin), transaction():
+            return agents.ensure_agent(slug, actor=admin, kind="builtin", config=config).id
+
+    def ask(self, *turns: str, agent: str = "assistant", by: str = "member", **more: Any) -> UUID:
+        actor = self.workspace.actor(by)
+        with self.app.app_context(), acting_as(actor), transaction():
+            return runs.start_run(agent, turns, actor=actor, **more).id
+
+    def look(self, session_id: UUID) -> Seen:
+        actor = self.workspace.actor("admin")
+        with self.app.app_context(), acting_as(actor), transaction():
+            return Seen(sessions.get_session(session_id, actor=actor).session, events_of(session_id, actor=actor))
