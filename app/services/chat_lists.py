@@ -49,10 +49,10 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
     indexed = replace(filters, project=None) if walks else filters
     where: list[Any] = [Chat.tenant_id == actor.tenant_id, *indexed.conditions()]
     if filters.q:
-        ids = search.matching_ids("chats", filters.q)
-        if not ids:
+        matches = search.matching("chats", filters, page)
+        if not matches.ids:
             return empty()
-        where.append(Chat.id.in_(ids))
+        where.append(matches.are(Chat.id))
     statement = (
         select(
             Chat.id, Chat.external_id, Chat.project, Chat.title, Chat.user_id, User.name, Chat.agent_id, Agent.slug,

@@ -177,16 +177,18 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
         return empty()
     if filters.assignee:
         where.append(desk.held_by(filters.assignee, actor=actor))
+    count = None
     if filters.q:
-        ids = search.matching_ids("feedback", filters.q)
-        if not ids:
+        matches = search.matching("feedback", filters, page)
+        if not matches.ids:
             return empty()
-        where.append(Feedback.id.in_(ids))
-    at, id, oldest_first = Feedback.created_at, Feedback.id, filters.oldest_first
+        where.append(matches.are(Feedback.id))
+        count = matches.count
+    at, id, oldest_first = filters.moment, Feedback.id, filters.oldest_first
     found = (
         walk_page(_with_names(), page, _stretch(filters, where))
         if filters.sieves
-        else read_page(_with_names(), page, at=at, id=id, where=where, oldest_first=oldest_first)
+        else read_page(_with_names(), page, at=at, id=id, where=where, oldest_first=oldest_first, count=count)
     )
     return found.map(lambda row: _row(row, actor, hides))
 
@@ -196,7 +198,7 @@ def _stretch(filters: FeedbackFilters, where: list[ColumnElement[bool]]) -> Stre
     names = (*filters.kept, "error_categories", "session_id")
     carried = {name: getattr(Feedback, name) for name in names}
     return Stretch(
-        Feedback.created_at, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
+        filters.moment, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
     )
 
 

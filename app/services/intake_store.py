@@ -51,9 +51,8 @@ noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, actio
            CASE WHEN w.is_new THEN 'feedback.created' ELSE 'feedback.changed' END, 'feedback', w.id,
            CASE WHEN w.is_new THEN %(created)s::jsonb ELSE %(changed)s::jsonb END, %(request)s
       FROM written AS w)
-SELECT w.id, (SELECT o.id FROM feedback AS o JOIN given AS g ON g.tenant_id = o.tenant_id
-        AND g.message_id = o.message_id AND g.created_by = o.created_by
-       WHERE o.kind = 'signal' AND o.signal = %(opposite)s)
+SELECT w.id, (SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant)s
+         AND o.message_id = %(message)s AND o.created_by = %(author)s AND o.signal = %(opposite)s)
   FROM written AS w"""
 
 
@@ -61,7 +60,8 @@ def store(values: dict[str, Any], *, actor: Actor, opposite: str | None = None) 
     """Write the row; give it back with the columns of `feedback`, and the id of the same person's row on the same
     message with the `opposite` signal. A row of None is there already and somebody else's."""
     replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
-    given = {"row": _json(values), "opposite": opposite, **_trail(values, actor)}
+    said = {"tenant": values["tenant_id"], "message": values["message_id"], "author": values["created_by"]}
+    given = {"row": _json(values), "opposite": opposite, **said, **_trail(values, actor)}
     written = run(_statement(values["kind"] if replaces else None), given)
     if not written:
         return _already_there(values), None

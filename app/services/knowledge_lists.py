@@ -148,10 +148,10 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
     """One page of knowledge, last changed first. At most three queries."""
     where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
     if filters.q:
-        ids = search.matching_ids("knowledge", filters.q)
-        if not ids:
+        matches = search.Matches(search.matching_ids("knowledge", filters.q))
+        if not matches.ids:
             return empty()
-        where.append(SharedContext.id.in_(ids))
+        where.append(matches.are(SharedContext.id))
     found = read_page(
         _with_names(),
         page,

@@ -98,12 +98,12 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Own
     """One page of what the actor said, newest first. At most three queries."""
     where = [*_own(actor), *filters.conditions()]
     if filters.q:
-        ids = search.matching_ids("feedback", filters.q)
-        if not ids:
+        matches = search.Matches(search.matching_ids("feedback", filters.q))
+        if not matches.ids:
             return empty()
-        where.append(Feedback.id.in_(ids))
+        where.append(matches.are(Feedback.id))
     found = read_page(
-        select(*COLUMNS), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
+        select(*COLUMNS), page, at=filters.moment, id=Feedback.id, where=where, oldest_first=filters.oldest_first
     )
     return found.map(lambda row: OwnRow(*row))
 

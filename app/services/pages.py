@@ -106,11 +106,12 @@ def read_page(
     id: ColumnElement[UUID] | Any,
     where: list[ColumnElement[bool]],
     oldest_first: bool = False,
+    count: int | None = None,
 ) -> Slice[tuple[Any, ...]]:
     """Run a statement for one page of its rows, newest first unless told otherwise. Two queries.
 
     `at` and `id` are the columns that order the list; an index has them in this order. `where` is kept apart from the
-    statement so that counting need not join what is only shown.
+    statement so that counting need not join what is only shown; nothing is counted when `count` is known.
     """
     statement = statement.where(*where)
     cursor = Cursor.read(page.cursor) if page.cursor else None
@@ -126,7 +127,8 @@ def read_page(
         rows.reverse()
     follows = bool(rows) and (more or backwards)
     precedes = bool(rows) and (more if backwards else cursor is not None)
-    count = count_up_to(id, where)
+    if count is None:
+        count = count_up_to(id, where)
     return Slice(
         [row[:-2] for row in rows],
         Cursor(True, rows[-1][-2], rows[-1][-1]).text() if follows else None,

@@ -17,7 +17,8 @@ from app.errors import Invalid, NotFound, Refused
 from app.models.desk import TABS, SavedView
 from app.models.people import Tenant, User
 from app.services import audit, workspaces
-from app.services.filters import ChatFilters, FeedbackFilters, Filters, KnowledgeFilters, SessionFilters
+from app.services.filter_base import Filters
+from app.services.filters import ChatFilters, FeedbackFilters, KnowledgeFilters, SessionFilters
 
 LONGEST_NAME = 60
 LONGEST_QUERY = 2000

@@ -67,9 +67,13 @@ COLUMNS: tuple[Any, ...] = (
 
 def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[SessionRow]:
     """One page of the workspace's sessions. At most five queries."""
-    where = conditions_of(filters, actor)
-    if where is None:
-        return empty()
+    where, count = _indexed(filters, actor), None
+    if filters.q:
+        matches = search.matching("sessions", filters, page)
+        if not matches.ids:
+            return empty()
+        where.append(matches.are(AgentSession.id))
+        count = matches.count
     statement = (
         select(*COLUMNS)
         .join(Agent, Agent.id == AgentSession.agent_id)
@@ -86,6 +90,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
             id=AgentSession.id,
             where=where,
             oldest_first=filters.oldest_first,
+            count=count,
         )
     )
     received = ratings_of([row[0] for row in found.items])
@@ -94,13 +99,17 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
 
 def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
     """What indexes narrow the list by, or None when the words that are searched for are nowhere."""
-    where: list[Any] = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
+    where = _indexed(filters, actor)
     if filters.q:
         ids = search.matching_ids("sessions", filters.q)
         if not ids:
             return None
-        where.append(AgentSession.id.in_(ids))
+        where.append(search.Matches(ids).are(AgentSession.id))
     return where
+
+
+def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
+    return [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
 
 
 def stretch_of(filters: SessionFilters, where: list[Any], looked_at: int = LOOKED_AT) -> Stretch:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import g, request
 
 from app.services import workspaces
-from app.services.filters import Filters
+from app.services.filter_base import Filters
 from app.services.pages import Page, Slice
 
 Kind = TypeVar("Kind", bound=Filters)
