@@ -66,13 +66,8 @@ class FeedbackFilters(Filters):
             return super()._read(field, name, value)
         return value if value in ASSIGNEES else str(values.read_id(name, value))
 
-    @property
-    def moment(self) -> Any:
-        """What the list is ordered by: arrival, or with days when it was said, as the daily counts have it."""
-        return Feedback.occurred_at if self.since or self.until else Feedback.created_at
-
     def conditions(self) -> list[Condition]:
-        found = self._within(Feedback.occurred_at)
+        found = self._within(Feedback.created_at)
         for name in ("status", "rating", "trace_id", "agent_id", "session_id", "entity_id"):
             value = getattr(self, name)
             if value is not None:

@@ -103,7 +103,7 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Own
             return empty()
         where.append(matches.are(Feedback.id))
     found = read_page(
-        select(*COLUMNS), page, at=filters.moment, id=Feedback.id, where=where, oldest_first=filters.oldest_first
+        select(*COLUMNS), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
     )
     return found.map(lambda row: OwnRow(*row))
 

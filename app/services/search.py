@@ -22,9 +22,9 @@ CHATS = text(
     "SELECT * FROM door_search('chats', :query, :most) UNION SELECT * FROM door_search('messages', :query, :most)"
 )
 # The newest few cost little, and so does counting in any order; the newest thousand lie far apart in a large table.
-FIRST = text("""
-    SELECT ARRAY(SELECT id FROM door_search(:kind, :query, :shown)) AS ids,
-           (SELECT count(*) FROM door_search('any ' || :kind, :query, :counted)) AS count
+COUNTED_TOO = text("""
+    SELECT ARRAY(SELECT id FROM door_search(:kind, :query, :shown)),
+           (SELECT count(*) FROM door_search('any ' || :kind, :query, :counted))
 """)
 
 
@@ -36,18 +36,20 @@ class Matches:
     count: int | None = None
 
     def are(self, column: Any) -> ColumnElement[bool]:
-        """The condition that a row is one of these. One value for all of them: a thousand take long to send and plan."""
-        return column == any_(literal(self.ids, ARRAY(Uuid)))
+        """The condition that a row is one of these. They are one value: a thousand take long to send and to plan."""
+        are: ColumnElement[bool] = column == any_(literal(self.ids, ARRAY(Uuid)))
+        return are
 
 
 def matching(kind: str, filters: Filters, page: Page) -> Matches:
-    """What a page of rows with the words is taken from: for a first page that nothing else narrows what it shows, else
-    the newest 1,000."""
-    if kind != "chats" and filters.only_words and page.cursor is None:
-        asked = {"kind": kind, "query": filters.q, "shown": page.limit + 1, "counted": COUNTED + 1}
-        return Matches(*db.session.execute(FIRST, asked).one())
-    ids = matching_ids(kind, filters.q or "")
-    return Matches(ids, len(ids) + (len(ids) >= MOST) if filters.only_words else None)
+    """What a page of rows with the words is taken from: the newest 1,000, or where nothing else narrows the list what
+    its first page shows."""
+    if kind == "chats" or not filters.only_words:
+        return Matches(matching_ids(kind, filters.q or ""))
+    shown = MOST if page.cursor else page.limit + 1
+    asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": COUNTED + 1}
+    ids, count = db.session.execute(COUNTED_TOO, asked).one()
+    return Matches(ids, count)
 
 
 def matching_ids(kind: str, query: str) -> list[UUID]:

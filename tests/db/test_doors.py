@@ -205,7 +205,9 @@ def test_search_finds_words_of_the_bound_workspace_newest_first(app_url: str, ou
     other = fill(app_url)
     expected = {
         "feedback": ("wrong figures", ours["feedback"]),
+        "any feedback": ("wrong figures", ours["feedback"]),
         "sessions": ("filing", ours["sessions"]),
+        "any sessions": ("filing", ours["sessions"]),
         "chats": ("deal", ours["chats"]),
         "messages": ("ebitda", ours["chats"]),
         "knowledge": ("thousands", ours["shared_context"]),
