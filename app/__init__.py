@@ -52,6 +52,8 @@ APIS = (
     "app.api.v1_chats",
     "app.api.v1_imports",
     "app.api.v1_responses",
+    "app.api.shared_context",
+    "app.api.v1_context",
     "app.api.cors",
     "app.api.v1_feedback",
     "app.api.feedback_tokens",

@@ -74,12 +74,14 @@ class World:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing wrong with a row. `other_id` is the row it clashes with."""
+    """One thing wrong with a row. `other_id` is the row it clashes with; an agent or a type is whose it should be."""
 
     check: str
     reason: str
     fix: str
     other_id: UUID | None = None
+    agent_id: UUID | None = None
+    entity_type_id: UUID | None = None
 
 
 def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:
@@ -175,23 +177,23 @@ def _unscoped(row: Row, world: World) -> Finding | None:
         return None
     if len(agents) == 1:
         reason = f"It is for all agents, yet speaks of “{agents[0].slug}” only."
-        return Finding("unscoped", reason, f"Make it a row of the agent {agents[0].slug}.")
+        return Finding("unscoped", reason, f"Make it a row of the agent {agents[0].slug}.", agent_id=agents[0].id)
     used = identifiers(text) & world.tools.keys()
-    owners = {slug for tool in used if len(world.tools[tool]) == 1 for slug in _slugs(world, world.tools[tool])}
+    owners = {owner for tool in used if len(world.tools[tool]) == 1 for owner in _among(world, world.tools[tool])}
     if len(owners) == 1:
         tool, owner = min(tool for tool in used if len(world.tools[tool]) == 1), owners.pop()
-        reason = f"It is for all agents, yet only {owner} has “{tool}”."
-        return Finding("unscoped", reason, f"Make it a row of the agent {owner}.")
+        reason = f"It is for all agents, yet only {owner.slug} has “{tool}”."
+        return Finding("unscoped", reason, f"Make it a row of the agent {owner.slug}.", agent_id=owner.id)
     kinds = [kind for kind in world.entity_types if not kind.archived and _names_type(kind, text)]
     if len(kinds) == 1 and not agents:
         slug = kinds[0].slug
         reason = f"It is for every record, yet speaks of “{_names_type(kinds[0], text)}” only."
-        return Finding("unscoped", reason, f"Make it a row of the entity type {slug}.")
+        return Finding("unscoped", reason, f"Make it a row of the entity type {slug}.", entity_type_id=kinds[0].id)
     return None
 
 
-def _slugs(world: World, ids: frozenset[UUID]) -> list[str]:
-    return [agent.slug for agent in world.agents if agent.id in ids]
+def _among(world: World, ids: frozenset[UUID]) -> list[Named]:
+    return [agent for agent in world.agents if agent.id in ids]
 
 
 def _names(agent: Named, text: str, before: str = "") -> bool:

@@ -99,6 +99,14 @@ def find_agent(slug: str, *, actor: Actor) -> Agent | None:
     return db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
 
 
+def known_agent(slug: str, *, actor: Actor) -> Agent:
+    """The agent of that slug, or the one it was merged into."""
+    agent = find_agent(slug, actor=actor)
+    if agent is None:
+        raise NotFound(f"There is no agent {slug} in this workspace.")
+    return get_agent(agent.merged_into, actor=actor) if agent.merged_into else agent
+
+
 def get_agent(agent_id: UUID, *, actor: Actor) -> Agent:
     agent = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.id == agent_id))
     if agent is None:

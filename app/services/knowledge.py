@@ -15,8 +15,8 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.learning.ranking import rank
-from app.models import Agent, EntityType, Feedback, SharedContext, SharedContextFeedback, SharedContextHistory
-from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
+from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit, knowledge_outcomes
 from app.services.knowledge_lists import (
     HistoryRow,
@@ -30,14 +30,21 @@ from app.services.knowledge_lists import (
     list_rows,
     scope_slugs,
 )
+from app.services.knowledge_valid import (
+    LONGEST_CONTENT,
+    LONGEST_CONTEXT,
+    check_scope,
+    check_seen,
+    check_signals,
+    check_text,
+)
 
 __all__ = [
-    "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow", "Signal", "add_row", "counts",
-    "deactivate_all", "edit_row", "get_row", "history_of", "list_rows", "scope_slugs", "set_state",
+    "LONGEST_CONTENT", "LONGEST_CONTEXT", "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow",
+    "Signal", "add_row", "check_signals", "check_version", "counts", "deactivate_all", "edit_row", "get_row",
+    "history_of", "keep_change", "list_rows", "lock_row", "scope_slugs", "set_state", "snapshot",
 ]  # fmt: skip
 
-LONGEST_CONTENT = 2000
-LONGEST_CONTEXT = 500
 EDITABLE = ("content", "context", "type", "agent_id", "entity_type_id", "pinned")
 KEPT = (*EDITABLE, "state", "superseded_by")
 # Where each state may go. A deleted row is a tombstone.
@@ -69,13 +76,15 @@ def add_row(
     new: NewRow, *, actor: Actor, proposed: bool = False, meta: Mapping[str, Any] | None = None
 ) -> SharedContext:
     """Write a rule. An admin's is active at once; whatever an agent, a member or a tool writes waits for a person."""
-    _check_text({"type": new.type, "content": new.content, "context": new.context})
-    _check_scope(new.agent_id, new.entity_type_id, actor)
+    check_text({"type": new.type, "content": new.content, "context": new.context})
+    check_scope(new.agent_id, new.entity_type_id, actor)
     source = new.source_feedback_id or next(iter(new.feedback_ids), None)
     signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
     check_signals(signals, actor)
     trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
     state = "active" if trusted else "proposed"
+    if trusted:
+        check_seen(new.content, new.context)
     moment = new.created_at or datetime.now(UTC)
     row = SharedContext(
         tenant_id=actor.tenant_id,
@@ -91,7 +100,7 @@ def add_row(
         created_by_user_id=None if actor.agent_id else actor.id,
         created_by_agent_id=actor.agent_id,
         meta=dict(meta or {}),
-        rank=_rank_at(moment, new.pinned),
+        rank=rank(_age(moment), pinned=new.pinned),
         created_at=moment,
         updated_at=moment,
     )
@@ -110,29 +119,30 @@ def add_row(
 def edit_row(
     row_id: UUID,
     changes: Mapping[str, Any],
-    version: int,
+    version: int | None,
     *,
     actor: Actor,
     reason: str | None = None,
     at: datetime | None = None,
 ) -> SharedContext:
-    """Change a rule that nobody changed since `version` was read."""
+    """Change a rule that nobody changed since `version` was read; without one, as it is now."""
     unknown = set(changes) - set(EDITABLE)
     if unknown:
         raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
-    row = _lock(row_id, actor)
-    if row.version != version:
-        raise Stale("Somebody changed this row since you opened it; look at it again.", current=snapshot(row))
+    row = lock_row(row_id, actor)
+    check_version(row, version)
     if row.state == "deleted":
         raise Refused("This row was deleted; add a new one.", current=row.state)
-    _check_text({"type": row.type, "content": row.content, "context": row.context} | dict(changes))
-    _check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
+    check_text({"type": row.type, "content": row.content, "context": row.context} | dict(changes))
+    check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
     before = snapshot(row)
     for name, value in changes.items():
         setattr(row, name, (value.strip() or None) if isinstance(value, str) else value)
     if snapshot(row) == before:
         return row
-    return _changed(row, "edited", before, actor, reason, at)
+    if row.active:
+        check_seen(row.content, row.context)
+    return keep_change(row, "edited", before, actor, reason, at)
 
 
 def set_state(
@@ -151,9 +161,8 @@ def set_state(
     """
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
-    row = _lock(row_id, actor, retiring=state == "inactive")
-    if version is not None and row.version != version:
-        raise Stale("Somebody changed this row since you opened it; look at it again.", current=snapshot(row))
+    row = lock_row(row_id, actor, retiring=state == "inactive")
+    check_version(row, version)
     if row.state == state:
         return row
     if state not in MOVES[row.state]:
@@ -165,11 +174,12 @@ def set_state(
     if state == "superseded":
         get_row(superseded_by or row_id, actor=actor)
     if state == "active":
+        check_seen(row.content, row.context)
         _retire_replaced(row, actor, at)
     before = snapshot(row)
     row.state, row.active = state, state == "active"
     row.superseded_by = superseded_by if state == "superseded" else None
-    changed = _changed(row, state, before, actor, reason, at)
+    changed = keep_change(row, state, before, actor, reason, at)
     if before["state"] == "proposed":
         knowledge_outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
     return changed
@@ -180,12 +190,12 @@ def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> N
     replaced = row.meta.get("replaces")
     if row.state != "proposed" or not replaced:
         return
-    old = _lock(UUID(replaced["id"]), actor)
+    old = lock_row(UUID(replaced["id"]), actor)
     if old.version != replaced["version"]:
         raise Stale("The row that this replaces was changed since; edit that one instead.", current=snapshot(old))
     before = snapshot(old)
     old.state, old.active, old.superseded_by = "superseded", False, row.id
-    _changed(old, "superseded", before, actor, "A proposed new wording was approved.", at)
+    keep_change(old, "superseded", before, actor, "A proposed new wording was approved.", at)
 
 
 def deactivate_all(
@@ -209,47 +219,7 @@ def snapshot(row: SharedContext) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 
 
-def _check_text(values: Mapping[str, Any]) -> None:
-    wrong = {}
-    if values["type"] not in KNOWLEDGE_TYPES:
-        wrong["type"] = f"Use one of {', '.join(KNOWLEDGE_TYPES)}."
-    content, context = values["content"], values["context"] or ""
-    if not isinstance(content, str) or not content.strip():
-        wrong["content"] = "Say what agents should know."
-    elif len(content) > LONGEST_CONTENT:
-        wrong["content"] = f"At most {LONGEST_CONTENT:,} characters."
-    if len(context) > LONGEST_CONTEXT:
-        wrong["context"] = f"At most {LONGEST_CONTEXT} characters."
-    if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
-
-
-def _check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor) -> None:
-    for name, model, wanted in (("agent_id", Agent, agent_id), ("entity_type_id", EntityType, entity_type_id)):
-        if wanted is None:
-            continue
-        archived = db.session.execute(
-            select(model.archived_at).where(model.tenant_id == actor.tenant_id, model.id == wanted)
-        ).one_or_none()
-        if archived is None or archived[0] is not None:
-            noun = name.removesuffix("_id").replace("_", " ")
-            raise Invalid(f"There is no {noun} {wanted} in use in this workspace.", {name: "Not in this workspace."})
-
-
-def check_signals(ids: list[UUID], actor: Actor) -> None:
-    if not ids:
-        return
-    known = set(
-        db.session.scalars(select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids)))
-    )
-    missing = [row_id for row_id in ids if row_id not in known]
-    if missing:
-        sentence = f"There is no feedback {missing[0]} in this workspace."
-        raise Invalid(sentence, {"source_feedback_id": sentence})
-
-
-def _lock(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
+def lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
     """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
     if not actor.is_admin or (actor.agent_id and not retiring):
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
@@ -264,18 +234,31 @@ def _lock(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContex
     return row
 
 
-def _changed(
-    row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, at: datetime | None
+def check_version(row: SharedContext, version: int | None) -> None:
+    """Whoever says which version they read changes that one, or nothing."""
+    if version is not None and row.version != version:
+        current = {"id": str(row.id), "version": row.version, **snapshot(row)}
+        raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
+
+
+def keep_change(
+    row: SharedContext,
+    action: str,
+    before: dict[str, Any],
+    actor: Actor,
+    reason: str | None = None,
+    at: datetime | None = None,
+    **details: Any,
 ) -> SharedContext:
+    """Write a changed row as its next version, with its history and its line in the audit log."""
     moment = at or datetime.now(UTC)
     row.version += 1
     row.updated_at = moment
-    row.rank = _rank_at(moment, row.pinned)
+    row.rank = _ranked(row, moment)
     _save(row)
     _note(row, action, before, actor, reason, moment)
-    audit.record(
-        actor, f"knowledge.{action}", "shared_context", row.id, before=before["state"], after=row.state, reason=reason
-    )
+    states = {"before": before["state"], "after": row.state}
+    audit.record(actor, f"knowledge.{action}", "shared_context", row.id, **states, reason=reason, **details)
     return row
 
 
@@ -311,5 +294,15 @@ def _note(
     db.session.flush()
 
 
-def _rank_at(moment: datetime, pinned: bool) -> float:
-    return rank((datetime.now(UTC) - moment).total_seconds() / 86400, pinned=pinned)
+def _ranked(row: SharedContext, moment: datetime) -> float:
+    used = SharedContextUsage
+    mine = (used.tenant_id == row.tenant_id) & (used.shared_context_id == row.id)
+    # The row itself is written behind a savepoint, not by this query.
+    with db.session.no_autoflush:
+        received = db.session.execute(select(used.helpful, used.harmful).where(mine)).one_or_none()
+    helpful, harmful = received or (0, 0)
+    return rank(_age(moment), helpful=helpful, harmful=harmful, pinned=row.pinned)
+
+
+def _age(moment: datetime) -> float:
+    return (datetime.now(UTC) - moment).total_seconds() / 86400

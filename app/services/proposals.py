@@ -35,6 +35,8 @@ def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) ->
         return known
     if known is not None and known.state == "active":
         raise Refused("An active row of this type says the same in the same scope.", current="active")
+    if known is not None and known.state == "superseded":
+        raise Refused("This was proposed before, and a person merged it into another row.", current="superseded")
     if known is not None and _was_rejected(known, actor):
         raise Refused("This was proposed before, and a person rejected it.", current=known.state)
     _check_number(actor)

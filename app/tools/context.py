@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Forbidden, Invalid, Refused
 from app.models import SharedContext
 from app.services import agents, entities, knowledge, memories, proposals, shared_prompt
 from app.services.filters import KnowledgeFilters
@@ -86,10 +86,7 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
 def _scope_of(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
     agent_id = scope.agent_id
     if arguments.agent is not None:
-        found = agents.find_agent(arguments.agent, actor=scope.actor)
-        if found is None:
-            raise NotFound(f"There is no agent {arguments.agent} in this workspace.")
-        agent_id = found.merged_into or found.id
+        agent_id = agents.known_agent(arguments.agent, actor=scope.actor).id
     if arguments.entity_type is None:
         return agent_id, None
     return agent_id, entities.find_type(arguments.entity_type, actor=scope.actor).id

@@ -26,7 +26,7 @@ from app.access import access
 from app.actor import SCOPES
 from app.db import acting_as, transaction
 from app.errors import Invalid
-from app.services import accounts, keys, uses
+from app.services import accounts, keys, knowledge_usage, uses
 
 bp = Blueprint("keys", __name__, url_prefix="/admin/settings/keys")
 
@@ -119,6 +119,14 @@ def write_uses() -> None:
             with acting_as(accounts.product_in(batch.tenant_id)), transaction():
                 uses.write(batch)
             uses.forget(batch)
+        for tenant_id, counts in knowledge_usage.take().items():
+            actor = accounts.product_in(tenant_id)
+            try:
+                with acting_as(actor), transaction():
+                    knowledge_usage.write(counts, actor=actor)
+            except SQLAlchemyError:
+                knowledge_usage.put_back(tenant_id, counts)
+                raise
 
 
 def register(app: Flask) -> None:

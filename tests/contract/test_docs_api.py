@@ -18,6 +18,7 @@ from app.api.feedback import Decision, FeedbackQuery, NewFeedback
 from app.api.limits import PER_MINUTE
 from app.api.problems import ABOUT
 from app.api.settings import SettingsChange
+from app.api.shared_context import KnowledgeChange, KnowledgeQuery, NewKnowledge
 from tests.conftest import Api, Workspace
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -43,6 +44,8 @@ def test_every_example_runs(address: str, workspace: Workspace, api: Callable[..
     assert ran.stdout.count('"comment":"Done in one go."') >= 2
     assert '"status":"dismissed"' in ran.stdout
     assert "upshot_requests_total" in ran.stdout
+    assert "\n304\n" in ran.stdout.replace("}304", "}\n304")
+    assert '"content":"Use LTM EBITDA, never the last fiscal year."' in ran.stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -58,6 +61,7 @@ def test_the_examples_of_the_script_run(address: str, workspace: Workspace, api:
 
 def test_the_page_names_what_there_is() -> None:
     names = {*NewFeedback.model_fields, *SettingsChange.model_fields, *FeedbackQuery.model_fields}
+    names |= {*KnowledgeChange.model_fields, *NewKnowledge.model_fields, *KnowledgeQuery.model_fields}
     names |= set(Decision.model_fields["action"].annotation.__args__)  # type: ignore[union-attr]
     missing = {name for name in names - {"details", "project"} if name not in TEXT}
     assert not missing

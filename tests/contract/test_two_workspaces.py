@@ -23,6 +23,7 @@ FORM = {
     "slug": "n", "role": "member", "signal": "helpful", "do": "give", "text": "t", "accuracy": "50", "query": "",
 }  # fmt: skip
 JSON = {
+    "/api/admin/shared-context/<uuid:row_id>": {"content": "New text", "version": 1},
     "/api/feedback/<uuid:feedback_id>": {"action": "reviewed", "notes": "n"},
     "/api/v1/chats/<uuid:chat_id>/messages": {"messages": [{"role": "user", "content": "c"}]},
     "/api/v1/responses/<uuid:response_id>": {"status": "accepted"},

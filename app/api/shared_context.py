@@ -1,0 +1,249 @@
+"""Knowledge over the API: listed, written, changed with a version, deleted to a tombstone."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import Field
+
+from app.api.fields import Answer, Body, Id, Moment, Page
+from app.api.route import route
+from app.errors import Invalid
+from app.services import knowledge, knowledge_checks, knowledge_vectors, pages
+from app.services.filters import KnowledgeFilters
+
+Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
+State = Literal["proposed", "active", "inactive", "superseded", "deleted"]
+Check = Literal["duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale"]
+Content = Annotated[str, Field(min_length=1, max_length=knowledge.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=knowledge.LONGEST_CONTEXT)]
+Reason = Annotated[str, Field(max_length=2000)]
+WORDS = ("content", "context")
+CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")
+
+bp = Blueprint("shared_context_api", __name__)
+
+
+class NewKnowledge(Body):
+    """One thing that agents should know."""
+
+    type: Kind
+    content: Content = Field(description="The rule, in a sentence or two that an agent can follow.")
+    context: When | None = Field(None, description="When it applies.")
+    agent_id: Id | None = Field(None, description="Only for this agent; the whole workspace when left out.")
+    entity_type_id: Id | None = Field(None, description="Only for records of this type; any when left out.")
+    pinned: bool = Field(False, description="Whether it goes before all others of its type.")
+    source_feedback_id: Id | None = Field(None, description="The clearest signal behind it.")
+    feedback_ids: list[Id] = Field([], max_length=200, description="All signals behind it.")
+
+
+class KnowledgeChange(Body):
+    """What to change; what is left out stays. `null` clears a condition or widens the scope."""
+
+    content: Content | None = Field(None, description="Its new words; send `version` too.")
+    context: When | None = Field(None, description="When it applies from now on; send `version` too.")
+    type: Kind | None = None
+    agent_id: Id | None = Field(None, description="The agent it is for; null for all.")
+    entity_type_id: Id | None = Field(None, description="The entity type it is for; null for any.")
+    pinned: bool | None = None
+    active: bool | None = Field(
+        None, description="true approves or brings back, false takes out of use and needs a reason."
+    )
+    reason: Reason | None = Field(None, description="Why; kept in the history.")
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="The version that was read. If somebody changed the row since, nothing is changed."
+    )
+
+
+class KnowledgeQuery(Page):
+    type: Kind | None = None
+    state: State | None = Field(None, description="All but deleted ones when left out.")
+    agent: str | None = Field(None, max_length=120, description="Slug of an agent: what is for that agent alone.")
+    entity_type: str | None = Field(None, max_length=120, description="Slug of an entity type: what is for it alone.")
+    q: str | None = Field(None, max_length=200, description="Words that it should have.")
+
+
+class FindingAnswer(Answer):
+    """What a check found: the reason quotes the words, the fix says what would put it right."""
+
+    check: Check
+    reason: str
+    fix: str
+    other_id: UUID | None = Field(description="The row that it clashes with.")
+
+
+class KnowledgeItem(Answer):
+    """A knowledge row."""
+
+    id: UUID
+    type: Kind
+    content: str
+    context: str | None
+    state: State
+    active: bool
+    version: int
+    pinned: bool
+    rank: float
+    agent_id: UUID | None
+    agent: str | None
+    entity_type_id: UUID | None
+    entity_type: str | None
+    source_feedback_id: UUID | None
+    superseded_by: UUID | None
+    author: str | None
+    author_agent: str | None
+    injected: int
+    last_injected_at: Moment | None
+    helpful: int
+    harmful: int
+    signals: int
+    people: int
+    sessions: int
+    created_at: Moment
+    updated_at: Moment
+
+
+class KnowledgePage(Answer):
+    """Some of them, last changed first."""
+
+    items: list[KnowledgeItem]
+    next_cursor: str | None
+
+
+class KnowledgeSaved(KnowledgeItem):
+    """A row and what the checks say of it. Findings are advice: the row is saved."""
+
+    findings: list[FindingAnswer]
+
+
+class SignalBehind(Answer):
+    """Feedback behind a row."""
+
+    id: UUID
+    rating: str
+    comment: str | None
+    author: str | None
+    session_id: UUID | None
+    created_at: Moment
+
+
+class KnowledgeRead(KnowledgeSaved):
+    """A row with the newest 100 signals behind it."""
+
+    feedback: list[SignalBehind]
+
+
+@route(
+    bp,
+    "GET",
+    "/api/admin/shared-context",
+    access=("admin", "admin"),
+    query=KnowledgeQuery,
+    answer=KnowledgePage,
+    summary="List knowledge",
+    about="Last changed first. Deleted rows come only when `state=deleted` asks for them.",
+)
+def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
+    wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
+    found = knowledge.list_rows(KnowledgeFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    items = [KnowledgeItem.model_validate(_values(row)) for row in found.items]
+    return KnowledgePage(items=items, next_cursor=found.next_cursor)
+
+
+@route(
+    bp,
+    "POST",
+    "/api/admin/shared-context",
+    access=("admin", "admin"),
+    body=NewKnowledge,
+    answer=KnowledgeSaved,
+    status=201,
+    idempotent=True,
+    summary="Write a knowledge row",
+    also={409: "An active row of this type says the same in the same scope."},
+    about="It is active at once and in the next prompt of every agent in its scope. `findings` is what the checks say"
+    " of it; they do not stop it, except that characters which nobody sees are refused.",
+)
+def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
+    row = knowledge.add_row(knowledge.NewRow(**body.model_dump()), actor=g.actor)
+    return _saved(row.id)
+
+
+@route(
+    bp,
+    "GET",
+    "/api/admin/shared-context/<uuid:row_id>",
+    access=("admin", "admin"),
+    answer=KnowledgeRead,
+    summary="Read one knowledge row",
+    about="With the feedback behind it and what the checks say of it now.",
+)
+def read_knowledge(row_id: UUID) -> KnowledgeRead:
+    found = knowledge.get_row(row_id, actor=g.actor)
+    findings = knowledge_checks.check_rows([row_id], actor=g.actor).get(row_id, [])
+    return KnowledgeRead.model_validate({**_values(found.row), "findings": findings, "feedback": found.signals})
+
+
+@route(
+    bp,
+    "PATCH",
+    "/api/admin/shared-context/<uuid:row_id>",
+    access=("admin", "admin"),
+    body=KnowledgeChange,
+    answer=KnowledgeSaved,
+    summary="Change a knowledge row",
+    also={409: "Somebody changed it first (`current` is what it says now), or its state does not allow this."},
+    about="Words, kind, scope, pin and whether it is in use. `version` is needed for new words; deactivating needs a"
+    " `reason`. Deciding about a proposed row decides about the feedback behind it.",
+)
+def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
+    sent = body.model_dump(include=body.model_fields_set)
+    changes = {name: sent[name] for name in CHANGED if name in sent}
+    _check_change(sent, changes)
+    if changes:
+        knowledge.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
+    if body.active is not None:
+        state, version = "active" if body.active else "inactive", None if changes else body.version
+        knowledge.set_state(row_id, state, actor=g.actor, reason=body.reason, version=version)
+    return _saved(row_id)
+
+
+def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
+    empty = next((name for name in ("content", "type", "pinned", "active") if sent.get(name, True) is None), None)
+    if empty:
+        raise Invalid(f"Field `{empty}`: null is no value for it; leave it out.", {empty: "Leave it out."})
+    if set(WORDS) & changes.keys() and sent.get("version") is None:
+        sentence = "New words need the version that was read."
+        raise Invalid(f"Field `version`: {sentence}", {"version": sentence})
+    if not changes and "active" not in sent:
+        raise Invalid("There is nothing to change; send at least one field.")
+
+
+@route(
+    bp,
+    "DELETE",
+    "/api/admin/shared-context/<uuid:row_id>",
+    access=("admin", "admin"),
+    status=204,
+    summary="Delete a knowledge row",
+    about="It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is deleting once.",
+)
+def delete_knowledge(row_id: UUID) -> None:
+    knowledge.set_state(row_id, "deleted", actor=g.actor)
+
+
+def _saved(row_id: UUID) -> KnowledgeSaved:
+    knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+    row = knowledge.get_row(row_id, actor=g.actor).row
+    findings = knowledge_checks.check_rows([row_id], actor=g.actor).get(row_id, [])
+    return KnowledgeSaved.model_validate({**_values(row), "findings": findings})
+
+
+def _values(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+    return {**vars(row), "active": row.state == "active"}
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,75 @@
+"""What an agent should know, for its prompt."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from uuid import UUID
+
+from flask import Blueprint, Flask, Response, g, request
+from pydantic import Field
+
+from app.api.fields import Answer, Query
+from app.api.route import route
+from app.learning.prompt import Prompt
+from app.services import agents, entities, knowledge_usage, shared_prompt
+
+bp = Blueprint("v1_context", __name__)
+
+
+class ContextQuery(Query):
+    agent: str | None = Field(None, max_length=120, description="The agent's slug: adds what is for it alone.")
+    entity_type: str | None = Field(None, max_length=120, description="Slug of a kind of record, such as `deal`.")
+
+
+class ContextRow(Answer):
+    """A row that is in the prompt."""
+
+    id: UUID
+    type: str
+
+
+class ContextAnswer(Answer):
+    """A part of a prompt, to be put into the instructions as it is; empty when there is no knowledge."""
+
+    prompt: str
+    row_ids: list[UUID] = Field(description="In the order of their lines.")
+    rows: list[ContextRow]
+    sha256: str = Field(description="Of the prompt's bytes.")
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/context",
+    access=("member", "context"),
+    query=ContextQuery,
+    answer=ContextAnswer,
+    summary="Get the knowledge for a prompt",
+    also={
+        304: "Nothing changed since the `ETag` that was sent in `If-None-Match`.",
+        404: "There is no such agent or entity type in this workspace.",
+    },
+    about="The best active rows of the workspace, the agent and the entity type. The same rows give the same bytes and"
+    " the same `ETag`; ask with `If-None-Match` before each run.",
+)
+def read_context(query: ContextQuery) -> Response:
+    agent_id = agents.known_agent(query.agent, actor=g.actor).id if query.agent else None
+    type_id = entities.find_type(query.entity_type, actor=g.actor).id if query.entity_type else None
+    found = shared_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
+    knowledge_usage.note(g.actor.tenant_id, found.row_ids)
+    tag = etag(found)
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+    if request.if_none_match.contains_weak(tag):
+        return Response(status=304, headers=headers)
+    rows = [ContextRow.model_validate(row) for row in found.rows]
+    answer = ContextAnswer(prompt=found.text, row_ids=found.row_ids, rows=rows, sha256=found.sha256)
+    return Response(answer.model_dump_json(), headers=headers, mimetype="application/json")
+
+
+def etag(prompt: Prompt) -> str:
+    """Of everything that the answer says: two rows of the same words are two answers."""
+    return sha256(" ".join([prompt.sha256, *map(str, prompt.row_ids)]).encode()).hexdigest()
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,77 @@
+"""What a knowledge row may hold: text that can be seen, a scope and signals of the workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid
+from app.learning.hygiene_text import hidden_signs, name_of
+from app.models import Agent, EntityType, Feedback
+from app.models.knowledge import KNOWLEDGE_TYPES
+
+LONGEST_CONTENT = 2000
+LONGEST_CONTEXT = 500
+
+
+def check_text(values: Mapping[str, Any]) -> None:
+    wrong = {}
+    if values["type"] not in KNOWLEDGE_TYPES:
+        wrong["type"] = f"Use one of {', '.join(KNOWLEDGE_TYPES)}."
+    content, context = values["content"], values["context"] or ""
+    if not isinstance(content, str) or not content.strip():
+        wrong["content"] = "Say what agents should know."
+    elif len(content) > LONGEST_CONTENT:
+        wrong["content"] = f"At most {LONGEST_CONTENT:,} characters."
+    if len(context) > LONGEST_CONTEXT:
+        wrong["context"] = f"At most {LONGEST_CONTEXT} characters."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def check_seen(content: str, context: str | None) -> None:
+    """What a person approves is what prompts get, byte by byte: a text with characters that nobody sees is not it."""
+    wrong = {name: unseen(text) for name, text in (("content", content), ("context", context or "")) if unseen(text)}
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(wrong[first], wrong)
+
+
+def unseen(text: str) -> str:
+    """Which characters of a text cannot be seen, in a sentence; nothing when all can."""
+    places = hidden_signs(text)
+    if not places:
+        return ""
+    kinds = sorted({name_of(text[place]) for place in places})
+    number = f"{len(places)} characters" if len(places) > 1 else "a character"
+    return f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}. Take them out."
+
+
+def check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor) -> None:
+    for name, model, wanted in (("agent_id", Agent, agent_id), ("entity_type_id", EntityType, entity_type_id)):
+        if wanted is None:
+            continue
+        archived = db.session.execute(
+            select(model.archived_at).where(model.tenant_id == actor.tenant_id, model.id == wanted)
+        ).one_or_none()
+        if archived is None or archived[0] is not None:
+            noun = name.removesuffix("_id").replace("_", " ")
+            raise Invalid(f"There is no {noun} {wanted} in use in this workspace.", {name: "Not in this workspace."})
+
+
+def check_signals(ids: list[UUID], actor: Actor) -> None:
+    if not ids:
+        return
+    known = set(
+        db.session.scalars(select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids)))
+    )
+    missing = [row_id for row_id in ids if row_id not in known]
+    if missing:
+        sentence = f"There is no feedback {missing[0]} in this workspace."
+        raise Invalid(sentence, {"source_feedback_id": sentence})

@@ -1,0 +1,129 @@
+"""Hygiene over the rows of a workspace: what is found, how vectors are kept, and where the look ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from app.db import acting_as, db, transaction
+from app.learning import embeddings
+from app.learning.tool_names import TOOLS_OF_GROUP
+from app.models import SharedContextEmbedding
+from app.services import agents, entities, knowledge, knowledge_checks, knowledge_vectors
+from app.services.knowledge import NewRow
+from app.tools import TOOLS
+from tests.conftest import Workspace
+
+pytestmark = [pytest.mark.usefixtures("context")]
+
+
+@pytest.fixture
+def admin(workspace: Workspace) -> Iterator[Any]:
+    actor = workspace.actor("admin")
+    with acting_as(actor):
+        yield actor
+
+
+def add(actor: Any, content: str, **more: Any) -> Any:
+    with transaction():
+        return knowledge.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor).id
+
+
+def checks(found: Any) -> list[str]:
+    return [finding.check for finding in found]
+
+
+def test_a_row_is_checked_beside_those_that_agents_get_with_it(admin: Any, workspace: Workspace) -> None:
+    old = add(admin, "Use LTM EBITDA when comparing deals.")
+    same = add(admin, "Use the LTM EBITDA when comparing deals.", type="lesson")
+    against = add(workspace.actor("member"), "Never use LTM EBITDA when comparing deals.")
+    apart = add(admin, "Reply to tickets within 4 hours.")
+
+    found = knowledge_checks.check_rows([same, against, apart], actor=admin)
+
+    assert "duplicate" in checks(found[same])
+    assert {finding.other_id for finding in found[against] if finding.check == "contradiction"} >= {old}
+    assert found[apart] == []
+    with transaction():
+        knowledge.set_state(against, "inactive", actor=admin, reason="Wrong.")
+    assert knowledge_checks.check_rows([against], actor=admin) == {}
+
+
+def test_scope_fixes_name_what_to_set(admin: Any) -> None:
+    with transaction():
+        agent = agents.ensure_agent("deal-analyst", actor=admin)
+        kind = entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
+    by_agent = add(admin, "When deal-analyst answers, it states the period.")
+    by_type = add(admin, "Every deal has its valuation in EUR.")
+
+    found = knowledge_checks.check_rows([by_agent, by_type], actor=admin)
+
+    assert [finding.agent_id for finding in found[by_agent]] == [agent.id]
+    assert [finding.entity_type_id for finding in found[by_type]] == [kind.id]
+
+
+def test_the_report_tells_a_pair_once_and_says_when_it_was_cut(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = add(admin, "State the currency next to every amount.")
+    second = add(admin, "State the currency next to every amount!", type="guideline")
+    add(admin, "Be careful.")
+
+    report = knowledge_checks.check_all(actor=admin)
+    assert (report.looked_at, report.more) == (3, False)
+    pairs = [(kept.id, finding.other_id) for kept, found in report.found for finding in found if finding.other_id]
+    assert len(pairs) == 1
+    assert set(pairs[0]) == {first, second}
+    assert "vague" in [finding.check for _, found in report.found for finding in found]
+    assert report.findings == 2
+
+    monkeypatch.setattr(knowledge_checks, "MOST", 2)
+    cut = knowledge_checks.check_all(actor=admin)
+    assert (cut.looked_at, cut.more) == (2, True)
+    assert list(knowledge_checks.check_rows([first], actor=admin)) == [first], "whoever is asked for is looked at"
+
+
+def test_a_new_wording_is_not_compared_with_what_it_replaces(admin: Any) -> None:
+    old = add(admin, "Quote multiples with one decimal place.")
+    with transaction():
+        new = knowledge.add_row(
+            NewRow(type="correction", content="Quote multiples with one decimal place, always."),
+            actor=admin, proposed=True, meta={"replaces": {"id": str(old), "version": 1}},
+        ).id  # fmt: skip
+    assert knowledge_checks.check_rows([new], actor=admin)[new] == []
+
+
+def test_the_nearest_rows_come_first(admin: Any) -> None:
+    near = add(admin, "Use LTM EBITDA when comparing deals.")
+    add(admin, "Reply to tickets within 4 hours.")
+    row = add(admin, "Compare deals on LTM EBITDA figures.")
+    assert knowledge_checks.nearest(row, actor=admin)[0] == near
+
+
+def test_vectors_are_kept_by_text_and_model(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = add(admin, "State the period.")
+    with transaction():
+        assert knowledge_vectors.keep_vectors([row], actor=admin) == 1
+        assert knowledge_vectors.keep_vectors([row], actor=admin) == 0, "what is kept is not made again"
+    kept = db.session.scalars(select(SharedContextEmbedding)).one()
+    assert (kept.model, len(kept.vector)) == (embeddings.MODEL_NAME, embeddings.DIMENSIONS)
+
+    made: list[str] = []
+    monkeypatch.setattr(knowledge_vectors, "_remembered", {})
+    monkeypatch.setattr(knowledge_vectors, "embed", lambda texts: made.extend(texts) or embeddings.embed(texts))
+    knowledge_checks.check_all(actor=admin)
+    assert made == [], "a kept vector is read"
+    with transaction():
+        knowledge.edit_row(row, {"content": "State the period and the currency."}, 1, actor=admin)
+    knowledge_checks.check_all(actor=admin)
+    assert made == ["State the period and the currency."]
+    assert db.session.scalar(select(func.count()).select_from(SharedContextEmbedding)) == 1
+    with transaction():
+        assert knowledge_vectors.keep_vectors([row], actor=admin) == 1
+
+
+def test_names_of_tools_are_those_of_the_tools() -> None:
+    assert {name: group for group, names in TOOLS_OF_GROUP.items() for name in names} == {
+        tool.name: tool.group for tool in TOOLS
+    }
