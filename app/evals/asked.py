@@ -1,0 +1,39 @@
+"""Figures that a person asked for: where a session changed nothing, they are what it was for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from app.evals.runs import Run, Turn, text_of, turns_of
+from app.evals.similarity import tokens
+
+# English, as are the other rules that read sentences.
+_ASKS = re.compile(
+    r"\bhow (?:many|much|long|old|far)\b|\bin total\b|\btotal (?:number|cost|price|amount|sum)\b|\bnumber of\b"
+    r"|\bwhat(?: is|'s|’s| are| was| were) (?:the|my|our|its|their) (?:\w+ ){0,2}"
+    r"(?:amount|average|balance|cost|count|figure|number|percentage|price|sum|total)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_figure(turns: Sequence[Turn]) -> bool:
+    """Whether a person asked for a figure in any turn."""
+    return any(_ASKS.search(turn.user) for turn in turns)
+
+
+def asked_figures(run: Run) -> list[float]:
+    """The figures in the answer to the last such question, without those that the person had said before."""
+    turns = turns_of(run)
+    asked = [turn for turn in turns if _ASKS.search(turn.user) and turn.answer]
+    if not asked:
+        return []
+    known = {token for turn in turns[: asked[-1].number] for token in tokens(turn.user)}
+    found = [token for token in tokens(asked[-1].answer) if isinstance(token, float) and token not in known]
+    return list(dict.fromkeys(found))
+
+
+def figures_said(run: Run) -> set[float]:
+    """Every figure that the agent said at any time."""
+    said = (text_of(event) for event in run.events if event.event_type == "agent.message")
+    return {token for text in said for token in tokens(text) if isinstance(token, float)}

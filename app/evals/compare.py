@@ -1,0 +1,195 @@
+"""Two sessions compared: the one that is known to be right, and the one in question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.evals import verdict
+from app.evals.compare_agent import Golden, dimensions_of, side_of
+from app.evals.dimensions import Dimension, Divergence
+from app.evals.drift import Drift, first_drift
+from app.evals.effects import Effect
+from app.evals.equal import Reader
+from app.evals.expected import Expected, read_expected
+from app.evals.runs import FINISHED, Call, Run, last_message, make_run
+from app.evals.similarity import LONGEST_TEXT, Nearness
+from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
+
+__all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
+MOST_CALLS = 5_000
+MOST_EFFECTS_SHOWN = 200
+FAILED = ("failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of it. `drift` names the turn; `drifted` says that the failure comes after it."""
+
+    session_type: str
+    verdict: str
+    reason: str
+    overall_accuracy: float | None
+    dimensions: tuple[Dimension, ...]
+    divergences: list[dict[str, Any]]
+    golden_effects: tuple[Effect, ...] = ()
+    replay_effects: tuple[Effect, ...] = ()
+    drift: Drift | None = None
+    drifted: bool = False
+    left_recording: bool = False
+    truncated: bool = False
+    baseline: str = "recorded"
+
+    @property
+    def passed(self) -> bool | None:
+        return {verdict.PASS: True, verdict.FAIL: False}.get(self.verdict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as it is stored and sent."""
+        return {
+            "session_type": self.session_type,
+            "verdict": self.verdict,
+            "passed": self.passed,
+            "reason": self.reason,
+            "overall_accuracy": self.overall_accuracy,
+            "dimensions": {
+                each.name: {
+                    "score": round(each.score, 6),
+                    "passed": each.passed,
+                    "weight": round(each.weight, 6),
+                    "reason": each.reason,
+                    "decides": each.decides,
+                }
+                for each in self.dimensions
+            },
+            "divergences": self.divergences,
+            "effects": {
+                "golden": [effect.as_json() for effect in self.golden_effects[:MOST_EFFECTS_SHOWN]],
+                "replay": [effect.as_json() for effect in self.replay_effects[:MOST_EFFECTS_SHOWN]],
+            },
+            "drift": {"turn": self.drift.turn, "text": self.drift.text} if self.drift else None,
+            "drifted": self.drifted,
+            "left_recording": self.left_recording,
+            "truncated": self.truncated,
+            "baseline": self.baseline,
+        }
+
+
+def compare_sessions(
+    golden: Mapping[str, Any], replay: Mapping[str, Any], nearness: Nearness | None = None, policy: Any = None
+) -> dict[str, Any]:
+    """The same for plain values: sessions with `events`, `tools`, `session_type`, `status`, `output_type`; the golden
+    also with `expected`, `criteria` and `rejected`."""
+    known = Golden(
+        _plain(golden), read_expected(golden.get("expected")), golden.get("criteria"), golden.get("rejected") is True
+    )
+    return compare(known, _plain(replay), nearness, verdict.read_policy(policy)).as_json()
+
+
+def _plain(session: Mapping[str, Any]) -> Run:
+    return make_run(
+        session.get("events") or (),
+        session_type=session.get("session_type") or "agent",
+        status=session.get("status") or FINISHED,
+        output_type=session.get("output_type"),
+        tools=session.get("tools") or (),
+    )
+
+
+def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, policy: Policy | None = None) -> Comparison:
+    """Compare a session with its golden. Linear in their size, and bounded: what is too large is not judged."""
+    policy = policy or Policy()
+    kind = golden.run.session_type
+    base = "rejected" if golden.rejected else "expected" if golden.expected != Expected() else "recorded"
+    reader = Reader()
+    tools = {**replay.tools, **golden.run.tools}
+    if _too_long(golden.run) or _too_long(replay):
+        return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
+    before, after = (side_of(run, tools, reader) for run in (golden.run, replay))
+    effects = golden.expected.read_effects(reader) if golden.expected.effects is not None else before.effects
+    before = replace(before, effects=effects)
+    if reader.cut:
+        return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
+    dimensions = [policy.over(each) for each in dimensions_of(golden, before, after, nearness, reader)]
+    found, reason = verdict.judge(dimensions)
+    drift = first_drift(golden.run, replay, nearness)
+    drifted = drift is not None and found == FAIL and _after(dimensions, drift)
+    misses = _misses(after.calls)
+    if drifted and drift is not None:
+        reason = f"{reason}; {drift.reason}"
+    found, reason = _unjudged(replay, reader, policy, drifted, bool(misses)) or (found, reason)
+    return Comparison(
+        session_type=kind,
+        verdict=found,
+        reason=reason,
+        overall_accuracy=verdict.accuracy(dimensions, found),
+        dimensions=tuple(dimensions),
+        divergences=verdict.ordered(dimensions, [*misses, *_told(drift)]),
+        golden_effects=tuple(before.effects),
+        replay_effects=tuple(after.effects),
+        drift=drift,
+        drifted=drifted,
+        left_recording=bool(misses),
+        truncated=reader.cut,
+        baseline=base,
+    )
+
+
+_TOO_LARGE = "too large to compare"
+
+
+def _too_long(run: Run) -> bool:
+    """Whether there are more calls, or a longer last message, than anything is compared with."""
+    calls = sum(event.event_type == "tool.call" for event in run.events)
+    return calls > MOST_CALLS or len(last_message(run)[0]) > LONGEST_TEXT
+
+
+def _after(dimensions: Sequence[Dimension], drift: Drift) -> bool:
+    """Whether the first difference that decides comes after the drift."""
+    found = [
+        each for dimension in dimensions if dimension.decides and not dimension.passed for each in dimension.divergences
+    ]
+    if not found:
+        return False
+    return all(
+        (each.golden_seq or each.replay_seq or 0) > (drift.golden_seq if each.golden_seq else drift.replay_seq)
+        for each in found
+    )
+
+
+def _misses(calls: Sequence[Call]) -> list[Divergence]:
+    return [
+        Divergence(
+            "recording",
+            call.name,
+            None,
+            call.arguments,
+            f"no recorded answer for {call.name}",
+            replay_seq=call.sequence,
+        )
+        for call in calls
+        if call.replay is not None and call.replay.get("kind") == "miss"
+    ]
+
+
+def _told(drift: Drift | None) -> list[Divergence]:
+    if drift is None:
+        return []
+    where = f"turn {drift.turn}"
+    return [Divergence("turns", where, drift.golden, drift.replay, drift.text, drift.golden_seq, drift.replay_seq)]
+
+
+def _unjudged(replay: Run, reader: Reader, policy: Policy, drifted: bool, missed: bool) -> tuple[str, str] | None:
+    """Why there is no verdict, if there is none."""
+    if replay.status in FAILED:
+        return ERRORED, f"the replay {'was cancelled' if replay.status == 'cancelled' else 'failed'}"
+    if reader.cut:
+        return UNKNOWN, _TOO_LARGE
+    if replay.status != FINISHED:
+        return UNKNOWN, f"the replay is {replay.status}"
+    if missed and policy.on_miss == UNKNOWN:
+        return UNKNOWN, "the replay left the recording"
+    if drifted and policy.on_drift == UNKNOWN:
+        return UNKNOWN, "the talk drifted from the recording"
+    return None

@@ -1,0 +1,114 @@
+"""What is compared in a session of each type. Agents and chats: what they changed, called and said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.evals import compare_response, compare_tool
+from app.evals.compare_calls import call_dimensions
+from app.evals.compare_effects import effect_dimensions
+from app.evals.compare_message import asked_dimension, message_dimension
+from app.evals.dimensions import Dimension
+from app.evals.effects import RESPONSE, Effect, effects_of
+from app.evals.equal import Reader
+from app.evals.expected import Expected
+from app.evals.runs import Call, Run, Tool, calls_of, last_message
+from app.evals.similarity import Nearness
+
+
+@dataclass(frozen=True)
+class Golden:
+    """A session and what is held against it. `rejected`: somebody complained and nobody said what was right."""
+
+    run: Run
+    expected: Expected = field(default_factory=Expected)
+    criteria: Mapping[str, Any] | None = None
+    rejected: bool = False
+
+
+@dataclass(frozen=True)
+class Side:
+    """A session as it was read. `names` are those of the things that it made itself."""
+
+    run: Run
+    calls: list[Call]
+    effects: list[Effect]
+    names: Mapping[Any, str]
+
+
+def side_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
+    """Read a session once for all that is compared."""
+    calls = calls_of(run, tools, reader)
+    return Side(run, calls, *effects_of(run, calls, reader))
+
+
+def dimensions_of(
+    golden: Golden, before: Side, after: Side, nearness: Nearness | None, reader: Reader
+) -> list[Dimension]:
+    """What is compared in a session of the golden's type."""
+    kind = golden.run.session_type
+    names = (before.names, after.names)
+    submitted = [compare_response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
+    any_values = any(side.values for side in submitted)
+    if kind == "tool":
+        output = compare_tool.output_dimension(before.run, after.run, reader, names)
+        return [
+            *effect_dimensions(before.effects, after.effects),
+            output,
+            *_named(golden, before, after, nearness),
+        ]
+    extraction = kind == "agent" and golden.run.output_type in ("field", "fields")
+    if any_values and (kind in ("response", "mixed") or extraction):
+        values = compare_response.response_dimensions(submitted[0], submitted[1], golden.criteria, nearness)
+        rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
+        if kind == "mixed":
+            return [*_agent(golden, before, after, rest, nearness), *compare_response.scaled(values, 1.0)]
+        other = effect_dimensions(*rest) if any(rest) else []
+        other += _named(golden, before, after, nearness)
+        if extraction:
+            values = compare_response.scaled(values, compare_response.VALUES_WEIGHT)
+            values += compare_response.extraction_dimensions(*submitted)
+        return [*other, *values]
+    return _agent(golden, before, after, [before.effects, after.effects], nearness)
+
+
+def _agent(
+    golden: Golden,
+    before: Side,
+    after: Side,
+    effects: Sequence[Sequence[Effect]],
+    nearness: Nearness | None,
+) -> list[Dimension]:
+    message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
+    if _message_decides(golden, before):
+        message = replace(message, decides=True)
+    elif not before.effects:
+        message = asked_dimension(before.run, after.run, message)
+    return [
+        *effect_dimensions(*effects),
+        *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
+        message,
+    ]
+
+
+def _message_decides(golden: Golden, before: Side) -> bool:
+    """The answer decides where it is all there is: nothing changed, and one question or no tool that could write."""
+    if golden.expected.about_answer:
+        return True
+    turns = sum(event.event_type == "user.message" for event in before.run.events)
+    could_write = any(tool.writes for tool in before.run.tools.values()) or any(call.writes for call in before.calls)
+    return not before.effects and (turns <= 1 or not could_write)
+
+
+def _named(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:
+    """What `expected` names is compared in sessions of every type."""
+    found: list[Dimension] = []
+    if golden.expected.about_calls:
+        names = (before.names, after.names)
+        found += call_dimensions(before.calls, after.calls, golden.expected, names)
+    if golden.expected.about_answer:
+        messages = last_message(before.run), last_message(after.run)
+        found.append(message_dimension(*messages, golden.expected, nearness))
+    return found

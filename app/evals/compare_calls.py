@@ -1,0 +1,129 @@
+"""Which tools two sessions called, and with what. It explains; what a golden expects of it decides."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+from app.evals.compare_effects import likest
+from app.evals.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
+from app.evals.effects import rename
+from app.evals.equal import Leaves, Reader, leaves, likeness, same
+from app.evals.expected import Expected
+from app.evals.runs import Call
+
+
+def call_dimensions(
+    golden: Sequence[Call], replay: Sequence[Call], expected: Expected, names: tuple[Mapping[Any, str], ...]
+) -> list[Dimension]:
+    """Which tools were called, and with what. Failed calls do not count on either side."""
+    sides = ([_Called(call, renamed) for call in side] for side, renamed in zip((golden, replay), names, strict=True))
+    before, after = ([called for called in side if not called.call.failed] for side in sides)
+    if expected.about_calls:
+        return _expected_calls(expected, replay, after)
+    return [_names(before, after), _arguments(before, after)]
+
+
+class _Called:
+    """A call with the ids of things that the session made under the names of both sessions."""
+
+    def __init__(self, call: Call, names: Mapping[Any, str]) -> None:
+        self.call, self.name, self.sequence, self._names = call, call.name, call.sequence, names
+
+    @cached_property
+    def arguments(self) -> Any:
+        return rename(self.call.arguments, self._names) if self._names else self.call.arguments
+
+    @cached_property
+    def print(self) -> str:
+        return repr(self.arguments) if self._names else self.call.print
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        return leaves(self.arguments)
+
+
+def _names(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimension:
+    before, after = Counter(call.name for call in golden), Counter(call.name for call in replay)
+    total = before.total() + after.total()
+    score = 2 * (before & after).total() / total if total else 1.0
+    found = [
+        Divergence(
+            CALLS,
+            name,
+            before[name],
+            after[name],
+            f"{name} was called {_times(after[name])} instead of {_times(before[name])}",
+        )
+        for name in dict.fromkeys([*before, *after])
+        if before[name] != after[name]
+    ]
+    reason = found[0].text if found else "called the same tools" if total else "called no tool, as before"
+    return standard(CALLS, score, reason, found)
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
+def _arguments(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimension:
+    before, after = (_by_name(side) for side in (golden, replay))
+    total, count, found = 0.0, 0, []
+    for name, mine in before.items():
+        theirs = after.get(name, [])
+        for one, other in likest(mine, theirs):
+            a, b = mine[one], theirs[other]
+            like = 1.0 if a.print == b.print else likeness(a.leaves, b.leaves)
+            total, count = total + like, count + 1
+            if like < 1.0:
+                found += leaf_divergences(ARGUMENTS, a.leaves, b.leaves, about=name, seqs=(a.sequence, b.sequence))
+    none = not golden and not replay
+    score = total / count if count else 1.0 if none else 0.0
+    same_words = "called with the same arguments" if count else "no call in common"
+    reason = found[0].text if found else "called no tool, as before" if none else same_words
+    return standard(ARGUMENTS, score, reason, found)
+
+
+def _by_name(calls: Sequence[_Called]) -> dict[str, list[_Called]]:
+    found: dict[str, list[_Called]] = defaultdict(list)
+    for called in calls:
+        found[called.name].append(called)
+    return found
+
+
+def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_Called]) -> list[Dimension]:
+    """Each expected call must occur with at least these arguments, and a forbidden tool must not be called at all."""
+    found: list[Divergence] = []
+    likes: list[float] = []
+    for place, (name, given) in enumerate(expected.calls or ()):
+        wanted = {} if not given else leaves(Reader().arguments(given))
+        best = max((_covered(wanted, called.leaves) for called in worked if called.name == name), default=None)
+        likes.append(0.0 if best is None else best)
+        if best is None or best < 1.0:
+            text = f"{name} was not called" if best is None else f"{name} was not called with the expected arguments"
+            found.append(Divergence(CALLS, f"calls[{place}]", {"name": name, "arguments": given}, None, text))
+    share = sum(like == 1.0 for like in likes) / len(likes) if likes else 1.0
+    for name in expected.no_calls or ():
+        called = next((call for call in made if call.name == name), None)
+        if called is not None:
+            share = 0.0
+            text = f"{name} was called, which must not happen"
+            found.insert(0, Divergence(CALLS, name, None, name, text, replay_seq=called.sequence))
+    fine = "made the expected calls" if likes else "called nothing that must not be called"
+    reason = found[0].text if found else fine
+    decided = replace(standard(CALLS, share, reason, found, decides=True), threshold=1.0)
+    if not likes:
+        return [decided]
+    like = sum(likes) / len(likes)
+    words = "called with the expected arguments" if like == 1.0 else "not all expected arguments were given"
+    return [decided, standard(ARGUMENTS, like, words)]
+
+
+def _covered(wanted: Leaves, given: Leaves) -> float:
+    """The share of the wanted leaves that were given; more may have been given."""
+    if not wanted:
+        return 1.0
+    return sum(path in given and same(leaf, given[path]) for path, leaf in wanted.items()) / len(wanted)

@@ -1,0 +1,121 @@
+"""What two sessions changed, in pairs. It decides."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from app.evals.dimensions import CREATED, UPDATED, Dimension, Divergence, leaf_divergences, plural, standard
+from app.evals.effects import UPDATED as UPDATE
+from app.evals.effects import Effect
+from app.evals.equal import Leaves, likeness
+
+# Beyond this many candidates on both sides the next one is taken instead of the likest: time stays linear.
+MOST_PAIRS = 2_500
+
+
+def effect_dimensions(golden: Sequence[Effect], replay: Sequence[Effect]) -> list[Dimension]:
+    """What was created and what was updated, each as one dimension that decides."""
+    return [
+        _effects(CREATED, *(_of_kind(side, created=True) for side in (golden, replay))),
+        _effects(UPDATED, *(_of_kind(side, created=False) for side in (golden, replay))),
+    ]
+
+
+def _of_kind(effects: Sequence[Effect], *, created: bool) -> list[Effect]:
+    return [effect for effect in effects if (effect.kind != UPDATE) == created]
+
+
+def _effects(name: str, golden: list[Effect], replay: list[Effect]) -> Dimension:
+    if not golden and not replay:
+        return standard(name, 1.0, "changed nothing, as before", decides=True)
+    pairs, lost, added = pair_effects(golden, replay)
+    total, found = 0.0, []
+    for before, after in pairs:
+        like = 1.0 if before.print == after.print else likeness(before.leaves, after.leaves)
+        total += like
+        if like < 1.0:
+            found += _changed(name, before, after)
+    done = "created" if name == CREATED else "updated"
+    found += [_lost(name, effect, done) for effect in lost] + [_added(name, effect, done) for effect in added]
+    score = total / max(len(golden), len(replay))
+    reason = found[0].text if found else f"{done} the same {plural(len(golden), 'thing')}"
+    return standard(name, score, reason, found, decides=True)
+
+
+def _changed(name: str, before: Effect, after: Effect) -> list[Divergence]:
+    seqs = (before.sequence or None, after.sequence or None)
+    # The first part of a path says `fields`; the path of the target is that one word.
+    return leaf_divergences(name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1)
+
+
+def _lost(name: str, effect: Effect, done: str) -> Divergence:
+    text = f"{effect.words} was not {done}"
+    return Divergence(name, effect.words, effect.as_json(), None, text, golden_seq=effect.sequence or None)
+
+
+def _added(name: str, effect: Effect, done: str) -> Divergence:
+    text = f"{effect.words} was {done}, which did not happen before"
+    return Divergence(name, effect.words, None, effect.as_json(), text, replay_seq=effect.sequence or None)
+
+
+def pair_effects(
+    golden: Sequence[Effect], replay: Sequence[Effect]
+) -> tuple[list[tuple[Effect, Effect]], list[Effect], list[Effect]]:
+    """Effects of one type in pairs: of the same target first, then the likest, greedily; and what is left over."""
+    aimed: dict[tuple[str, str, str], deque[Effect]] = defaultdict(deque)
+    for effect in replay:
+        if effect.target is not None:
+            aimed[effect.kind, effect.type, str(effect.target)].append(effect)
+    pairs: list[tuple[Effect, Effect]] = []
+    waiting: dict[tuple[str, str], list[Effect]] = defaultdict(list)
+    for effect in golden:
+        among = aimed.get((effect.kind, effect.type, str(effect.target))) if effect.target is not None else None
+        if among:
+            pairs.append((effect, among.popleft()))
+        else:
+            waiting[effect.kind, effect.type].append(effect)
+    taken = {id(effect) for _, effect in pairs}
+    left: dict[tuple[str, str], list[Effect]] = defaultdict(list)
+    for effect in replay:
+        if id(effect) not in taken:
+            left[effect.kind, effect.type].append(effect)
+    lost: list[Effect] = []
+    for key, effects in waiting.items():
+        chosen = likest(effects, left[key])
+        pairs += [(effects[one], left[key][other]) for one, other in chosen]
+        lost += [effect for place, effect in enumerate(effects) if place not in {one for one, _ in chosen}]
+        left[key] = [effect for place, effect in enumerate(left[key]) if place not in {other for _, other in chosen}]
+    return pairs, lost, [effect for effects in left.values() for effect in effects]
+
+
+class Leafy(Protocol):
+    """What can be paired by how alike it is."""
+
+    @property
+    def print(self) -> str: ...
+
+    @property
+    def leaves(self) -> Leaves: ...
+
+
+def likest(golden: Sequence[Leafy], replay: Sequence[Leafy]) -> list[tuple[int, int]]:
+    """Pairs of places, likest first, each place once; earlier before later when equally like.
+
+    Nothing is liker than the same to the letter, and most of two runs is: that is found without looking at leaves.
+    """
+    places: dict[str, deque[int]] = defaultdict(deque)
+    for place, other in enumerate(replay):
+        places[other.print].append(place)
+    chosen = {place: same.popleft() for place, one in enumerate(golden) if (same := places.get(one.print))}
+    waiting = [place for place in range(len(golden)) if place not in chosen]
+    free = dict.fromkeys(sorted(place for same in places.values() for place in same))
+    if len(waiting) * len(free) > MOST_PAIRS or len(waiting) == len(free) == 1:
+        return sorted({**chosen, **dict(zip(waiting, free, strict=False))}.items())
+    ranked = sorted((-likeness(golden[one].leaves, replay[at].leaves), one, at) for one in waiting for at in free)
+    for _, one, at in ranked:
+        if one not in chosen and at in free:
+            chosen[one] = at
+            del free[at]
+    return sorted(chosen.items())

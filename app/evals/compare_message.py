@@ -1,0 +1,70 @@
+"""What the agent said last: the facts it must say, the figures that were asked for, and the words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.evals.asked import asked_figures, asks_for_figure, figures_said
+from app.evals.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard
+from app.evals.expected import Expected
+from app.evals.runs import Run, turns_of
+from app.evals.similarity import Nearness, Said, alike
+
+Message = tuple[str, int | None]
+
+
+def message_dimension(golden: Message, replay: Message, expected: Expected, nearness: Nearness | None) -> Dimension:
+    """The last message: by the facts that it must and must not say if they are known, and by its text."""
+    wanted = golden[0] if expected.answer is None else expected.answer
+    text = alike([(wanted, replay[0])], nearness)[0]
+    said = Said(replay[0]) if expected.mentions or expected.must_not_mention else None
+    seqs = {"golden_seq": golden[1] if expected.answer is None else None, "replay_seq": replay[1]}
+    score, found = text, []
+    if said and expected.mentions:
+        missing = [fact for fact in expected.mentions if not said.mentions(fact)]
+        found = [
+            Divergence(MESSAGE, "mentions", fact, None, f"the answer does not mention “{fact}”", **seqs)
+            for fact in missing
+        ]
+        score = 0.7 * (1 - len(missing) / len(expected.mentions)) + 0.3 * text
+    if said and expected.must_not_mention:
+        wrong = [fact for fact in expected.must_not_mention if said.mentions(fact)]
+        found = [
+            Divergence(
+                MESSAGE, "must_not_mention", None, fact, f"the answer mentions “{fact}”, which it must not", **seqs
+            )
+            for fact in wrong
+        ] + found
+        score = 0.0 if wrong else score
+    if not found and text < 1.0:
+        found = [Divergence(MESSAGE, "text", wanted, replay[0], _wording(wanted, replay[0], text), **seqs)]
+    reason = found[0].text if found else "the answer is the same"
+    return standard(MESSAGE, score, reason, found, decides=expected.about_answer)
+
+
+def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
+    """The last message where nothing changed and a person asked for figures: those of the golden must have been said.
+
+    A replay whose person asked for none is not held to them. The words around a figure differ from run to run and do
+    not count.
+    """
+    figures = asked_figures(golden)
+    if not figures or not asks_for_figure(turns_of(replay)):
+        return message
+    said = figures_said(replay)
+    missing = [figure for figure in figures if figure not in said]
+    found = tuple(
+        Divergence(MESSAGE, "figures", figure, None, f"the agent never said {figure:g}, which was asked for")
+        for figure in missing
+    )
+    score = 1 - len(missing) / len(figures)
+    reason = found[0].text if found else "the agent said the figures that were asked for"
+    return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
+
+
+def _wording(golden: str, replay: str, text: float) -> str:
+    if not replay:
+        return "there was no answer"
+    if not golden:
+        return "there was an answer, which did not happen before"
+    return "the answer says the same in other words" if text >= PASS_AT[MESSAGE] else "the answer says something else"

@@ -1,0 +1,238 @@
+"""Submitted values: one dimension for each criterion, judged as the criterion says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from app.evals.dimensions import Dimension, Divergence, in_words
+from app.evals.equal import CUT, Reader, as_number, equal, from_json
+from app.evals.runs import Call, Run
+from app.evals.similarity import Nearness, alike
+from app.learning.words import words
+
+TEXT_PASS, KEYWORD_PASS, RANK_PASS, SOURCES_PASS = 0.60, 0.80, 0.80, 0.60
+VALUES_WEIGHT, SOURCES_WEIGHT, CONFIDENCE_WEIGHT = 0.80, 0.10, 0.10
+CONFIDENCE_WITHIN = 0.10
+# Kendall's distance looks at every pair of shared items.
+MOST_RANKED = 200
+MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What a session submitted: each field's value, where it was read, how sure the agent was; the last one counts."""
+
+    values: dict[str, Any]
+    sources: dict[str, Any]
+    confidences: dict[str, float]
+    sequence: int | None = None
+
+
+def submitted_by(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
+    """All that was submitted, by successful calls of `submitResponse` and by events that no such call explains."""
+    worked = {call.id: call for call in calls if call.name == "submitResponse" and not call.failed}
+    found: dict[str, Any] = {}
+    last: int | None = None
+    for event in run.events:
+        given: Any = None
+        if event.event_type == "tool.call" and event.payload.get("id") in worked:
+            arguments = from_json(event.payload.get("arguments"))
+            given = from_json(arguments.get("values")) if isinstance(arguments, dict) else None
+        elif event.event_type == "response.submitted" and (event.payload.get("call_id") or "") not in worked:
+            given = event.payload.get("values")
+        if isinstance(given, dict):
+            found.update(given)
+            last = event.sequence
+    parts = {
+        str(name): value if isinstance(value, dict) and "value" in value else {"value": value}
+        for name, value in found.items()
+    }
+    return Submitted(
+        values={name: value for name, part in parts.items() if (value := reader.value(part["value"])) is not None},
+        sources={name: reader.value(part["source"]) for name, part in parts.items() if part.get("source") is not None},
+        confidences={
+            name: number for name, part in parts.items() if (number := _number(part.get("confidence"))) is not None
+        },
+        sequence=last,
+    )
+
+
+def response_dimensions(
+    golden: Submitted, replay: Submitted, criteria: Mapping[str, Any] | None, nearness: Nearness | None
+) -> list[Dimension]:
+    """One dimension for each criterion and for each other field that either side submitted. All decide."""
+    known = criteria or {}
+    names = list(dict.fromkeys([*known, *golden.values, *replay.values]))
+    return [_criterion(name, _rule(known.get(name)), golden, replay, nearness) for name in names]
+
+
+def scaled(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
+    """The same with weights that add up to `total`, so that they can stand beside others."""
+    whole = sum(dimension.weight for dimension in dimensions)
+    return [each.with_weight(each.weight * total / whole if whole else 0.0) for each in dimensions]
+
+
+def extraction_dimensions(golden: Submitted, replay: Submitted) -> list[Dimension]:
+    """Whether the values were read at the same places and with the same confidence. Neither decides."""
+    before = {(name, str(source)) for name, source in golden.sources.items()}
+    after = {(name, str(source)) for name, source in replay.sources.items()}
+    score = len(before & after) / len(before | after) if before | after else 1.0
+    seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
+    read = [
+        Divergence(
+            "sources",
+            name,
+            golden.sources.get(name),
+            replay.sources.get(name),
+            f"{name} was read somewhere else",
+            **seqs,
+        )
+        for name in dict.fromkeys([*golden.sources, *replay.sources])
+        if (name, str(golden.sources.get(name))) not in after or name not in golden.sources
+    ]
+    shared = [name for name in golden.confidences if name in replay.confidences]
+    off = [
+        name for name in shared if abs(golden.confidences[name] - replay.confidences[name]) > CONFIDENCE_WITHIN + 1e-9
+    ]
+    sure = [
+        Divergence(
+            "confidence", name, golden.confidences[name], replay.confidences[name],
+            f"the confidence in {name} is {replay.confidences[name]:g} instead of {golden.confidences[name]:g}", **seqs,
+        )
+        for name in off
+    ]  # fmt: skip
+    within = 1 - len(off) / len(shared) if shared else 1.0
+    return [
+        Dimension(
+            "sources",
+            score,
+            SOURCES_WEIGHT,
+            SOURCES_PASS,
+            read[0].text if read else "read at the same places",
+            False,
+            tuple(read),
+        ),
+        Dimension(
+            "confidence",
+            within,
+            CONFIDENCE_WEIGHT,
+            1.0,
+            sure[0].text if sure else "as confident as before",
+            False,
+            tuple(sure),
+        ),
+    ]
+
+
+def _rule(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, Mapping) else {}
+
+
+def _criterion(
+    name: str, rule: Mapping[str, Any], golden: Submitted, replay: Submitted, nearness: Nearness | None
+) -> Dimension:
+    a, b = golden.values.get(name, MISSING), replay.values.get(name, MISSING)
+    weight = _number(rule.get("weight", rule.get("importance")))
+    weight = 1.0 if weight is None or weight < 0 else weight
+    if a is MISSING and b is MISSING:
+        return Dimension(name, 1.0, weight, 1.0, f"{name} was left empty, as before", True)
+    if a is MISSING or b is MISSING:
+        score, threshold = 0.0, 1.0
+    else:
+        score, threshold = _score(rule, a, b, nearness)
+    if score == 1.0 or (score >= threshold and equal(a, b)):
+        return Dimension(name, score, weight, threshold, f"{name} is the same", True)
+    text = _said(name, a, b, score >= threshold)
+    seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
+    found = Divergence(name, name, None if a is MISSING else a, None if b is MISSING else b, text, **seqs)
+    return Dimension(name, score, weight, threshold, text, True, (found,))
+
+
+def _said(name: str, a: Any, b: Any, near: bool) -> str:
+    if b is MISSING:
+        return f"{name} was left empty; it was {in_words(a)}"
+    if a is MISSING:
+        return f"{name} is {in_words(b)}; it was empty before"
+    return (
+        f"{name} is near: {in_words(b)}, before {in_words(a)}"
+        if near
+        else f"{name} is {in_words(b)} instead of {in_words(a)}"
+    )
+
+
+def _score(rule: Mapping[str, Any], a: Any, b: Any, nearness: Nearness | None) -> tuple[float, float]:
+    """The score of a value, and the least that passes."""
+    if a is CUT or b is CUT:
+        return 0.0, 1.0
+    kind = str(rule.get("kind") or ("numeric" if _number(a) is not None and not isinstance(a, str) else "select"))
+    if kind in ("numeric", "number"):
+        return (1.0 if _within(rule, a, b) else 0.0), 1.0
+    if kind in ("relation-rank", "relation_rank", "rank"):
+        return rank_likeness(a, b), RANK_PASS
+    if kind == "text":
+        return _text(rule, a, b, nearness)
+    return (1.0 if equal(a, b) else 0.0), 1.0
+
+
+def _within(rule: Mapping[str, Any], a: Any, b: Any) -> bool:
+    """Whether a number is within the tolerance of the golden's; what is no number must be equal."""
+    before, after = _number(a), _number(b)
+    if before is None or after is None:
+        return equal(a, b)
+    absolute = _number(rule.get("absolute_tolerance", rule.get("tolerance"))) or 0.0
+    relative = _number(rule.get("relative_tolerance")) or 0.0
+    return abs(before - after) <= max(absolute, relative * abs(before)) + 1e-9 * max(1.0, abs(before))
+
+
+def _text(rule: Mapping[str, Any], a: Any, b: Any, nearness: Nearness | None) -> tuple[float, float]:
+    match = rule.get("match", "exact")
+    if not isinstance(a, str) or not isinstance(b, str) or match == "exact":
+        return (1.0 if equal(a, b) else 0.0), 1.0
+    if match == "keyword":
+        named = rule.get("keywords")
+        wanted = {word for text in named for word in words(str(text))} if isinstance(named, list) else set(words(a))
+        return (len(wanted & set(words(b))) / len(wanted) if wanted else 1.0), _least(rule, KEYWORD_PASS)
+    return alike([(a, b)], nearness)[0], _least(rule, TEXT_PASS)
+
+
+def _least(rule: Mapping[str, Any], default: float) -> float:
+    given = _number(rule.get("threshold"))
+    return default if given is None or not 0 <= given <= 1 else given
+
+
+def rank_likeness(a: Any, b: Any) -> float:
+    """(1 − normalised Kendall distance over the shared items) × Jaccard of the two sets of items."""
+    before, after = _ranked(a), _ranked(b)
+    if not before and not after:
+        return 1.0
+    shared = [item for item in before if item in after]
+    places = [after[item] for item in shared]
+    pairs = len(shared) * (len(shared) - 1) // 2
+    swapped = sum(one > other for one, other in combinations(places, 2))
+    order = 1 - swapped / pairs if pairs else 1.0
+    return order * len(shared) / len({*before, *after})
+
+
+def _ranked(value: Any) -> dict[str, int]:
+    items = value if isinstance(value, list) else [value]
+    keys = (
+        str(item.get("id", item.get("name", item))) if isinstance(item, dict) else str(item)
+        for item in items[:MOST_RANKED]
+    )
+    return {key: place for place, key in enumerate(dict.fromkeys(keys))}
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, also when it came as text; true and false are none."""
+    if isinstance(value, str):
+        value = as_number(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if number == number and abs(number) != float("inf") else None

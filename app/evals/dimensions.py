@@ -1,0 +1,122 @@
+"""One thing that is compared: its score, whether it passes, why, and where the two sides differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.evals.equal import CUT, Leaves, Path, clipped, differences, shown
+
+CREATED, UPDATED = "entities_created", "entities_updated"
+CALLS, ARGUMENTS, MESSAGE = "tool_calls", "tool_args", "final_message"
+WEIGHTS = {CREATED: 0.30, UPDATED: 0.30, CALLS: 0.10, ARGUMENTS: 0.10, MESSAGE: 0.20}
+PASS_AT = {CREATED: 1.0, UPDATED: 1.0, CALLS: 0.60, ARGUMENTS: 0.80, MESSAGE: 0.60}
+# More than this many differences of one dimension are never listed.
+MOST_LISTED = 200
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """One difference. `golden` or `replay` is None where that side has nothing."""
+
+    dimension: str
+    path: str
+    golden: Any
+    replay: Any
+    text: str
+    golden_seq: int | None = None
+    replay_seq: int | None = None
+
+    @property
+    def sequence(self) -> int:
+        """Where it happened, as far as it is known."""
+        return min((seq for seq in (self.golden_seq, self.replay_seq) if seq is not None), default=0)
+
+    def as_json(self, weight: float) -> dict[str, Any]:
+        return {
+            "dimension": self.dimension,
+            "path": self.path,
+            "golden": clipped(self.golden),
+            "replay": clipped(self.replay),
+            "weight": round(weight, 6),
+            "golden_seq": self.golden_seq,
+            "replay_seq": self.replay_seq,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """`threshold` is the least score that passes; a set may ask for another."""
+
+    name: str
+    score: float
+    weight: float
+    threshold: float
+    reason: str
+    decides: bool = False
+    divergences: tuple[Divergence, ...] = field(default=())
+
+    @property
+    def passed(self) -> bool:
+        # A hair below the threshold is the arithmetic, not the session.
+        return self.score >= self.threshold - 1e-9
+
+    def with_weight(self, weight: float) -> Dimension:
+        return replace(self, weight=weight)
+
+
+def standard(
+    name: str, score: float, reason: str, found: Sequence[Divergence] = (), *, decides: bool = False
+) -> Dimension:
+    """One of the five dimensions of an agent, with its usual weight and threshold."""
+    return Dimension(name, score, WEIGHTS[name], PASS_AT[name], reason, decides, tuple(found))
+
+
+def leaf_divergences(
+    dimension: str,
+    golden: Leaves,
+    replay: Leaves,
+    *,
+    about: str,
+    seqs: tuple[int | None, int | None] = (None, None),
+    skip: int = 0,
+) -> list[Divergence]:
+    """One divergence for every leaf that differs. The first `skip` parts of a path are not shown."""
+    return [
+        Divergence(
+            dimension,
+            shown(path[skip:]) or shown(path),
+            golden.get(path),
+            replay.get(path),
+            leaf_text(about, path[skip:] or path, golden, replay, path),
+            *seqs,
+        )
+        for path in differences(golden, replay)[:MOST_LISTED]
+    ]
+
+
+def leaf_text(about: str, named: Path, golden: Leaves, replay: Leaves, path: Path) -> str:
+    """A difference in words: `updateEntity d-1: stage is "won" instead of "open"`."""
+    name = shown(named)
+    if path not in replay:
+        return f"{about}: {name} is missing; it was {in_words(golden[path])}"
+    if path not in golden:
+        return f"{about}: {name} is {in_words(replay[path])}; it was not there before"
+    if replay[path] is CUT or golden[path] is CUT:
+        return f"{about}: {name} is too large to compare"
+    return f"{about}: {name} is {in_words(replay[path])} instead of {in_words(golden[path])}"
+
+
+def in_words(value: Any) -> str:
+    """A value as a sentence quotes it."""
+    short = clipped(value, 80)
+    if isinstance(value, str):
+        return f"“{short}”"
+    return "empty" if value is None else short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)
+
+
+def plural(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

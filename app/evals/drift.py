@@ -1,0 +1,56 @@
+"""Where a replay's talk left the recording: the recorded person then answers a question that nobody asked."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from app.evals.runs import Run, Turn, turns_of
+from app.evals.similarity import Nearness, alike
+
+LEAST_ALIKE = 0.35
+_AFTER_END = re.compile(r"[\s\"'”’)\]*_`~]+$")
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The first turn whose answer is another one, although the person goes on as recorded."""
+
+    turn: int
+    golden: str
+    replay: str
+    golden_seq: int
+    replay_seq: int
+
+    @property
+    def text(self) -> str:
+        return f"in turn {self.turn} the agent said something else than the recorded person answers to"
+
+    @property
+    def reason(self) -> str:
+        return f"from turn {self.turn} on, the recorded user answers a question this agent did not ask"
+
+
+def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> Drift | None:
+    """The first drift. Only turns that the person answers count, and only where both had the same person's words."""
+    pairs = _answered(turns_of(golden), turns_of(replay))
+    likes = alike([(a.answer, b.answer) for a, b in pairs], nearness, enough=LEAST_ALIKE)
+    for (a, b), like in zip(pairs, likes, strict=True):
+        if like < LEAST_ALIKE or asks(a.answer) != asks(b.answer):
+            return Drift(a.number, a.answer, b.answer, a.sequence, b.sequence)
+    return None
+
+
+def _answered(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
+    """The turns of both that the same next words of the person follow."""
+    found = []
+    for place in range(min(len(golden), len(replay)) - 1):
+        if golden[place].user != replay[place].user or golden[place + 1].user != replay[place + 1].user:
+            break
+        found.append((golden[place], replay[place]))
+    return found
+
+
+def asks(text: str) -> bool:
+    """Whether a message ends in a question."""
+    return _AFTER_END.sub("", text[-200:]).endswith("?")

@@ -1,0 +1,249 @@
+"""What a session changed. Failed calls and calls that only read change nothing; the last write counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+from app.evals import own_tools
+from app.evals.equal import CUT, Leaves, Reader, clipped, equal, from_json, leaves
+from app.evals.runs import Call, Event, Run
+from app.learning.words import split_name
+
+CREATED, UPDATED, RESPONSE = "created", "updated", "response"
+# Ids that may be replaced wherever they stand; a shorter one could be any number or word.
+SHORTEST_ID = 4
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One change: `fields` in canonical form. `source` and confidence of a submitted value are not part of it."""
+
+    kind: str
+    type: str
+    target: Any
+    fields: Any
+    sequence: int = 0
+    call_id: str | None = None
+    returned: Any = None
+
+    @cached_property
+    def print(self) -> str:
+        """Equal for effects that are the same to the letter; others may be equal too."""
+        return repr((self.target, self.fields))
+
+    @cached_property
+    def leaves(self) -> Leaves:
+        """What is compared: the target and every leaf of the fields. An effect without fields has only its target."""
+        found: Leaves = (
+            {} if self.fields == {} else {("fields", *path): leaf for path, leaf in leaves(self.fields).items()}
+        )
+        if self.target is not None:
+            found[("target",)] = self.target
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """The effect as a page or a file shows it."""
+        return {
+            "kind": self.kind,
+            "type": self.type,
+            "target": clipped(self.target),
+            "fields": clipped(self.fields, 4000),
+            "sequence": self.sequence,
+        }
+
+    @property
+    def words(self) -> str:
+        """The effect in a few words, such as `update_reservation_flights 1N99U6`."""
+        return f"{self.type} {clipped(self.target, 60)}" if self.target is not None else self.type
+
+
+def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Effect], dict[Any, str]]:
+    """What the session changed, in order; and the ids that its own creations returned, which are `$1`, `$2`… in it."""
+    made = [_of_call(call) for call in calls if call.writes and not call.failed]
+    made += _of_events(run.events, made, reader)
+    made.sort(key=lambda effect: effect.sequence)
+    names = _names_of(made)
+    return _merged(_renamed(made, names)), names
+
+
+def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
+    """The ids that creations returned, and the names that stand for them in both sessions."""
+    created = [effect.returned for effect in effects if effect.kind != UPDATED and effect.returned is not None]
+    return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
+
+
+def _of_call(call: Call) -> Effect:
+    if not isinstance(call.arguments, dict):
+        return Effect(CREATED, call.name, None, CUT, call.sequence, call.id)
+    ours = own_tools.change_of(call.name, call.arguments)
+    if ours is not None:
+        kind, of, target, fields = ours
+        fields = values_of(fields) if kind == RESPONSE else fields
+        returned = None if kind == UPDATED else _returned(call)
+        return Effect(kind, of, target, fields, call.sequence, call.id, returned)
+    name = target_of(call)
+    if name is None:
+        return Effect(CREATED, call.name, None, call.arguments, call.sequence, call.id, _returned(call))
+    fields = {key: value for key, value in call.arguments.items() if key != name}
+    return Effect(UPDATED, call.name, call.arguments[name], fields, call.sequence, call.id)
+
+
+def target_of(call: Call) -> str | None:
+    """The argument that names what is changed: as the definition says, else `id`, else `<noun>_id` of the name."""
+    given: Mapping[str, Any] = call.arguments
+    if call.tool.target is not None and call.tool.target in given:
+        return call.tool.target
+    if "id" in given:
+        return "id"
+    return next((key for key in given if _is_id_of(key, call.name)), None)
+
+
+@lru_cache(4096)
+def _is_id_of(key: str, tool: str) -> bool:
+    """Whether an argument is the id of the thing in the tool's name: `reservation_id` of `update_reservation_flights`,
+    never `user_id` there."""
+    words = split_name(key)
+    return len(words) > 1 and words[-1] == "id" and set(words[:-1]) <= set(split_name(tool))
+
+
+def _returned(call: Call) -> Any:
+    """The id of what a call created, as its result says."""
+    output = from_json(call.output)
+    if not isinstance(output, dict):
+        return None
+    found = output.get("id")
+    if found is None:
+        found = next((output[key] for key in output if isinstance(key, str) and _is_id_of(key, call.name)), None)
+    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+
+
+def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Submitted values without where they were read and how sure the agent was."""
+    return {
+        name: given["value"] if isinstance(given, dict) and "value" in given else given
+        for name, given in values.items()
+    }
+
+
+def _of_events(events: Sequence[Event], called: Sequence[Effect], reader: Reader) -> list[Effect]:
+    """Changes that events tell and no call explains."""
+    by_id = {effect.call_id for effect in called}
+    known = {(effect.kind, effect.target if effect.kind == UPDATED else effect.returned) for effect in called}
+    found: list[Effect] = []
+    updates: dict[str, list[Event]] = {}
+    for event in events:
+        if event.event_type not in _EVENTS or (event.payload.get("call_id") or "") in by_id:
+            continue
+        if event.event_type == "entity.updated":
+            updates.setdefault(str(event.payload.get("entity_id")), []).append(event)
+            continue
+        effect = _of_event(event, reader)
+        thing = effect.target if effect.kind == UPDATED else effect.returned
+        if thing is None or (effect.kind, thing) not in known:
+            found.append(effect)
+    told = (_updated(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
+    return found + [effect for effect in told if effect is not None]
+
+
+_EVENTS = frozenset(
+    {
+        "entity.created", "entity.updated", "response.submitted", "knowledge.changed", "feedback.reviewed",
+        "agent.updated",
+    }
+)  # fmt: skip
+_RECORDS = {
+    "knowledge.changed": ("knowledge", ("id", "row_id", "knowledge_id")),
+    "feedback.reviewed": ("feedback", ("feedback_id", "id")),
+    "agent.updated": ("agent", ("agent_id", "id")),
+}
+_TOLD_ASIDE = frozenset({"call_id", "notes", "reason", "outcome", "version"})
+
+
+def _of_event(event: Event, reader: Reader) -> Effect:
+    payload = event.payload
+    if event.event_type == "entity.created":
+        fields = _object(payload.get("fields"))
+        named = {"name": payload["name"], **fields} if "name" in payload else fields
+        kind = str(payload.get("entity_type"))
+        return Effect(CREATED, kind, None, reader.value(named), event.sequence, returned=payload.get("entity_id"))
+    if event.event_type == "response.submitted":
+        values = values_of(_object(payload.get("values")))
+        target, criteria = payload.get("entity_id"), str(payload.get("criteria_set_id") or "")
+        returned = payload.get("response_id")
+        return Effect(RESPONSE, criteria, target, reader.value(values), event.sequence, returned=returned)
+    kind, keys = _RECORDS[event.event_type]
+    target = next((payload[key] for key in keys if payload.get(key) is not None), None)
+    rest = {name: value for name, value in payload.items() if name not in keys and name not in _TOLD_ASIDE}
+    return Effect(UPDATED, kind, target, reader.value(rest), event.sequence)
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}
+
+
+def _updated(events: Sequence[Event], reader: Reader) -> Effect | None:
+    """All updates of one record together. A field that ends as it began is no change; None when nothing is left."""
+    before: dict[str, Any] = {}
+    after: dict[str, Any] = {}
+    for event in events:
+        for name, change in _object(event.payload.get("changes")).items():
+            pair = change if isinstance(change, dict) and "to" in change else {"to": change}
+            before.setdefault(name, reader.value(pair["from"]) if "from" in pair else CUT)
+            after[name] = reader.value(pair["to"])
+    fields = {name: value for name, value in after.items() if before[name] is CUT or not equal(value, before[name])}
+    last = events[-1]
+    return Effect(UPDATED, "entity", last.payload.get("entity_id"), fields, last.sequence) if fields else None
+
+
+def _renamed(effects: list[Effect], names: Mapping[Any, str]) -> list[Effect]:
+    if not names:
+        return effects
+    return [
+        replace(effect, target=_target(effect.target, names), fields=rename(effect.fields, names)) for effect in effects
+    ]
+
+
+def _target(target: Any, names: Mapping[Any, str]) -> Any:
+    return names.get(target, target) if isinstance(target, str | int) and not isinstance(target, bool) else target
+
+
+def rename(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
+    """A canonical value in which the ids of things that the session made have the names of both sessions."""
+    if isinstance(value, dict):
+        return {name: rename(held, names, name) for name, held in value.items()}
+    if isinstance(value, list):
+        return [rename(held, names, key) for held in value]
+    if isinstance(value, str) and (len(value) >= SHORTEST_ID or split_name(key)[-1:] == ["id"]):
+        return names.get(value, value)
+    if isinstance(value, int) and not isinstance(value, bool) and split_name(key)[-1:] == ["id"]:
+        return names.get(value, value)
+    return value
+
+
+def _merged(effects: list[Effect]) -> list[Effect]:
+    """The last write of each target: later leaves win, lists are replaced whole. Creations are never merged."""
+    kept: list[Effect] = []
+    place: dict[tuple[str, str], int] = {}
+    for effect in effects:
+        key = (effect.type, str(effect.target))
+        if effect.kind != UPDATED or effect.target is None:
+            kept.append(effect)
+        elif key in place:
+            earlier = kept[place[key]]
+            kept[place[key]] = replace(effect, fields=_over(earlier.fields, effect.fields))
+        else:
+            place[key] = len(kept)
+            kept.append(effect)
+    return kept
+
+
+def _over(earlier: Any, later: Any) -> Any:
+    if isinstance(earlier, dict) and isinstance(later, dict):
+        return {
+            **earlier,
+            **{name: _over(earlier[name], held) if name in earlier else held for name, held in later.items()},
+        }
+    return later

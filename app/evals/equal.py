@@ -1,0 +1,274 @@
+"""When two values are the same: one canonical form, and likeness counted over the leaves of both.
+
+A value that is too large, too deep or not finite is cut: it equals nothing, itself included, and whoever reads it
+learns so from `Reader.cut`. All work is linear in what is read, and what is read is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, Final
+
+DEEPEST = 64
+LARGEST = 262_144
+# Both sides of one comparison together; 32 characters of text count as one. About a second of work.
+MOST_NODES = 400_000
+NULL_IS_A_VALUE = frozenset({"fields", "changes", "values"})
+
+Path = tuple[str | int, ...]
+Leaves = dict[Path, Any]
+
+_NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?")
+_NO_SCHEMA: Mapping[str, Any] = {}
+
+
+class Cut:
+    """What stands for a value that was not read to its end."""
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return "(too large to compare)"
+
+
+CUT: Final = Cut()
+
+
+class _TooMuch(Exception):
+    pass
+
+
+class Reader:
+    """Reads values into their canonical form, and remembers whether any had to be cut."""
+
+    def __init__(self, nodes: int = MOST_NODES) -> None:
+        self.nodes = nodes
+        self.cut = False
+        self._left = 0
+
+    def value(self, value: Any, schema: Any = None) -> Any:
+        """The canonical form: keys sorted, texts in one spelling, moments in UTC, lists without an order sorted."""
+        self._left = LARGEST
+        try:
+            return self._read(value, schema if isinstance(schema, dict) else _NO_SCHEMA, 0)
+        except _TooMuch:
+            self.cut = True
+            return CUT
+
+    def arguments(self, given: Any, schema: Any = None) -> Any:
+        """Arguments of a call: an object, also when it came as text; a null argument is one that was left out."""
+        parsed = from_json(given) if isinstance(given, str) else given
+        if parsed is None or parsed == "":
+            parsed = {}
+        if not isinstance(parsed, dict):
+            parsed = {"value": parsed}
+        given = {name: from_json(value) for name, value in parsed.items() if value is not None}
+        return self.value(given, schema)
+
+    def _read(self, value: Any, schema: Mapping[str, Any], depth: int) -> Any:
+        self.nodes -= 1
+        self._left -= 4
+        if depth > DEEPEST or self.nodes < 0 or self._left < 0:
+            raise _TooMuch
+        kind = type(value)
+        if kind is str:
+            return self._text(value, schema)
+        if kind is dict:
+            return self._object(value, schema, depth + 1)
+        if kind is int or kind is bool or value is None:
+            return value
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                raise _TooMuch
+            return value
+        if isinstance(value, list | tuple):
+            return self._list(value, schema, depth)
+        return self._read(dict(value), schema, depth) if isinstance(value, Mapping) else self._text(str(value), schema)
+
+    def _object(self, value: dict[Any, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+        inner = schema.get("properties") if schema else None
+        known = inner if isinstance(inner, dict) else _NO_SCHEMA
+        read: dict[str, Any] = {}
+        for key in sorted(value, key=str):
+            name = key if isinstance(key, str) else str(key)
+            self._left -= len(name)
+            read[name] = self._read(value[key], _schema(known.get(name)) if known else _NO_SCHEMA, depth)
+        return read
+
+    def _list(self, value: list[Any] | tuple[Any, ...], schema: Mapping[str, Any], depth: int) -> list[Any]:
+        of = _schema(schema.get("items")) if schema else _NO_SCHEMA
+        read = [self._read(held, of, depth + 1) for held in value]
+        if schema.get("uniqueItems") is True and not any(isinstance(held, dict | list) for held in read):
+            read.sort(key=_place)
+        return read
+
+    def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+        self._left -= size
+        self.nodes -= size // 32
+        if self._left < 0 or self.nodes < 0:
+            raise _TooMuch
+        if schema and schema.get("type") in ("number", "integer"):
+            number = as_number(text.strip())
+            return spelled(text) if number is None else number
+        return _short(text) if size <= 64 else spelled(text)
+
+
+def _schema(given: Any) -> Mapping[str, Any]:
+    return given if isinstance(given, dict) else _NO_SCHEMA
+
+
+def _place(scalar: Any) -> tuple[int, float, str]:
+    """Where a scalar stands in a list whose order means nothing; equal numbers stand together."""
+    if isinstance(scalar, bool) or scalar is None:
+        return (0, 0.0, str(scalar))
+    if isinstance(scalar, int | float):
+        return (1, _float(scalar), "")
+    return (2, 0.0, str(scalar))
+
+
+def spelled(text: str) -> str:
+    """A text in one spelling: composed characters, single spaces, none at the ends."""
+    return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
+
+
+@lru_cache(16_384)
+def _short(text: str) -> str:
+    """A short text in one spelling, and a moment in UTC. Both sessions hold mostly the same ones."""
+    return as_moment(spelled(text))
+
+
+def as_number(text: str) -> int | float | None:
+    """The number that a text writes, if it writes nothing else."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        number = float(text)
+        return number if math.isfinite(number) else None
+
+
+def as_moment(text: str) -> str:
+    """A date with a time as an instant in UTC; without an offset it stays where it is. Other text is left alone."""
+    if not 16 <= len(text) <= 32 or text[4] != "-" or not _MOMENT.fullmatch(text):
+        return text
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).isoformat()
+    except (ValueError, OverflowError):
+        return text
+
+
+def from_json(value: Any) -> Any:
+    """An object or a list that came as text; anything else as it is."""
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[") or len(value) > LARGEST:
+        return value
+    try:
+        parsed = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return parsed if isinstance(parsed, dict | list) else value
+
+
+def leaves(value: Any) -> Leaves:
+    """Every leaf of a canonical value by its path. An empty object or list is a leaf; so is what was cut."""
+    found: Leaves = {}
+    _gather(value, (), found)
+    return found
+
+
+def _gather(value: Any, path: Path, found: Leaves) -> None:
+    if isinstance(value, dict) and value:
+        for key, held in value.items():
+            _gather(held, (*path, key), found)
+    elif isinstance(value, list) and value:
+        for index, held in enumerate(value):
+            _gather(held, (*path, index), found)
+    else:
+        found[path] = value
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two leaves are the same. A text equals the number it writes when the other side is a number."""
+    if type(a) is type(b) and a == b:
+        return True
+    if isinstance(a, bool) or isinstance(b, bool):
+        return False
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return _close(a, b)
+    if isinstance(a, str) and isinstance(b, int | float):
+        a, b = b, a
+    if isinstance(a, int | float) and isinstance(b, str):
+        number = as_number(b)
+        return number is not None and _close(a, number)
+    return False
+
+
+def _close(a: float, b: float) -> bool:
+    try:
+        return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
+    except OverflowError:
+        return a == b
+
+
+def _float(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def likeness(a: Leaves, b: Leaves) -> float:
+    """Equal leaf paths ÷ all leaf paths of both; 1 for two that have none."""
+    shared = alike = 0
+    for path, leaf in a.items():
+        if path in b:
+            other = b[path]
+            shared += 1
+            if (leaf == other and type(leaf) is type(other)) or same(leaf, other):
+                alike += 1
+    everything = len(a) + len(b) - shared
+    return alike / everything if everything else 1.0
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether two canonical values are the same."""
+    return likeness(leaves(a), leaves(b)) == 1.0
+
+
+def differences(a: Leaves, b: Leaves) -> list[Path]:
+    """The leaf paths that only one has or on which they differ, in the order of the first, then the second."""
+    first = [path for path, leaf in a.items() if path not in b or not same(leaf, b[path])]
+    return first + [path for path in b if path not in a]
+
+
+def shown(path: Path) -> str:
+    """A path as people write it: `flights[0].date`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def clipped(value: Any, most: int = 500) -> Any:
+    """A value that is short enough to be shown in a list of differences."""
+    if isinstance(value, Cut):
+        return repr(value)
+    if isinstance(value, str):
+        return value if len(value) <= most else value[:most] + "…"
+    if isinstance(value, dict | list):
+        text = json.dumps(value, ensure_ascii=False, default=repr)
+        return json.loads(text) if len(text) <= most else text[:most] + "…"
+    return value

@@ -1,0 +1,123 @@
+"""What should have happened, when the recorded run was wrong: each key stands in for that part of the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.errors import Invalid
+from app.evals.effects import CREATED, RESPONSE, UPDATED, Effect
+from app.evals.equal import LARGEST, Reader
+
+MOST_MENTIONS = 8
+MOST_CALLS = 50
+LONGEST_FACT = 200
+KEYS = ("answer", "mentions", "must_not_mention", "calls", "no_calls", "effects")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """None means: as recorded."""
+
+    answer: str | None = None
+    mentions: tuple[str, ...] | None = None
+    must_not_mention: tuple[str, ...] | None = None
+    calls: tuple[tuple[str, dict[str, Any]], ...] | None = None
+    no_calls: tuple[str, ...] | None = None
+    effects: tuple[dict[str, Any], ...] | None = None
+
+    @property
+    def about_answer(self) -> bool:
+        return self.answer is not None or bool(self.mentions) or bool(self.must_not_mention)
+
+    @property
+    def about_calls(self) -> bool:
+        return self.calls is not None or bool(self.no_calls)
+
+    def read_effects(self, reader: Reader) -> list[Effect]:
+        """The expected effects as the comparer has them."""
+        return [
+            Effect(
+                given["kind"],
+                given["type"],
+                given.get("target"),
+                reader.value(given.get("fields") or {}),
+            )
+            for given in self.effects or ()
+        ]
+
+
+def read_expected(given: Any) -> Expected:
+    """What was sent, checked; Invalid with one sentence that names the key."""
+    if given is None:
+        return Expected()
+    if not isinstance(given, Mapping):
+        raise _refuse("", "Send a JSON object.")
+    unknown = sorted(str(key) for key in given.keys() - set(KEYS))
+    if unknown:
+        raise _refuse(unknown[0][:60], f"This name is not known here; use {', '.join(KEYS)}.")
+    answer = given.get("answer")
+    if answer is not None and (not isinstance(answer, str) or not 1 <= len(answer) <= LARGEST):
+        raise _refuse("answer", f"Send text of 1 to {LARGEST:,} characters.")
+    return Expected(
+        answer=answer,
+        mentions=_texts(given, "mentions", MOST_MENTIONS),
+        must_not_mention=_texts(given, "must_not_mention", MOST_MENTIONS),
+        calls=_calls(given.get("calls")),
+        no_calls=_texts(given, "no_calls", MOST_CALLS),
+        effects=_effects(given.get("effects")),
+    )
+
+
+def _refuse(name: str, sentence: str) -> Invalid:
+    name = f"expected.{name}" if name else "expected"
+    return Invalid(f"{name}: {sentence}", {name: sentence})
+
+
+def _texts(given: Mapping[str, Any], name: str, most: int) -> tuple[str, ...] | None:
+    found = given.get(name)
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) > most:
+        raise _refuse(name, f"Send a list of at most {most} texts.")
+    if not all(isinstance(text, str) and 1 <= len(text.strip()) <= LONGEST_FACT for text in found):
+        raise _refuse(name, f"Send texts of 1 to {LONGEST_FACT} characters.")
+    return tuple(dict.fromkeys(text.strip() for text in found))
+
+
+def _calls(found: Any) -> tuple[tuple[str, dict[str, Any]], ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) > MOST_CALLS:
+        raise _refuse("calls", f"Send a list of at most {MOST_CALLS} calls.")
+    return tuple(_call(call, f"calls.{place}") for place, call in enumerate(found))
+
+
+def _call(call: Any, name: str) -> tuple[str, dict[str, Any]]:
+    if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
+        raise _refuse(name, "Send an object with a name and arguments.")
+    arguments = call.get("arguments", {})
+    if not isinstance(arguments, dict):
+        raise _refuse(f"{name}.arguments", "Send a JSON object.")
+    if call.keys() - {"name", "arguments"}:
+        raise _refuse(name, "Send a name and arguments, nothing else.")
+    return call["name"], arguments
+
+
+def _effects(found: Any) -> tuple[dict[str, Any], ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or len(found) > MOST_CALLS:
+        raise _refuse("effects", f"Send a list of at most {MOST_CALLS} effects.")
+    for place, effect in enumerate(found):
+        name = f"effects.{place}"
+        if not isinstance(effect, dict) or effect.get("kind") not in (CREATED, UPDATED, RESPONSE):
+            raise _refuse(name, "Send an object with kind (created, updated or response), type, target and fields.")
+        if not isinstance(effect.get("type"), str) or not isinstance(effect.get("fields", {}), dict):
+            raise _refuse(name, "Send type as text and fields as an object.")
+        if not isinstance(effect.get("target"), str | int | None) or isinstance(effect.get("target"), bool):
+            raise _refuse(f"{name}.target", "Send the id of the record as text.")
+        if (effect["kind"] == UPDATED) != (effect.get("target") is not None) and effect["kind"] != RESPONSE:
+            raise _refuse(f"{name}.target", "An update has a target and a creation has none.")
+    return tuple(found)

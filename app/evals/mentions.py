@@ -1,0 +1,65 @@
+"""Facts worth keeping from a session's last message: they stand in it, and the agent had them from somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from app.evals.equal import spelled
+from app.evals.runs import Run, last_message
+from app.evals.similarity import Said
+from app.learning.words import quotations
+
+MOST = 8
+LONGEST = 200
+_ENOUGH = 1_000_000
+
+_UNIT = r"(?:\s?(?:%|percent|million|billion|thousand|[kmb]n?\b|[a-z]+\b))?"
+_KINDS = (
+    # Dates, ids, numbers with a unit, and names: capitalised words that do not open a sentence.
+    r"\b\d{4}-\d\d-\d\d\b",
+    r"\b\d{1,2}(?:st|nd|rd|th)?\s+[A-Z][a-z]{2,8}\.?,?\s+\d{4}\b",
+    r"\b[A-Z][a-z]{2,8}\.?\s+\d{1,2}(?:st|nd|rd|th)?,?\s+\d{4}\b",
+    r"\b(?=[\w-]{0,63}\d)(?=[\w-]{0,63}[^\W\d_])[\w-]{4,64}\b",
+    rf"(?<![\w.-])[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?{_UNIT}",
+    r"(?<=[a-z0-9,;:\)] )[A-Z][\w&'’.-]*(?:\s+[A-Z][\w&'’.-]*)*",
+)
+_FOUND = re.compile("|".join(f"({kind})" for kind in _KINDS))
+
+
+def suggest(run: Run, entity: Mapping[str, Any] | None = None) -> list[str]:
+    """Up to eight facts of the last message that a tool result or the record has too, in the order of the message."""
+    message = spelled(last_message(run)[0][:_ENOUGH])
+    known = Said(_evidence(run, entity))
+    found: dict[str, None] = {}
+    for fact in _facts(message):
+        for said in (fact, *_shorter(fact)):
+            if 1 < len(said) <= LONGEST and known.mentions(said) and not any(said in other for other in found):
+                found[said] = None
+                break
+        if len(found) == MOST:
+            break
+    return list(found)
+
+
+def _facts(message: str) -> Iterable[str]:
+    quoted = [(message.find(text), text) for text in quotations(message)]
+    plain = [(match.start(), match[0].strip(" .,;:")) for match in _FOUND.finditer(message)]
+    return [text for _, text in sorted(quoted + plain)]
+
+
+def _shorter(fact: str) -> list[str]:
+    """A number may stand in a record without the unit that the message gives it."""
+    bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
+    return [bare[0]] if bare and bare[0] != fact else []
+
+
+def _evidence(run: Run, entity: Mapping[str, Any] | None) -> str:
+    parts = [json.dumps(entity, ensure_ascii=False, default=str)] if entity else []
+    for event in run.events:
+        if event.event_type == "tool.result" and event.payload.get("is_error") is not True:
+            output = event.payload.get("output")
+            parts.append(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str))
+    return "\n".join(parts)[:_ENOUGH]

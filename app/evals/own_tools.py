@@ -1,0 +1,85 @@
+"""What a call of one of our own tools changes. They are known by name; a test holds the list against the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+READS = frozenset(
+    {
+        "getContext", "listSharedContext", "listFeedback", "getFeedback", "listEntityTypes", "searchEntities",
+        "listEntities", "getEntity", "listResponses", "listCriteriaSets", "listAgents", "getAgent",
+    }
+)  # fmt: skip
+
+# (kind, type, target, fields)
+Change = tuple[str, str, Any, dict[str, Any]]
+# Why somebody did it is said in other words every time, and is no change of the record.
+_WORDING = frozenset({"reason", "notes"})
+
+
+def change_of(name: str, arguments: dict[str, Any]) -> Change | None:
+    """What a call of ours changed, or None when the tool or its arguments are not ours."""
+    read = _READ.get(name)
+    return read(arguments) if read else None
+
+
+def _first(arguments: dict[str, Any], *names: str) -> Any:
+    return next((arguments[name] for name in names if name in arguments), None)
+
+
+def _created(arguments: dict[str, Any]) -> Change | None:
+    kind, fields = _first(arguments, "entityType", "entity_type", "type"), arguments.get("fields", {})
+    if not isinstance(kind, str) or not isinstance(fields, dict):
+        return None
+    name = {"name": arguments["name"]} if "name" in arguments else {}
+    return "created", kind, None, {**name, **fields}
+
+
+def _updated(arguments: dict[str, Any]) -> Change | None:
+    """The kind of record is not in the call, and ids are unique over all kinds: the type is `entity` for each."""
+    target, fields = _first(arguments, "entityId", "entity_id", "id"), _first(arguments, "changes", "fields", "values")
+    return ("updated", "entity", target, fields) if target is not None and isinstance(fields, dict) else None
+
+
+def _response(arguments: dict[str, Any]) -> Change | None:
+    values = arguments.get("values")
+    if not isinstance(values, dict):
+        return None
+    criteria = _first(arguments, "criteriaSetId", "criteria_set_id")
+    return "response", str(criteria or ""), _first(arguments, "entityId", "entity_id"), values
+
+
+def _knowledge(kind: str) -> Callable[[dict[str, Any]], Change]:
+    return lambda arguments: ("created", kind, None, arguments)
+
+
+def _record(kind: str) -> Callable[[dict[str, Any]], Change | None]:
+    def read(arguments: dict[str, Any]) -> Change | None:
+        changes = arguments.get("changes")
+        flat = {**arguments, **changes} if isinstance(changes, dict) else arguments
+        kept = {name: value for name, value in flat.items() if name not in _WORDING and name not in ("id", "changes")}
+        return ("updated", kind, flat["id"], kept) if "id" in flat else None
+
+    return read
+
+
+def _deactivated(arguments: dict[str, Any]) -> Change | None:
+    return ("updated", "knowledge", arguments["id"], {"active": False}) if "id" in arguments else None
+
+
+_READ: dict[str, Callable[[dict[str, Any]], Change | None]] = {
+    "createEntity": _created,
+    "updateEntity": _updated,
+    "submitResponse": _response,
+    "addCorrection": _knowledge("correction"),
+    "addLesson": _knowledge("lesson"),
+    "addInsight": _knowledge("insight"),
+    "updateSharedContext": _record("knowledge"),
+    "deactivateSharedContext": _deactivated,
+    "saveMemory": _knowledge("memory"),
+    "reviewFeedback": _record("feedback"),
+    "addFeedback": _knowledge("feedback"),
+    "updateAgentConfig": _record("agent"),
+}
+WRITES = frozenset(_READ)

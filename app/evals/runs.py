@@ -1,0 +1,180 @@
+"""A session as the comparer reads it: plain values, its calls paired with their results, its turns."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from app.evals import own_tools
+from app.evals.equal import Reader
+from app.learning.tool_calls import looks_failed
+
+NO_RESULT = "no result recorded"
+FINISHED = "completed"
+
+
+@dataclass(frozen=True)
+class Event:
+    event_type: str
+    payload: Mapping[str, Any]
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What is known of a tool: whether it changes anything, which argument names its target, what it takes."""
+
+    name: str
+    writes: bool = True
+    target: str | None = None
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One session. `events` are in order of time; `tools` are those that it was offered."""
+
+    session_type: str = "agent"
+    status: str = FINISHED
+    output_type: str | None = None
+    events: Sequence[Event] = ()
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call and what came back. `replay` says how a recording answered it, if one did."""
+
+    id: str
+    name: str
+    arguments: Any
+    output: Any
+    failed: bool
+    writes: bool
+    sequence: int
+    tool: Tool
+    replay: Mapping[str, Any] | None = None
+
+    @cached_property
+    def print(self) -> str:
+        """Equal for arguments that are the same to the letter; others may be equal too."""
+        return repr(self.arguments)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a person said, and the last thing that the agent said before the next."""
+
+    number: int
+    user: str
+    answer: str
+    sequence: int
+
+
+def make_run(
+    events: Iterable[Mapping[str, Any]],
+    *,
+    session_type: str = "agent",
+    status: str = FINISHED,
+    output_type: str | None = None,
+    tools: Iterable[Any] = (),
+) -> Run:
+    """A run from plain values: events as they are stored or sent, and tools as MCP lists them."""
+    read = [_event(given, place) for place, given in enumerate(events, 1)]
+    known = [tool for given in tools if (tool := make_tool(given)) is not None]
+    return Run(session_type, status, output_type, tuple(read), {tool.name: tool for tool in known})
+
+
+def _event(given: Mapping[str, Any], place: int) -> Event:
+    payload = given.get("payload")
+    sequence = given.get("sequence")
+    kept = payload if isinstance(payload, Mapping) else {}
+    return Event(str(given.get("event_type")), kept, sequence if isinstance(sequence, int) else place)
+
+
+def make_tool(given: Any) -> Tool | None:
+    """A tool from its definition. Whatever does not say that it only reads, writes."""
+    if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
+        return None
+    hints = given.get("annotations")
+    hints = hints if isinstance(hints, Mapping) else {}
+    reads = hints.get("readOnlyHint") is True or given.get("readOnlyHint") is True or given.get("writes") is False
+    schema = next((given[key] for key in _SCHEMA if isinstance(given.get(key), Mapping)), None)
+    places = (given, hints, schema or {})
+    target = next((place[_TARGET] for place in places if isinstance(place.get(_TARGET), str)), None)
+    return Tool(given["name"], not reads, target, schema)
+
+
+_SCHEMA = ("inputSchema", "input_schema", "parameters")
+_TARGET = "x-upshot-target"
+
+
+def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
+    """The tool of that name. One that nobody described is taken to write, unless it is a reading tool of ours."""
+    return tools.get(name) or Tool(name, name not in own_tools.READS)
+
+
+def calls_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> list[Call]:
+    """The calls in order, each with its result. One without a result failed."""
+    results: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+    for event in run.events:
+        if event.event_type == "tool.result":
+            results[str(event.payload.get("call_id"))].append(event.payload)
+    return [
+        _call(event, results, tool_named(str(event.payload.get("name")), tools), reader)
+        for event in run.events
+        if event.event_type == "tool.call"
+    ]
+
+
+def _call(event: Event, results: dict[str, deque[Mapping[str, Any]]], tool: Tool, reader: Reader) -> Call:
+    call_id = str(event.payload.get("id"))
+    waiting = results.get(call_id)
+    result = waiting.popleft() if waiting else None
+    output = NO_RESULT if result is None else result.get("output")
+    mark = result.get("replay") if result else None
+    return Call(
+        id=call_id,
+        name=tool.name,
+        arguments=reader.arguments(event.payload.get("arguments"), tool.schema),
+        output=output,
+        failed=result is None or result_failed(result),
+        writes=tool.writes,
+        sequence=event.sequence,
+        tool=tool,
+        replay={"kind": mark} if isinstance(mark, str) else mark if isinstance(mark, Mapping) else None,
+    )
+
+
+def result_failed(result: Mapping[str, Any]) -> bool:
+    """Whether a `tool.result` tells of a failure: as it says, else as it looks."""
+    said = result.get("is_error")
+    return said if isinstance(said, bool) else looks_failed(result.get("output"))
+
+
+def turns_of(run: Run) -> list[Turn]:
+    """One turn for every user message."""
+    turns: list[Turn] = []
+    for event in run.events:
+        if event.event_type == "user.message":
+            turns.append(Turn(len(turns) + 1, text_of(event), "", event.sequence))
+        elif event.event_type == "agent.message" and turns:
+            last = turns[-1]
+            turns[-1] = Turn(last.number, last.user, text_of(event) or last.answer, event.sequence)
+    return turns
+
+
+def last_message(run: Run) -> tuple[str, int | None]:
+    """The last thing that the agent said, and where."""
+    for event in reversed(run.events):
+        if event.event_type == "agent.message" and text_of(event).strip():
+            return text_of(event), event.sequence
+    return "", None
+
+
+def text_of(event: Event) -> str:
+    text = event.payload.get("text")
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,108 @@
+"""From dimensions to a verdict: what decides, how sure it is, and one sentence that says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.errors import Invalid
+from app.evals.dimensions import Dimension, Divergence
+
+PASS, FAIL, FLAKY, ERRORED, UNKNOWN = "pass", "fail", "flaky", "errored", "unknown"
+VERDICTS = (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)
+MOST_WHEN_FAILED = 0.59
+MOST_DIVERGENCES = 200
+NOT_JUDGED = "changed nothing, as before; the answer was not judged"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a set of goldens asks for: other thresholds, other deciding dimensions, and what a miss or drift means."""
+
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    decides: Mapping[str, bool] = field(default_factory=dict)
+    on_miss: str = FAIL
+    on_drift: str = FAIL
+
+    def over(self, dimension: Dimension) -> Dimension:
+        """The dimension as this set wants it."""
+        return replace(
+            dimension,
+            threshold=self.thresholds.get(dimension.name, dimension.threshold),
+            decides=self.decides.get(dimension.name, dimension.decides),
+        )
+
+
+def read_policy(given: Any) -> Policy:
+    """A set's policy from plain values; Invalid names what is wrong."""
+    if given is None:
+        return Policy()
+    if not isinstance(given, Mapping) or given.keys() - {"thresholds", "decides", "on_miss", "on_drift"}:
+        raise Invalid("policy: Send an object with thresholds, decides, on_miss and on_drift.")
+    thresholds, decides = given.get("thresholds") or {}, given.get("decides") or {}
+    if not isinstance(thresholds, Mapping) or not all(_share(value) for value in thresholds.values()):
+        raise Invalid("policy.thresholds: Send numbers from 0 to 1 by dimension.")
+    if not isinstance(decides, Mapping) or not all(isinstance(value, bool) for value in decides.values()):
+        raise Invalid("policy.decides: Send true or false by dimension.")
+    for name in ("on_miss", "on_drift"):
+        if given.get(name, FAIL) not in (FAIL, UNKNOWN):
+            raise Invalid(f"policy.{name}: Use fail or unknown.")
+    return Policy(dict(thresholds), dict(decides), given.get("on_miss", FAIL), given.get("on_drift", FAIL))
+
+
+def _share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def judge(dimensions: Sequence[Dimension]) -> tuple[str, str]:
+    """Pass or fail by the dimensions that decide, and why; unknown when none does."""
+    deciding = [dimension for dimension in dimensions if dimension.decides]
+    if not deciding:
+        return UNKNOWN, "no dimension decides"
+    failed = [dimension for dimension in deciding if not dimension.passed]
+    if failed:
+        worst = max(failed, key=lambda dimension: (dimension.weight, 1 - dimension.score))
+        return FAIL, worst.reason
+    return PASS, _passed(dimensions)
+
+
+def _passed(dimensions: Sequence[Dimension]) -> str:
+    by_name = {dimension.name: dimension for dimension in dimensions}
+    message = by_name.get("final_message")
+    effects = [by_name[name] for name in ("entities_created", "entities_updated") if name in by_name]
+    told = [effect.reason for effect in effects if not effect.reason.startswith("changed nothing")]
+    if effects and not told:
+        others = any(each.decides for each in dimensions if each not in effects)
+        return NOT_JUDGED if not others else f"changed nothing, as before; {_others(message)}"
+    return " and ".join(told) if told else "the values are the same"
+
+
+def _others(message: Dimension | None) -> str:
+    return message.reason if message is not None and message.decides else "the rest passes"
+
+
+def accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | None:
+    """The weighted mean of the scores; a failure is never shown as nearly right. None when nothing was judged."""
+    if verdict in (ERRORED, UNKNOWN):
+        return None
+    whole = sum(dimension.weight for dimension in dimensions)
+    mean = sum(dimension.weight * dimension.score for dimension in dimensions) / whole if whole else 1.0
+    return round(mean if verdict == PASS else min(mean, MOST_WHEN_FAILED), 6)
+
+
+def ordered(dimensions: Sequence[Dimension], others: Sequence[Divergence] = ()) -> list[dict[str, Any]]:
+    """Divergences: of deciding dimensions first, then by what they cost, then as they happened; at most 200."""
+    ranked = [
+        (
+            not dimension.decides,
+            -dimension.weight * (1 - dimension.score),
+            each.sequence,
+            each.as_json(dimension.weight),
+        )
+        for dimension in dimensions
+        for each in dimension.divergences
+    ]
+    ranked += [(True, 0.0, each.sequence, each.as_json(0.0)) for each in others]
+    ranked.sort(key=lambda entry: entry[:3])
+    return [entry[3] for entry in ranked[:MOST_DIVERGENCES]]
