@@ -12,7 +12,8 @@ SCOPES = ("ingest", "feedback", "context", "admin")
 @dataclass(frozen=True)
 class Actor:
     """`role` is the membership's role, or `system` for the product's own work. `scopes` is None for a person in a
-    browser and the granted set for a key; `agent_id` is set while an agent acts for the workspace."""
+    browser and the granted set for a key; `agent_id` is set while an agent acts for the workspace. Who is `hermetic`
+    replays a golden: the database lets them read, and write nothing but the replay itself."""
 
     id: UUID
     tenant_id: UUID
@@ -22,6 +23,7 @@ class Actor:
     key_id: UUID | None = None
     agent_id: UUID | None = None
     request_id: str | None = None
+    hermetic: bool = False
 
     @property
     def is_admin(self) -> bool:

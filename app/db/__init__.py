@@ -23,6 +23,8 @@ BIND = text(
     "select set_config('app.tenant_id', :tenant, true), set_config('app.user_id', :user, true),"
     " set_config('app.role', :role, true)"
 )
+# Until the transaction ends, the app is a role that may not write to the workspace.
+BIND_REPLAY = text(f"{BIND.text}, set_config('role', 'upshot_replay', true)")
 
 
 class Database(SQLAlchemy):
@@ -43,7 +45,7 @@ def bind_actor(session: Session, transaction: SessionTransaction, connection: Co
     actor: Actor | None = session.info.get("actor")
     if actor is None or transaction.nested:
         return
-    connection.execute(BIND, bound(actor))
+    connection.execute(BIND_REPLAY if actor.hermetic else BIND, bound(actor))
 
 
 def bound(actor: Actor) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The roles and the database of Upshot on a PostgreSQL server: who owns, who works, who opens the doors.
 
 `upshot_owner` owns the database and runs migrations, `upshot_app` serves requests and owns nothing, `upshot_door`
-owns the functions that look past the tenant. None of them is a superuser and none bypasses row-level security.
+owns the functions that look past the tenant, `upshot_replay` is what the app becomes while it replays a golden: it
+reads, and writes nothing of the workspace. None of them is a superuser and none bypasses row-level security.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from psycopg import sql
 
 from app.errors import Unusable
 
-OWNER, APP, DOOR = "upshot_owner", "upshot_app", "upshot_door"
+OWNER, APP, DOOR, REPLAY = "upshot_owner", "upshot_app", "upshot_door", "upshot_replay"
 
 # Raise it with every change of what ensure_roles does, so that databases made before are brought up to it.
-MARK = "Upshot, roles 1"
+MARK = "Upshot, roles 2"
 _LOCK = 0x75707368  # Any number; the same for everyone who sets up roles on a server.
 
 # The owner does not inherit: a policy written TO upshot_door must not show the owner a row. Membership alone is
@@ -25,6 +26,7 @@ _ATTRIBUTES = {
     OWNER: "LOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
     APP: "LOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
     DOOR: "NOLOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
+    REPLAY: "NOLOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
 }
 
 Connection = psycopg.Connection[Any]
@@ -34,10 +36,11 @@ def ensure_roles(superuser_connection: Connection, *, owner_password: str, app_p
     """Make the roles and the database, or bring what is there up to date. Safe to repeat, and from several places."""
     with _another(superuser_connection, superuser_connection.info.dbname) as admin:
         admin.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-        for role in (OWNER, APP, DOOR):
+        for role in (OWNER, APP, DOOR, REPLAY):
             _ensure_role(admin, role)
         explicit = " WITH INHERIT FALSE, SET TRUE" if admin.info.server_version >= 160000 else ""
         _run(admin, "GRANT {} TO {}" + explicit, DOOR, OWNER)
+        _run(admin, "GRANT {} TO {}" + explicit, REPLAY, APP)
         _ensure_database(admin, dbname)
         with _another(superuser_connection, dbname) as inside, inside.transaction():
             _ensure_grants(inside, dbname)
@@ -99,7 +102,7 @@ def _ensure_grants(inside: Connection, dbname: str) -> None:
     _run(inside, "GRANT CONNECT ON DATABASE {} TO {}, {}", dbname, OWNER, APP)
     _own_schema(inside)
     _run(inside, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    _run(inside, "GRANT USAGE ON SCHEMA public TO {}, {}", APP, DOOR)
+    _run(inside, "GRANT USAGE ON SCHEMA public TO {}, {}, {}", APP, DOOR, REPLAY)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET statement_timeout = '10s'", APP, dbname)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET idle_in_transaction_session_timeout = '30s'", APP, dbname)
     inside.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(dbname), sql.Literal(MARK)))

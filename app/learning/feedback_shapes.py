@@ -61,6 +61,8 @@ class SessionContext(Shape):
 class ReplayContext(Shape):
     golden_session_id: UUID
     replay_session_ids: Annotated[list[UUID], Field(min_length=1, max_length=100)]
+    agent_version_id: UUID | None = None
+    context_mode: Literal["frozen", "live"] = "frozen"
     divergences: Annotated[list[Any], Field(max_length=200)] = []
 
 

@@ -4,6 +4,7 @@ from app.models.agents import Agent, AgentVersion, Task, TaskTick
 from app.models.conversations import Chat, Message
 from app.models.desk import FeedbackComment, FeedbackDaily, Import, SavedView
 from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
+from app.models.evals import EvalRun, GoldenSet
 from app.models.feedback import Feedback
 from app.models.knowledge import (
     SharedContext,
@@ -38,9 +39,11 @@ __all__ = [
     "Entity",
     "EntityResponse",
     "EntityType",
+    "EvalRun",
     "Feedback",
     "FeedbackComment",
     "FeedbackDaily",
+    "GoldenSet",
     "IdempotencyKey",
     "Import",
     "LoginSession",

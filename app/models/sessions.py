@@ -7,7 +7,18 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Index, Numeric, UniqueConstraint, func, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    Index,
+    Numeric,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -38,6 +49,7 @@ class AgentSession(OfTenant, Model):
         within("chats", "chat_id", ondelete="SET NULL"),
         within("entities", "entity_id", ondelete="SET NULL"),
         within("imports", "import_id", ondelete="SET NULL"),
+        within("eval_runs", "eval_run_id", ondelete="RESTRICT"),
         Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
         Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
         Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),
@@ -99,6 +111,16 @@ class AgentSession(OfTenant, Model):
             text("id DESC"),
             postgresql_where=text("entity_id IS NOT NULL"),
         ),
+        Index(
+            "sessions_eval_case_key",
+            "tenant_id",
+            "eval_run_id",
+            "eval_source",
+            text("(metadata ->> 'eval_config')"),
+            text("(metadata ->> 'eval_trial')"),
+            unique=True,
+            postgresql_where=text("eval_run_id IS NOT NULL"),
+        ),
         Index("sessions_search_idx", "search", postgresql_using="gin"),
         CheckConstraint(one_of("session_type", SESSION_TYPES), name="type_known"),
         CheckConstraint(one_of("status", SESSION_STATUSES), name="status_known"),
@@ -137,6 +159,9 @@ class AgentSession(OfTenant, Model):
     meta: Mapped[json_object] = mapped_column("metadata", deferred=True)
     golden_set: Mapped[str | None] = mapped_column(Computed("metadata #>> '{golden,set}'", persisted=True))
     eval_source: Mapped[str | None] = mapped_column(Computed("metadata ->> 'eval_source'", persisted=True))
+    eval_run_id: Mapped[UUID | None] = mapped_column(
+        Uuid, Computed("(metadata ->> 'eval_run_id')::uuid", persisted=True)
+    )
     search: Mapped[str] = mapped_column(
         TSVECTOR,
         Computed("to_tsvector('english', left(title || ' ' || coalesce(error, ''), 20000))", persisted=True),

@@ -24,12 +24,14 @@ QUERIES = (
     """SELECT format('grant %s to %s: %s', table_name, grantee,
                      string_agg(privilege_type, ', ' ORDER BY privilege_type))
          FROM information_schema.table_privileges
-        WHERE table_schema = 'public' AND grantee IN ('upshot_app', 'upshot_door', 'PUBLIC')
+        WHERE table_schema = 'public' AND grantee IN ('upshot_app', 'upshot_door', 'upshot_replay', 'PUBLIC')
         GROUP BY table_name, grantee""",
-    """SELECT format('grant %s to upshot_door: %s (%s)', table_name, privilege_type,
+    """SELECT format('grant %s to %s: %s (%s)', table_name, grantee, privilege_type,
                      string_agg(column_name, ', ' ORDER BY column_name))
          FROM information_schema.column_privileges
-        WHERE table_schema = 'public' AND grantee = 'upshot_door' GROUP BY table_name, privilege_type""",
+        WHERE table_schema = 'public'
+          AND (grantee = 'upshot_door' OR (grantee = 'upshot_replay' AND privilege_type = 'UPDATE'))
+        GROUP BY table_name, grantee, privilege_type""",
     """SELECT format('function %s: owner %s, %s, for %s, body %s', oid::regprocedure, pg_get_userbyid(proowner),
                      CASE WHEN prosecdef THEN 'definer' ELSE 'invoker' END, array_to_string(proacl, ' '),
                      md5(regexp_replace(prosrc, '\\s+', ' ', 'g')))

@@ -51,6 +51,9 @@ ROWS = {
     "idempotency_keys": "(user_id, route, key, body_hash) VALUES ('{users}', 'POST /api', 'k', 'h')",
     "tasks": "(slug, name, cron, agent_id) VALUES ('review', 'Review', '0 * * * *', '{agents}')",
     "task_ticks": "(task_id, scheduled_for, owner, session_id) VALUES ('{tasks}', '2026-01-01Z', 'me', '{sessions}')",
+    "golden_sets": "(name) VALUES ('smoke')",
+    "eval_runs": "(name, agent_id, agent_version_id, config_hash, created_by)"
+    " VALUES ('Smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 
@@ -110,7 +113,8 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     """Insert the table's row for a tenant, with links as `ids` says."""
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
-    key = (keys | {"feedback_daily": "tenant_id", "session_drafts": "session_id"}).get(table, "id")
+    keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
+    key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)
     return found

@@ -150,7 +150,7 @@ def test_starts_stops_and_starts_again(place: Path) -> None:
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute("CREATE TABLE public.mine (id int)")
     assert settings == [("on",), ("on",), ("on",), ("on",), ("",), ("UTC",)]
-    assert roles == [("upshot_app", True), ("upshot_door", False), ("upshot_owner", True)]
+    assert roles == [("upshot_app", True), ("upshot_door", False), ("upshot_owner", True), ("upshot_replay", False)]
     assert stat.S_IMODE(root.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in root.glob("*.password")} == {0o600}
     embedded.release()

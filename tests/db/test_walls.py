@@ -16,6 +16,8 @@ from tests.db.rows import ROWS, Filled, acting, add, fill, one
 pytestmark = pytest.mark.core
 
 OF_TENANT = [*ROWS, "memberships"]
+# How a link is set that is generated from something else.
+GENERATED = {"eval_run_id": "metadata = metadata || jsonb_build_object('eval_run_id', (%s)::text)"}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,8 @@ def test_links_cannot_leave_the_workspace(app_url: str, ours: Filled, theirs: Fi
             table, column, target = link["table"], link["column"], link["target"]
             if one(connection, "SELECT has_table_privilege(%s, 'UPDATE')", table):
                 with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
-                    connection.execute(f"UPDATE {table} SET {column} = %s", (theirs[target],))
+                    change = GENERATED.get(column, f"{column} = %s")
+                    connection.execute(f"UPDATE {table} SET {change}", (theirs[target],))
             else:
                 mixed = ours.ids | {"secret": uuid4().hex, target: theirs[target]}
                 with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
@@ -229,7 +232,7 @@ def test_the_app_and_door_roles_own_and_bypass_nothing(superuser: psycopg.Connec
     ).fetchone()
     powers = superuser.execute(
         "SELECT bool_or(rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb) FROM pg_roles"
-        " WHERE rolname IN ('upshot_app', 'upshot_door', 'upshot_owner')"
+        " WHERE rolname IN ('upshot_app', 'upshot_door', 'upshot_owner', 'upshot_replay')"
     ).fetchone()
     assert owned == (0,)
     assert powers == (False,)
@@ -250,3 +253,25 @@ def test_indexes_are_used_under_the_policies(app_url: str, ours: Filled) -> None
             plan = "\n".join(row["QUERY PLAN"] for row in connection.execute(f"EXPLAIN {query}"))
             assert index in plan, plan
             assert re.search(r"Index Cond: \(+tenant_id = ", plan), plan
+
+
+def test_who_replays_reads_the_workspace_and_writes_none_of_it(app_url: str, ours: Filled) -> None:
+    refused = (
+        "feedback", "entities", "entity_responses", "shared_context", "user_memories", "agents", "chats", "messages",
+        "tasks", "golden_sets", "eval_runs",
+    )  # fmt: skip
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        connection.execute("SET LOCAL ROLE upshot_replay")
+        assert one(connection, "SELECT count(*) FROM entities") == 1
+        for table in refused:
+            statements = (
+                f"INSERT INTO {table} DEFAULT VALUES",
+                f"UPDATE {table} SET tenant_id = tenant_id",
+                f"DELETE FROM {table}",
+            )
+            for statement in statements:
+                with pytest.raises(errors.InsufficientPrivilege), connection.transaction():
+                    connection.execute(statement)
+        for statement in ("UPDATE sessions SET metadata = '{}'", "DELETE FROM sessions", "SET ROLE upshot_owner"):
+            with pytest.raises(errors.InsufficientPrivilege), connection.transaction():
+                connection.execute(statement)
