@@ -58,6 +58,7 @@ APIS = (
     "app.api.v1_feedback",
     "app.api.feedback_tokens",
     "app.api.reactions",
+    "app.api.evals",
     "app.api.mcp",
 )  # fmt: skip
 

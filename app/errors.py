@@ -69,6 +69,13 @@ class Stale(Refused):
         self.current = current
 
 
+class Unprocessable(Problem):
+    """Well-formed, but there is nothing in it that could be worked with."""
+
+    status = 422
+    title = "This cannot be worked with"
+
+
 class Throttled(Problem):
     status = 429
     title = "Too many attempts"

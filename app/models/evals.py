@@ -44,9 +44,7 @@ class EvalRun(OfTenant, Model):
         CheckConstraint(one_of("triggered_by", TRIGGERS), name="trigger_known"),
         CheckConstraint(one_of("context_mode", CONTEXT_MODES), name="context_known"),
         CheckConstraint("trials BETWEEN 1 AND 20", name="some_trials"),
-        CheckConstraint(
-            "(status IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)", name="ends"
-        ),
+        CheckConstraint("(status IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)", name="ends"),
     )
 
     id: Mapped[uuid_pk]

@@ -27,7 +27,7 @@ from app.services.feedback_lists import (
 
 __all__ = [
     "ACTIONS", "FeedbackCounts", "FeedbackDetail", "FeedbackRow", "LinkedKnowledge", "allowed_actions", "counts",
-    "decide", "get_feedback", "list_feedback", "review",
+    "decide", "get_feedback", "list_feedback", "review", "settle_pending",
 ]  # fmt: skip
 
 ACTIONS = ("reviewed", "applied", "dismissed", "reopen")
@@ -78,16 +78,36 @@ def decide(
     """
     wanted = list(dict.fromkeys(ids))
     _check(wanted, action, notes, outcome, actor)
-    moved = _move(wanted, action, _changes(action, notes, outcome, actor, at), actor)
+    moved = _move(wanted, FROM[action], _changes(action, notes, outcome, actor, at), actor)
+    _note(moved, action, notes, actor)
+    if len(wanted) == 1 and not moved:
+        raise _refusal(wanted[0], action, actor)
+    return [row_id for row_id, _ in moved]
+
+
+def settle_pending(
+    ids: Sequence[UUID], action: str, *, actor: Actor, outcome: dict[str, Any] | None = None, notes: str | None = None
+) -> list[UUID]:
+    """Apply or dismiss those of the rows that nobody has touched yet, however many; which they were.
+
+    What somebody decided or triaged a moment ago stays as it is.
+    """
+    wanted, moved = sorted(set(ids)), []
+    for start in range(0, len(wanted), MOST_AT_ONCE):
+        part = wanted[start : start + MOST_AT_ONCE]
+        _check(part, action, notes, outcome, actor)
+        moved += _move(part, ("pending",), _changes(action, notes, outcome, actor, None), actor)
+    _note(moved, action, notes, actor)
+    return [row_id for row_id, _ in moved]
+
+
+def _note(moved: Sequence[tuple[UUID, str]], action: str, notes: str | None, actor: Actor) -> None:
     after = "pending" if action == "reopen" else action
     for row_id, before in moved:
         audit.record(
             actor, f"feedback.{'reopened' if action == 'reopen' else action}", "feedback", row_id,
             before=before, after=after, notes=notes,
         )  # fmt: skip
-    if len(wanted) == 1 and not moved:
-        raise _refusal(wanted[0], action, actor)
-    return [row_id for row_id, _ in moved]
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
@@ -129,11 +149,13 @@ def _changes(
     return changes
 
 
-def _move(ids: list[UUID], action: str, changes: dict[str, Any], actor: Actor) -> list[tuple[UUID, str]]:
+def _move(
+    ids: list[UUID], movable_from: tuple[str, ...], changes: dict[str, Any], actor: Actor
+) -> list[tuple[UUID, str]]:
     """One guarded UPDATE. Rows are locked in the order of their ids, so that two bulk moves never wait in a circle."""
     movable = (
         select(Feedback.id, Feedback.status.label("before"))
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids), Feedback.status.in_(FROM[action]))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids), Feedback.status.in_(movable_from))
         .order_by(Feedback.id)
         .with_for_update()
         .cte("movable")

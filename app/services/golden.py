@@ -1,23 +1,168 @@
-"""Golden sessions: work that went right, kept by set."""
+"""Golden sessions: promoted, kept by set, renamed and revoked.
+
+While a session is golden the database refuses every other change to it; what is refused here is refused with a
+sentence.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from app.actor import Actor
 from app.db import db
-from app.models import AgentSession
+from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
+from app.evals.expected import read_expected
+from app.evals.snapshot import snapshot_hash
+from app.models import AgentSession, CriteriaSet, Feedback, SessionEvent
+from app.services import audit, feedback
+from app.services.snapshots import take_snapshot
+
+SET = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
+DEFAULT_SET = "default"
+LONGEST_NOTE = 2000
+MOST_SESSIONS = 200
+OPEN = ("pending", "reviewed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What is kept with a golden. `expected` is what should have happened where the recorded run was complained
+    about; `recorded_is_right` says that the complaint was not."""
+
+    set_name: str | None = None
+    note: str | None = None
+    criteria_set_id: UUID | None = None
+    feedback_ids: Sequence[UUID] = ()
+    expected: dict[str, Any] | None = None
+    recorded_is_right: bool = False
 
 
 @dataclass(frozen=True)
-class GoldenSet:
+class Promoted:
+    """A new golden, and how much of the feedback about it was applied with it."""
+
+    session: AgentSession
+    golden: dict[str, Any]
+    applied: int = 0
+
+
+@dataclass(frozen=True)
+class SetCount:
     name: str
     sessions: int
 
 
-def list_sets(*, actor: Actor) -> list[GoldenSet]:
+def promote_session(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+    """Freeze a completed session with everything that went into it, so that it can be replayed for ever.
+
+    Of two who promote it at once, one wins. The feedback that led here is applied in the same transaction.
+    """
+    _admins_only(actor)
+    set_name = read_set(given.set_name)
+    note = _read_note(given.note)
+    read_expected(given.expected)
+    if given.expected and given.recorded_is_right:
+        raise Invalid(
+            "Say what should have happened, or that the recorded run is right; not both.",
+            {"recorded_is_right": "Leave it out where `expected` is given."},
+        )
+    session = _lock(session_id, actor)
+    _check_promotable(session, actor)
+    _check_criteria(given.criteria_set_id, actor)
+    snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
+    golden: dict[str, Any] = {
+        "set": set_name,
+        "promoted_at": datetime.now(UTC).isoformat(),
+        "promoted_by": str(actor.id),
+        "note": note,
+        "criteriaSetId": str(given.criteria_set_id) if given.criteria_set_id else None,
+        "snapshot": snapshot,
+        "sha256": snapshot_hash(snapshot),
+    }
+    if given.expected:
+        golden["expected"] = given.expected
+    if given.recorded_is_right:
+        golden["recorded_is_right"] = True
+    elif not given.expected and _was_rejected(session, given.feedback_ids, actor):
+        golden["baseline_rejected"] = True
+    session.meta = {**session.meta, "golden": golden}
+    db.session.flush()
+    audit.record(actor, "session.promoted", "session", session.id, set=set_name, sha256=golden["sha256"])
+    return Promoted(session, golden, _apply(given.feedback_ids, session, set_name, actor))
+
+
+def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
+    """Rename, annotate or judge a golden by other criteria; `changes` has some of `set`, `note`, `criteriaSetId`."""
+    _admins_only(actor)
+    session = _lock(session_id, actor)
+    golden = _golden_of(session)
+    after = dict(golden)
+    if "set" in changes:
+        after["set"] = read_set(changes["set"])
+    if "note" in changes:
+        after["note"] = _read_note(changes["note"])
+    if "criteriaSetId" in changes:
+        wanted = changes["criteriaSetId"]
+        _check_criteria(wanted, actor)
+        after["criteriaSetId"] = str(wanted) if wanted else None
+    if after == golden:
+        return golden
+    session.meta = {**session.meta, "golden": after}
+    db.session.flush()
+    audit.record(
+        actor, "golden.edited", "session", session.id, before=golden["set"], after=after["set"], note=after.get("note")
+    )
+    return after
+
+
+def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) -> int:
+    """Put several goldens into one set; how many that changed."""
+    wanted = sorted(set(session_ids))
+    if not wanted or len(wanted) > MOST_SESSIONS:
+        raise Invalid(f"Choose 1 to {MOST_SESSIONS} goldens.")
+    target = read_set(set_name)
+    moved = 0
+    for session_id in wanted:
+        before = _golden_of(_lock(session_id, actor))["set"]
+        edit_golden(session_id, {"set": target}, actor=actor)
+        moved += before != target
+    return moved
+
+
+def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
+    """Give a set another name; how many goldens moved with it."""
+    ids = db.session.scalars(
+        select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
+    ).all()
+    if not ids:
+        raise NotFound(f"There is no golden set {name[:60]}.")
+    moved = 0
+    for start in range(0, len(ids), MOST_SESSIONS):
+        moved += move_goldens(ids[start : start + MOST_SESSIONS], new_name, actor=actor)
+    return moved
+
+
+def revoke_golden(session_id: UUID, *, actor: Actor) -> bool:
+    """Take the mark away and change nothing else. Doing it twice is fine; says whether it was golden."""
+    _admins_only(actor)
+    session = _lock(session_id, actor)
+    golden = session.meta.get("golden")
+    if golden is None:
+        return False
+    session.meta = {name: value for name, value in session.meta.items() if name != "golden"}
+    db.session.flush()
+    audit.record(actor, "golden.revoked", "session", session.id, set=golden["set"], sha256=golden.get("sha256"))
+    return True
+
+
+def list_sets(*, actor: Actor) -> list[SetCount]:
     """The sets of the workspace by name, with how many golden sessions each holds."""
     rows = db.session.execute(
         select(AgentSession.golden_set, func.count())
@@ -25,4 +170,113 @@ def list_sets(*, actor: Actor) -> list[GoldenSet]:
         .group_by(AgentSession.golden_set)
         .order_by(AgentSession.golden_set)
     )
-    return [GoldenSet(str(name), count) for name, count in rows]
+    return [SetCount(str(name), count) for name, count in rows]
+
+
+def read_set(name: str | None) -> str:
+    """The name of a set, or Invalid."""
+    name = (name or DEFAULT_SET).strip()
+    if not SET.fullmatch(name):
+        raise Invalid(
+            "set: Small letters, digits and hyphens, at most 60.",
+            {"set": "Small letters, digits and hyphens, at most 60."},
+        )
+    return name
+
+
+def _read_note(note: str | None) -> str | None:
+    note = (note or "").strip() or None
+    if note and len(note) > LONGEST_NOTE:
+        raise Invalid(f"note: At most {LONGEST_NOTE:,} characters.", {"note": f"At most {LONGEST_NOTE:,} characters."})
+    return note
+
+
+def _admins_only(actor: Actor) -> None:
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin decides what is golden.")
+
+
+def _lock(session_id: UUID, actor: Actor) -> AgentSession:
+    session = db.session.scalar(
+        select(AgentSession)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if session is None:
+        raise NotFound("There is no such session in this workspace.")
+    return session
+
+
+def _golden_of(session: AgentSession) -> dict[str, Any]:
+    golden = session.meta.get("golden")
+    if not isinstance(golden, dict):
+        raise NotFound("This session is not golden.")
+    return golden
+
+
+def _check_promotable(session: AgentSession, actor: Actor) -> None:
+    if session.golden_set is not None:
+        raise Refused(f"This session is golden already, in {session.golden_set}.", current=session.golden_set)
+    if session.eval_source is not None:
+        raise Refused("A replay cannot be golden itself; promote the replay instead of its golden from their diff.")
+    if session.status != "completed":
+        raise Refused(f"Only a completed session can be golden; this one is {session.status}.", current=session.status)
+    if not has_user_message(session.id, actor=actor):
+        raise Unprocessable("Nobody said anything in this session, so there is nothing to replay.")
+
+
+def has_user_message(session_id: UUID, *, actor: Actor) -> bool:
+    said = exists().where(
+        SessionEvent.tenant_id == actor.tenant_id,
+        SessionEvent.session_id == session_id,
+        SessionEvent.event_type == "user.message",
+        func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != "",
+    )
+    return bool(db.session.scalar(select(said)))
+
+
+def _check_criteria(criteria_set_id: UUID | None, actor: Actor) -> None:
+    if criteria_set_id is None:
+        return
+    known = select(CriteriaSet.id).where(CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id)
+    if db.session.scalar(known) is None:
+        sentence = f"There is no criteria set {criteria_set_id} in this workspace."
+        raise Invalid(sentence, {"criteriaSetId": sentence})
+
+
+def _was_rejected(session: AgentSession, feedback_ids: Sequence[UUID], actor: Actor) -> bool:
+    return bool(feedback_ids) or has_open_complaint(session.id, actor=actor)
+
+
+def has_open_complaint(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether somebody was unhappy with the session and nobody decided about it yet."""
+    open_negative = exists().where(
+        Feedback.tenant_id == actor.tenant_id,
+        Feedback.session_id == session_id,
+        Feedback.rating == "negative",
+        Feedback.status.in_(OPEN),
+    )
+    return bool(db.session.scalar(select(open_negative)))
+
+
+def preferred_answer(session_id: UUID, *, actor: Actor) -> str | None:
+    """What somebody would rather have read, from the newest edit of the session."""
+    found = db.session.scalar(
+        select(Feedback.details["preferred_answer"].astext)
+        .where(
+            Feedback.tenant_id == actor.tenant_id,
+            Feedback.session_id == session_id,
+            Feedback.details["preferred_answer"].astext.is_not(None),
+        )
+        .order_by(Feedback.created_at.desc())
+        .limit(1)
+    )
+    return found or None
+
+
+def _apply(feedback_ids: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:
+    if not feedback_ids:
+        return 0
+    outcome = {"kind": "golden", "id": str(session.id), "text": f"promoted to {set_name}"}
+    return len(feedback.settle_pending(feedback_ids, "applied", actor=actor, outcome=outcome))

@@ -78,7 +78,7 @@ def load_work(lease: Lease, *, actor: Actor) -> Work:
         chat_id=session.chat_id,
         turn_id=turn_id,
         turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
-        earlier=_earlier(session, turn_id),
+        earlier=earlier_messages(session, turn_id),
         events=events_of(session.id, actor=actor),
         record=record,
         prompt=load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None),
@@ -134,7 +134,7 @@ def _record(session: AgentSession) -> Record | None:
     return Record(*row) if row else None
 
 
-def _earlier(session: AgentSession, turn_id: str | None) -> list[tuple[str, str]]:
+def earlier_messages(session: AgentSession, turn_id: str | None) -> list[tuple[str, str]]:
     """What was said in the chat before the turn that is answered now, the latest of it."""
     if session.chat_id is None or turn_id is None:
         return []

@@ -1,0 +1,214 @@
+"""Goldens and candidates over JSON, under the names that the page uses."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import Field
+
+from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
+from app.api.route import route
+from app.services import candidates, golden, golden_lists, pages
+
+bp = Blueprint("evals_api", __name__)
+ADMIN = ("admin", "admin")
+
+
+class CandidateItem(Answer):
+    """A request that people complained about."""
+
+    prompt: str
+    agentId: UUID  # noqa: N815 - the API speaks camel case here.
+    agentSlug: str  # noqa: N815 - the same.
+    occurrenceCount: int  # noqa: N815 - the same.
+    feedbackIds: list[UUID]  # noqa: N815 - the same.
+    representativeSessionId: UUID  # noqa: N815 - the same.
+    lastFeedbackAt: Moment  # noqa: N815 - the same.
+
+
+class CandidateList(Answer):
+    items: list[CandidateItem]
+    next_cursor: str | None = None
+    total: int
+
+
+class CandidateQuery(Query):
+    limit: Limit = Field(20, validate_default=False, description="How many groups, 1 to 100.")
+
+
+class Resolution(Body):
+    """What becomes of a group."""
+
+    feedbackIds: list[Id] = Field(max_length=candidates.MOST_IDS, strict=False)  # noqa: N815 - the API's name.
+    action: Literal["applied", "dismissed"]
+    notes: str | None = Field(None, max_length=4096)
+
+
+class Resolved(Answer):
+    updated: int
+
+
+class GoldenItem(Answer):
+    """A golden without its snapshot."""
+
+    sessionId: UUID  # noqa: N815 - the API speaks camel case here.
+    title: str
+    set: str
+    note: str | None
+    criteriaSetId: UUID | None  # noqa: N815 - the same.
+    agent: str
+    agentId: UUID  # noqa: N815 - the same.
+    agentVersion: int | None  # noqa: N815 - the same.
+    sessionType: str  # noqa: N815 - the same.
+    promotedAt: Moment | None  # noqa: N815 - the same.
+    promotedBy: UUID | None  # noqa: N815 - the same.
+    sha256: str | None
+    baselineRejected: bool  # noqa: N815 - the same.
+    expected: dict[str, Any] | None
+
+
+class GoldenPage(Answer):
+    items: list[GoldenItem]
+    next_cursor: str | None
+
+
+class GoldenQuery(Query):
+    set: str | None = Field(None, max_length=60, description="Only goldens of this set.")
+    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class NewGolden(Body):
+    """A completed session that shall be what others are measured against."""
+
+    sessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
+    set: str | None = Field(None, max_length=60, description="A slug; `default` if left out.")
+    note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
+    criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
+    feedbackIds: list[Id] = Field(  # noqa: N815 - the same.
+        [], max_length=candidates.MOST_IDS, strict=False, description="Pending complaints that this settles."
+    )
+    expected: dict[str, Any] | None = Field(
+        None, description="What should have happened: answer, mentions, must_not_mention, calls, no_calls, effects."
+    )
+    recorded_is_right: bool = Field(False, description="The complaint was wrong; the recorded run is right.")
+
+
+class GoldenChange(Body):
+    """What to change; what is left out stays."""
+
+    set: str = Field("", max_length=60)
+    note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
+    criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
+
+
+@route(
+    bp, "GET", "/api/admin/evals/candidates", access=ADMIN, query=CandidateQuery, answer=CandidateList,
+    summary="List candidates",
+    about="Pending complaints about responses and sessions, brought together by agent and first request; those with"
+    " most complaints first.",
+)  # fmt: skip
+def list_candidates(query: CandidateQuery) -> CandidateList:
+    found, total = candidates.list_candidates(actor=g.actor, limit=query.limit)
+    return CandidateList(items=[_candidate(one) for one in found], total=total)
+
+
+def _candidate(one: candidates.Candidate) -> CandidateItem:
+    return CandidateItem(
+        prompt=one.prompt,
+        agentId=one.agent_id,
+        agentSlug=one.agent_slug,
+        occurrenceCount=one.occurrence_count,
+        feedbackIds=one.feedback_ids,
+        representativeSessionId=one.representative_session_id,
+        lastFeedbackAt=one.last_feedback_at,
+    )
+
+
+@route(
+    bp, "PATCH", "/api/admin/evals/candidates", access=ADMIN, body=Resolution, answer=Resolved,
+    summary="Settle a group of complaints",
+    about="Only rows that are still pending move; `updated` says how many.",
+)  # fmt: skip
+def resolve_candidates(body: Resolution) -> Resolved:
+    return Resolved(
+        updated=len(candidates.resolve_group(body.feedbackIds, body.action, actor=g.actor, notes=body.notes))
+    )
+
+
+@route(
+    bp, "GET", "/api/admin/evals/golden", access=ADMIN, query=GoldenQuery, answer=GoldenPage,
+    summary="List goldens",
+)  # fmt: skip
+def list_goldens(query: GoldenQuery) -> GoldenPage:
+    found = golden_lists.list_goldens(pages.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
+    return GoldenPage(items=[_golden(row) for row in found.items], next_cursor=found.next_cursor)
+
+
+@route(
+    bp, "POST", "/api/admin/evals/golden", access=ADMIN, body=NewGolden, answer=GoldenItem, status=201,
+    idempotent=True, summary="Promote a session",
+    also={409: "Golden already, a replay, or not completed.", 422: "Nobody said anything in the session."},
+    about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
+    " same transaction.",
+)  # fmt: skip
+def promote(body: NewGolden) -> GoldenItem:
+    given = golden.Promotion(
+        set_name=body.set,
+        note=body.note,
+        criteria_set_id=body.criteriaSetId,
+        feedback_ids=body.feedbackIds,
+        expected=body.expected,
+        recorded_is_right=body.recorded_is_right,
+    )
+    golden.promote_session(body.sessionId, given, actor=g.actor)
+    return _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
+
+
+@route(
+    bp, "GET", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, answer=GoldenItem, summary="Read a golden",
+)  # fmt: skip
+def read_golden(session_id: UUID) -> GoldenItem:
+    return _golden(golden_lists.get_golden(session_id, actor=g.actor))
+
+
+@route(
+    bp, "PATCH", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, body=GoldenChange, answer=GoldenItem,
+    summary="Change a golden's set, note or criteria",
+)  # fmt: skip
+def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
+    golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
+    return _golden(golden_lists.get_golden(session_id, actor=g.actor))
+
+
+@route(
+    bp, "DELETE", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, status=204, summary="Revoke a golden",
+    about="The session stays. Revoking twice is fine.",
+)  # fmt: skip
+def revoke(session_id: UUID) -> None:
+    golden.revoke_golden(session_id, actor=g.actor)
+
+
+def _golden(row: golden_lists.GoldenRow) -> GoldenItem:
+    return GoldenItem(
+        sessionId=row.id,
+        title=row.title,
+        set=row.set_name,
+        note=row.note,
+        criteriaSetId=row.criteria_set_id,
+        agent=row.agent,
+        agentId=row.agent_id,
+        agentVersion=row.agent_version,
+        sessionType=row.session_type,
+        promotedAt=row.promoted_at,
+        promotedBy=row.promoted_by,
+        sha256=row.sha256,
+        baselineRejected=row.baseline_rejected,
+        expected=row.expected,
+    )
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

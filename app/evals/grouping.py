@@ -1,0 +1,62 @@
+"""Complaints about the same request of the same agent, brought together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Negative feedback on a session, with what was first asked there."""
+
+    feedback_id: UUID
+    session_id: UUID
+    agent_id: UUID
+    agent_slug: str
+    created_at: datetime
+    prompt: str
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A request that went wrong. The representative session is that of the latest complaint."""
+
+    prompt: str
+    agent_id: UUID
+    agent_slug: str
+    occurrence_count: int
+    feedback_ids: list[UUID]
+    representative_session_id: UUID
+    last_feedback_at: datetime
+
+
+def normalised(prompt: str) -> str:
+    """What two requests share that are the same to people."""
+    return " ".join(prompt.split()).lower()
+
+
+def group_complaints(complaints: Sequence[Complaint]) -> list[Candidate]:
+    """One candidate for each request and agent: those with most complaints first, then the latest."""
+    groups: dict[tuple[UUID, str], list[Complaint]] = {}
+    for complaint in complaints:
+        if complaint.prompt.strip():
+            groups.setdefault((complaint.agent_id, normalised(complaint.prompt)), []).append(complaint)
+    found = [_candidate(group) for group in groups.values()]
+    return sorted(found, key=lambda one: (-one.occurrence_count, -one.last_feedback_at.timestamp(), one.prompt))
+
+
+def _candidate(group: list[Complaint]) -> Candidate:
+    ordered = sorted(group, key=lambda complaint: (complaint.created_at, complaint.feedback_id), reverse=True)
+    latest = ordered[0]
+    return Candidate(
+        prompt=latest.prompt.strip(),
+        agent_id=latest.agent_id,
+        agent_slug=latest.agent_slug,
+        occurrence_count=len(ordered),
+        feedback_ids=[complaint.feedback_id for complaint in ordered],
+        representative_session_id=latest.session_id,
+        last_feedback_at=latest.created_at,
+    )

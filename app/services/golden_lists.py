@@ -1,0 +1,82 @@
+"""Goldens as they are listed. Of their metadata only what a list shows is read, never the snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import DateTime, Uuid, cast, select
+from sqlalchemy.sql import Select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.models import Agent, AgentSession, AgentVersion
+from app.services.pages import Page, Slice, read_page
+
+
+@dataclass(frozen=True)
+class GoldenRow:
+    """A golden in a list."""
+
+    id: UUID
+    title: str
+    session_type: str
+    created_at: datetime
+    set_name: str
+    note: str | None
+    criteria_set_id: UUID | None
+    agent_id: UUID
+    agent: str
+    agent_name: str
+    agent_version: int | None
+    promoted_at: datetime | None
+    promoted_by: UUID | None
+    sha256: str | None
+    baseline_rejected: bool
+    recorded_is_right: bool
+    expected: dict[str, Any] | None
+
+
+def list_goldens(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice[GoldenRow]:
+    """One page of the goldens, newest session first."""
+    where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
+    if set_name is not None:
+        where.append(AgentSession.golden_set == set_name)
+    found = read_page(_statement(), page, at=AgentSession.created_at, id=AgentSession.id, where=where)
+    return found.map(_row)
+
+
+def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
+    row = db.session.execute(
+        _statement().where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.id == session_id,
+            AgentSession.golden_set.is_not(None),
+        )
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such golden in this workspace.")
+    return _row(tuple(row))
+
+
+def _statement() -> Select[*tuple[Any, ...]]:
+    golden: Any = AgentSession.meta["golden"]
+    return (
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.session_type, AgentSession.created_at,
+            AgentSession.golden_set, golden["note"].astext, cast(golden["criteriaSetId"].astext, Uuid),
+            AgentSession.agent_id, Agent.slug, Agent.name, AgentVersion.version,
+            cast(golden["promoted_at"].astext, DateTime(timezone=True)), cast(golden["promoted_by"].astext, Uuid),
+            golden["sha256"].astext, golden["baseline_rejected"].astext, golden["recorded_is_right"].astext,
+            golden["expected"],
+        )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+    )  # fmt: skip
+
+
+def _row(row: tuple[Any, ...]) -> GoldenRow:
+    return GoldenRow(*row[:-3], row[-3] == "true", row[-2] == "true", row[-1])

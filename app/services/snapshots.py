@@ -1,0 +1,191 @@
+"""Reading what a session had, for the snapshot that is frozen when it is promoted."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, tuple_
+
+from app.actor import Actor
+from app.db import db
+from app.evals.snapshot import Inputs, build_snapshot, first_loaded
+from app.models import (
+    Agent,
+    AgentSession,
+    AgentVersion,
+    CriteriaSet,
+    Entity,
+    EntityType,
+    SharedContext,
+    SharedContextHistory,
+    UserMemory,
+)
+from app.services.run_inputs import earlier_messages
+from app.services.session_events import Event, events_of
+
+
+def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
+    """Everything that went into the session. What it had in its prompt counts, not what is active now."""
+    events = [_plain(event) for event in events_of(session.id, actor=actor)]
+    loaded = first_loaded(events)
+    meta = session.meta
+    return build_snapshot(
+        Inputs(
+            session_type=session.session_type,
+            output_type=session.output_type,
+            agent=_agent(session),
+            model=session.model,
+            events=events,
+            entity=_entity(session),
+            view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
+            earlier=earlier_messages(session, meta.get("turn_id")),
+            tools=_tools(meta.get("tools") or loaded.get("tools")),
+            rows=rows_loaded(loaded, session.agent_id, actor=actor),
+            loaded=loaded,
+            memories=_memories(session, loaded, actor),
+            entity_types=_entity_types(actor),
+            criteria=_criteria(criteria_set_id or _submitted_to(events), actor),
+        )
+    )
+
+
+def _plain(event: Event) -> dict[str, Any]:
+    return {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
+
+
+def _tools(given: Any) -> list[dict[str, Any]]:
+    """The tools that the run could use: an importer says them, our own runs note them with what they loaded."""
+    return [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
+
+
+def _agent(session: AgentSession) -> dict[str, Any]:
+    row = db.session.execute(
+        select(Agent.id, Agent.slug, Agent.name, Agent.kind, AgentVersion.id, AgentVersion.version, AgentVersion.config)
+        .outerjoin(AgentVersion, AgentVersion.id == session.agent_version_id)
+        .where(Agent.tenant_id == session.tenant_id, Agent.id == session.agent_id)
+    ).one()
+    agent_id, slug, name, kind, version_id, version, config = row
+    return {
+        "id": str(agent_id),
+        "slug": slug,
+        "name": name,
+        "kind": kind,
+        "version_id": str(version_id) if version_id else None,
+        "version": version,
+        "config": config or {},
+    }
+
+
+def rows_loaded(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
+    """The knowledge rows that a prompt held, in its order, as they read at that version."""
+    wanted = [(row_id, version) for row_id, version in _named(loaded) if row_id is not None]
+    if not wanted:
+        return []
+    history = SharedContextHistory
+    past = db.session.execute(
+        select(history.shared_context_id, history.version, history.after).where(
+            history.tenant_id == actor.tenant_id, tuple_(history.shared_context_id, history.version).in_(wanted)
+        )
+    )
+    texts = {(row_id, version): after for row_id, version, after in past}
+    now = db.session.execute(
+        select(
+            SharedContext.id, SharedContext.version, SharedContext.type, SharedContext.content, SharedContext.context,
+            SharedContext.agent_id, SharedContext.entity_type_id,
+        ).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([row_id for row_id, _ in wanted]))
+    )  # fmt: skip
+    current = {row.id: row._asdict() for row in now}
+    found = []
+    for row_id, version in wanted:
+        said = texts.get((row_id, version)) or current.get(row_id)
+        if said is None:
+            continue
+        found.append(
+            {
+                "id": str(row_id),
+                "version": version,
+                "type": said["type"],
+                "content": said["content"],
+                "context": said["context"],
+                "scope": _scope(said),
+            }
+        )
+    return found
+
+
+def _named(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
+    ids, versions = loaded.get("row_ids") or [], loaded.get("versions") or []
+    return [(_uuid(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
+
+
+def _uuid(text: Any) -> UUID | None:
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
+
+
+def _scope(row: dict[str, Any]) -> str:
+    if row.get("agent_id"):
+        return "both" if row.get("entity_type_id") else "agent"
+    return "entity_type" if row.get("entity_type_id") else "workspace"
+
+
+def _entity(session: AgentSession) -> dict[str, Any] | None:
+    if session.entity_id is None:
+        return None
+    row = db.session.execute(
+        select(Entity.id, Entity.name, Entity.fields, EntityType.id, EntityType.slug)
+        .join(EntityType, EntityType.id == Entity.entity_type_id)
+        .where(Entity.tenant_id == session.tenant_id, Entity.id == session.entity_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    return {"id": str(row[0]), "name": row[1], "fields": row[2], "type_id": str(row[3]), "type": row[4]}
+
+
+def _memories(session: AgentSession, loaded: dict[str, Any], actor: Actor) -> dict[str, Any]:
+    """What agents remember about a person is that person's: a golden that somebody else makes only counts it."""
+    number = loaded.get("memories") or 0
+    if not number or session.created_by != actor.id:
+        return {"count": number, "texts": []}
+    texts = db.session.scalars(
+        select(UserMemory.content)
+        .where(
+            UserMemory.tenant_id == session.tenant_id,
+            UserMemory.user_id == actor.id,
+            UserMemory.created_at <= func.coalesce(session.started_at, session.created_at),
+        )
+        .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
+        .limit(number)
+    )
+    return {"count": number, "texts": list(texts)}
+
+
+def _entity_types(actor: Actor) -> list[dict[str, Any]]:
+    rows = db.session.execute(
+        select(EntityType.slug, EntityType.name, EntityType.fields)
+        .where(EntityType.tenant_id == actor.tenant_id, EntityType.archived_at.is_(None))
+        .order_by(EntityType.slug)
+    )
+    return [{"slug": slug, "name": name, "fields": fields} for slug, name, fields in rows]
+
+
+def _submitted_to(events: list[dict[str, Any]]) -> UUID | None:
+    """The criteria set that the run answered to."""
+    for event in events:
+        if event["event_type"] == "response.submitted":
+            return _uuid(event["payload"].get("criteria_set_id"))
+    return None
+
+
+def _criteria(criteria_set_id: UUID | None, actor: Actor) -> dict[str, Any] | None:
+    if criteria_set_id is None:
+        return None
+    row = db.session.execute(
+        select(CriteriaSet.id, CriteriaSet.name, CriteriaSet.dimensions).where(
+            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
+        )
+    ).one_or_none()
+    return {"id": str(row[0]), "name": row[1], "dimensions": row[2]} if row else None
