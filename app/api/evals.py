@@ -150,7 +150,11 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
 @route(
     bp, "POST", "/api/admin/evals/golden", access=ADMIN, body=NewGolden, answer=GoldenItem, status=201,
     idempotent=True, summary="Promote a session",
-    also={409: "Golden already, a replay, or not completed.", 422: "Nobody said anything in the session."},
+    also={
+        404: "There is no such session in this workspace.",
+        409: "Golden already, a replay, or not completed.",
+        422: "Nobody said anything in the session.",
+    },
     about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
     " same transaction.",
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
@@ -64,7 +65,7 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
         return {}
     rows = db.session.execute(
         select(SessionEvent.session_id, SessionEvent.payload["text"].astext)
-        .distinct(SessionEvent.session_id)
+        .ext(distinct_on(SessionEvent.session_id))
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
             SessionEvent.session_id.in_(session_ids),

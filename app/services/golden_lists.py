@@ -79,4 +79,6 @@ def _statement() -> Select[*tuple[Any, ...]]:
 
 
 def _row(row: tuple[Any, ...]) -> GoldenRow:
-    return GoldenRow(*row[:-3], row[-3] == "true", row[-2] == "true", row[-1])
+    values = [*row]
+    values[-3:-1] = [flag == "true" for flag in row[-3:-1]]
+    return GoldenRow(*values)

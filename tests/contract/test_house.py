@@ -14,20 +14,21 @@ ROOT = Path(__file__).resolve().parents[2]
 # Each room and the rooms it may use. Everything may use the modules that stand directly in `app/`.
 BELOW = {
     "learning": set(),
+    "evals": {"learning"},
     "models": {"db"},
     "db": set(),
-    "services": {"models", "learning", "db"},
-    "tools": {"services", "models", "learning", "db"},
-    "agents": {"tools", "services", "models", "learning", "db"},
-    "jobs": {"agents", "services", "models", "learning", "db"},
-    "demo": {"services", "models", "learning", "db"},
-    "api": {"services", "models", "learning", "db", "tools"},
-    "views": {"services", "models", "learning", "db", "api"},
-    "cli": {"services", "models", "learning", "db", "demo", "tools", "agents", "jobs"},
+    "services": {"models", "learning", "db", "evals"},
+    "tools": {"services", "models", "learning", "db", "evals"},
+    "agents": {"tools", "services", "models", "learning", "db", "evals"},
+    "jobs": {"agents", "services", "models", "learning", "db", "evals"},
+    "demo": {"services", "models", "learning", "db", "evals"},
+    "api": {"services", "models", "learning", "db", "tools", "evals"},
+    "views": {"services", "models", "learning", "db", "api", "evals"},
+    "cli": {"services", "models", "learning", "db", "demo", "tools", "agents", "jobs", "evals"},
 }
 # Comparing the database with the models needs both.
 EXEMPT = {"app/db/drift.py"}
-PURE = {"learning"}
+PURE = {"learning", "evals"}
 FORBIDDEN_IN_PURE = {"flask", "sqlalchemy", "psycopg", "flask_sqlalchemy"}
 HEAVY = ("plotly", "apscheduler", "alembic", "argon2", "numpy", "pydantic_ai", "mcp", "bs4", "markdown_it")
 

@@ -111,8 +111,8 @@ def test_links_cannot_leave_the_workspace(app_url: str, ours: Filled, theirs: Fi
         for link in found:
             table, column, target = link["table"], link["column"], link["target"]
             if one(connection, "SELECT has_table_privilege(%s, 'UPDATE')", table):
+                change = GENERATED.get(column, f"{column} = %s")
                 with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
-                    change = GENERATED.get(column, f"{column} = %s")
                     connection.execute(f"UPDATE {table} SET {change}", (theirs[target],))
             else:
                 mixed = ours.ids | {"secret": uuid4().hex, target: theirs[target]}
