@@ -35,6 +35,7 @@ VIEWS = (
     "app.views.saved_views",
     "app.views.agents",
     "app.views.chat",
+    "app.views.chat_live",
     "app.views.own_feedback",
     "app.views.entities",
     "app.views.tasks",

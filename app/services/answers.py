@@ -67,6 +67,11 @@ def prefer_answer(answer: Answer, said: Sequence[OwnRow], text: str, *, actor: A
     return changed
 
 
+def want_another(answer: Answer, *, actor: Actor) -> None:
+    """The person asks for another answer to the same question."""
+    _give(answer, "regenerate", (), actor)
+
+
 def _give(
     answer: Answer,
     signal: str,

@@ -140,3 +140,29 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     if row is None:
         raise NotFound("There is no such answer in a conversation of yours.")
     return Answer(row[0], row[1])
+
+
+def get_own_chat(chat_id: UUID, *, actor: Actor) -> Chat:
+    """A conversation of the actor's, without its messages. One query."""
+    chat = db.session.scalar(select(Chat).where(*_own(actor), Chat.id == chat_id))
+    if chat is None:
+        raise NotFound("You have no such conversation in this workspace.")
+    return chat
+
+
+def messages_after(chat_id: UUID, index: int, *, actor: Actor) -> list[Message]:
+    """What was said in a conversation of the actor's after a place in it. One query."""
+    mine = (
+        select(Message)
+        .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
+        .where(*_own(actor), Chat.id == chat_id, Message.message_index > index)
+    )
+    return list(db.session.scalars(mine.order_by(Message.message_index).limit(MOST_MESSAGES)))
+
+
+def answers_beside(answer: Answer, *, actor: Actor) -> list[Message]:
+    """All answers in the turn of this one, in order. One query."""
+    message = answer.message
+    mine = [Message.tenant_id == actor.tenant_id, Message.chat_id == message.chat_id, Message.role == "agent"]
+    found = select(Message).where(*mine, Message.turn_id == message.turn_id).order_by(Message.message_index)
+    return list(db.session.scalars(found))

@@ -115,16 +115,7 @@ def end(lease: Lease, ending: Ending, *, actor: Actor) -> None:
             setattr(session, name, getattr(ending, name))
     session.lease_owner = session.lease_until = None
     write_events(session, [e for e in ending.events if not e.event_type.startswith("session.")], actor=actor)
-    if ending.answer is not None and session.chat_id is not None:
-        answer = NewMessage(
-            role="agent",
-            content=ending.answer,
-            turn_id=ending.turn_id,
-            session_id=session.id,
-            trace_id=session.trace_id,
-            details=ending.details,
-        )
-        append_messages(session.chat_id, [answer], actor=actor)
+    _say(session, ending, actor)
     db.session.execute(
         delete(SessionDraft).where(
             SessionDraft.tenant_id == lease.tenant_id, SessionDraft.session_id == lease.session_id
@@ -135,6 +126,29 @@ def end(lease: Lease, ending: Ending, *, actor: Actor) -> None:
         add_events(session.id, last, actor=actor)
     else:
         finish_session(session.id, ending.status, actor=actor, error=ending.error)
+
+
+def _say(session: AgentSession, ending: Ending, actor: Actor) -> None:
+    """The answer joins the chat. Of a run that was stopped, what it had written so far is kept, marked."""
+    text, details = ending.answer, dict(ending.details)
+    if ending.status == "cancelled":
+        mine = [SessionDraft.tenant_id == session.tenant_id, SessionDraft.session_id == session.id]
+        text, details = db.session.scalar(select(SessionDraft.text).where(*mine)), {"stopped": True}
+        if text:
+            write_events(session, [NewEvent("agent.message", {"text": text, **details})], actor=actor)
+    if not text or session.chat_id is None:
+        return
+    if "instead_of" in session.meta:
+        details["instead_of"] = session.meta["instead_of"]
+    answer = NewMessage(
+        role="agent",
+        content=text,
+        turn_id=ending.turn_id or session.meta.get("turn_id"),
+        session_id=session.id,
+        trace_id=session.trace_id,
+        details=details,
+    )
+    append_messages(session.chat_id, [answer], actor=actor)
 
 
 def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUID]]:

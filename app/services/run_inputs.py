@@ -144,9 +144,11 @@ def earlier_messages(session: AgentSession, turn_id: str | None) -> list[tuple[s
     if place is None:
         return []
     rows = db.session.execute(
-        select(Message.role, Message.content)
+        select(Message.message_index, Message.role, Message.content, Message.details)
         .where(*mine, Message.message_index < place, Message.role.in_(("user", "agent")))
         .order_by(Message.message_index.desc())
         .limit(MOST_MESSAGES)
     ).all()
-    return [(row.role, row.content) for row in reversed(rows)]
+    # An answer that was asked for again is no longer what the person goes on from.
+    replaced = {row.details.get("instead_of") for row in rows}
+    return [(row.role, row.content) for row in reversed(rows) if row.message_index not in replaced]

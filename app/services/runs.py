@@ -18,7 +18,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.learning import session_limits as limits
-from app.models import AgentSession, SessionDraft
+from app.models import Agent, AgentSession, SessionDraft
 from app.services import agents, audit
 from app.services.session_events import lock_for_events
 from app.services.sessions import NewSession, create_session, finish_session
@@ -59,19 +59,12 @@ def start_run(
     if any(len(text) > limits.MESSAGE // 4 for text in said):
         longest = f"At most {limits.MESSAGE // 4:,} characters."
         raise Invalid(f"message: {longest}", {"message": longest})
-    found = agents.find_agent(agent, actor=actor)
-    if found is None:
-        raise NotFound(f"There is no agent {agent[:120]} in this workspace.")
-    if found.archived_at is not None:
-        raise Refused(f"{found.name} is archived; restore it first.")
-    if found.kind == "external":
-        raise Refused(f"{found.name} runs elsewhere and reports its sessions; it cannot be started from here.")
-    line = " ".join(said[0].split())
+    found = runnable_agent(agent, actor=actor)
     session, _ = create_session(
         NewSession(
             agent=found.slug,
             agent_version=agent_version,
-            title=title or (line if len(line) <= 120 else line[:119].rstrip() + "…"),
+            title=title or title_of(said[0]),
             session_type=session_type,
             chat_id=chat_id,
             entity_id=entity_id,
@@ -80,6 +73,24 @@ def start_run(
         actor=actor,
     )
     return session
+
+
+def runnable_agent(agent: str, *, actor: Actor) -> Agent:
+    """The agent of that name, if it can be started from here."""
+    found = agents.find_agent(agent, actor=actor)
+    if found is None:
+        raise NotFound(f"There is no agent {agent[:120]} in this workspace.")
+    if found.archived_at is not None:
+        raise Refused(f"{found.name} is archived; restore it first.")
+    if found.kind == "external":
+        raise Refused(f"{found.name} runs elsewhere and reports its sessions; it cannot be started from here.")
+    return found
+
+
+def title_of(said: str) -> str:
+    """The first words, in one line."""
+    line = " ".join(said.split())
+    return line if len(line) <= 120 else line[:119].rstrip() + "…"
 
 
 def stop_run(session_id: UUID, *, actor: Actor) -> AgentSession:

@@ -103,7 +103,8 @@
     }
   });
   document.addEventListener("htmx:error", (event) => {
-    if (event.detail.error?.name === "AbortError") return;
+    /* What looks for news by itself says itself that it cannot. */
+    if (event.detail.error?.name === "AbortError" || event.target.matches?.("[data-follow]")) return;
     say("The server cannot be reached. Check the connection and try again.");
   });
 

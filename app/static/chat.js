@@ -32,3 +32,71 @@
   document.addEventListener("htmx:response:error", rollBack);
   document.addEventListener("htmx:error", rollBack);
 })();
+
+/* The living end of a conversation: asked for again while an answer is written, seldom while all is quiet, and not at
+   all from a tab that nobody sees. */
+(() => {
+  document.documentElement.classList.add("u-scripted");
+  const part = () => document.getElementById("run");
+  const box = () => document.getElementById("say");
+  const pace = () => Number(part()?.dataset.follow ?? 0);
+  const MOST = 10000;
+  const GIVES_UP = new Set([403, 404]);
+  let timer = 0;
+  let failures = 0;
+  let over = false;
+
+  const plan = (ms) => { clearTimeout(timer); timer = setTimeout(ask, ms); };
+  const ask = () => {
+    if (over || !pace()) return;
+    plan(MOST);
+    if (!document.hidden) htmx.trigger(part(), "follow");
+  };
+  const lost = (is) => { const line = part()?.querySelector(".u-lost"); if (line) line.hidden = !is; };
+
+  /* Whoever reads the end goes on reading the end. */
+  const page = document.scrollingElement;
+  const atEnd = () => page.scrollHeight - page.scrollTop - page.clientHeight < 80;
+  const toEnd = () => { page.scrollTop = page.scrollHeight; };
+  let stay = false;
+
+  const ours = (event) => event.target.closest?.("#live") && event.detail?.ctx?.target?.id === "run";
+  document.addEventListener("htmx:after:request", (event) => {
+    if (!ours(event)) return;
+    const status = event.detail.ctx.response.status;
+    failures = status < 500 ? 0 : failures + 1;
+    over = GIVES_UP.has(status);
+    stay = event.target.id !== "run" || atEnd();
+    if (event.target.id === "composer" && status < 300) {
+      box().value = "";
+      box().focus();
+    }
+  });
+  document.addEventListener("htmx:error", (event) => {
+    if (event.target.id !== "run" || event.detail.error?.name === "AbortError") return;
+    failures += 1;
+  });
+  document.addEventListener("htmx:finally:request", (event) => {
+    if (!event.target.closest?.("#live") && event.target.isConnected) return;
+    lost(failures > 1);
+    if (stay) toEnd();
+    /* The button that was pressed may be gone. */
+    if (box() && document.activeElement === document.body && event.target.id !== "run") box().focus();
+    plan(Math.min(pace() * 2 ** failures, MOST));
+  });
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) plan(0); });
+
+  document.addEventListener("keydown", (event) => {
+    const at = event.target;
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || !at.matches?.("[data-enter-sends]")) return;
+    event.preventDefault();
+    if (at.value.trim() && at.form.querySelector("#send-it")) at.form.requestSubmit();
+  });
+
+  if (!part()) return;
+  plan(pace());
+  if (box() && !location.hash && !location.search) {
+    toEnd();
+    box().focus({ preventScroll: true });
+  }
+})();
