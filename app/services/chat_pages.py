@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, or_, select
+from sqlalchemy import Select, Text, cast, or_, select
 
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.models import Agent, Chat, Feedback, Message
+from app.models import Agent, AgentSession, Chat, Feedback, Message
 from app.services import search
 from app.services.filters import ChatFilters
 from app.services.pages import Page, Slice, empty, read_page
@@ -39,14 +39,21 @@ class OwnChatRow:
 
 
 @dataclass(frozen=True)
-class OwnChat:
-    """One conversation: its latest messages, or those before a place in it. `earlier` is where the page before
+class Said:
+    """A message, and of the session behind it the model and how it ended."""
+
+    message: Message
+    model: str | None
+    status: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a conversation: its latest messages, or those before a place in it. `earlier` is where the page before
     them ends, None when they begin with the first."""
 
-    chat: Chat
-    agent: str | None
-    agent_name: str | None
-    messages: list[Message]
+    said: list[Said]
     earlier: int | None = None
 
 
@@ -108,25 +115,25 @@ def list_beside(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetim
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def get_own(chat_id: UUID, *, actor: Actor, before: int | None = None, at: int | None = None) -> OwnChat:
-    """A conversation of the actor's: its latest messages, those before a place, or those around one that is further
-    back. Somebody else's is as unknown as none. Two queries."""
-    row = db.session.execute(
-        select(Chat, Agent.slug, Agent.name)
-        .outerjoin(Agent, Agent.id == Chat.agent_id)
-        .where(*_own(actor), Chat.id == chat_id)
-    ).one_or_none()
-    if row is None:
-        raise NotFound("You have no such conversation in this workspace.")
-    where = [Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id]
-    if before is None and at is not None and at < row[0].message_count - MOST_MESSAGES:
+def read_own(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> Stretch:
+    """What was said in a conversation of the actor's: the latest, what is before a place, or what is around one that is
+    further back. One query."""
+    if before is None and at is not None and at < chat.message_count - MOST_MESSAGES:
         before = at + MOST_MESSAGES // 2
-    if before is not None:
-        where.append(Message.message_index < before)
-    latest = select(Message).where(*where).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)
-    messages = list(db.session.scalars(latest))[::-1]
-    first = messages[0].message_index if messages else 0
-    return OwnChat(row[0], row[1], row[2], messages, first if first > 0 else None)
+    where = [] if before is None else [Message.message_index < before]
+    rows = _said(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)
+    said = [Said(*row) for row in db.session.execute(rows)][::-1]
+    first = said[0].message.message_index if said else 0
+    return Stretch(said, first if first > 0 else None)
+
+
+def _said(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
+    return (
+        select(Message, AgentSession.model, AgentSession.status, AgentSession.error)
+        .outerjoin(AgentSession, AgentSession.id == Message.session_id)
+        .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
+        .where(*_own(actor), Chat.id == chat_id, *where)
+    )
 
 
 def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
@@ -142,27 +149,14 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     return Answer(row[0], row[1])
 
 
-def get_own_chat(chat_id: UUID, *, actor: Actor) -> Chat:
-    """A conversation of the actor's, without its messages. One query."""
-    chat = db.session.scalar(select(Chat).where(*_own(actor), Chat.id == chat_id))
-    if chat is None:
-        raise NotFound("You have no such conversation in this workspace.")
-    return chat
-
-
-def messages_after(chat_id: UUID, index: int, *, actor: Actor) -> list[Message]:
+def read_after(chat_id: UUID, index: int, *, actor: Actor) -> list[Said]:
     """What was said in a conversation of the actor's after a place in it. One query."""
-    mine = (
-        select(Message)
-        .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
-        .where(*_own(actor), Chat.id == chat_id, Message.message_index > index)
-    )
-    return list(db.session.scalars(mine.order_by(Message.message_index).limit(MOST_MESSAGES)))
+    rows = _said(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
+    return [Said(*row) for row in db.session.execute(rows.limit(MOST_MESSAGES))]
 
 
-def answers_beside(answer: Answer, *, actor: Actor) -> list[Message]:
+def answers_beside(answer: Message, *, actor: Actor) -> list[Said]:
     """All answers in the turn of this one, in order. One query."""
-    message = answer.message
-    mine = [Message.tenant_id == actor.tenant_id, Message.chat_id == message.chat_id, Message.role == "agent"]
-    found = select(Message).where(*mine, Message.turn_id == message.turn_id).order_by(Message.message_index)
-    return list(db.session.scalars(found))
+    where = [Message.role == "agent", Message.turn_id == answer.turn_id]
+    rows = _said(answer.chat_id, where, actor).order_by(Message.message_index)
+    return [Said(*row) for row in db.session.execute(rows)]

@@ -6,7 +6,6 @@ answer is still being written.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -59,15 +58,17 @@ class ChatRun:
 class Standing:
     """How a conversation stands: who answers in it, how much was said, who spoke last, and the latest run."""
 
-    chat_id: UUID
-    title: str
-    message_count: int
+    chat: Chat
     last_role: str | None
     agent: str | None
     agent_name: str | None
     agent_kind: str | None
     archived: bool
     run: ChatRun | None
+
+    @property
+    def chat_id(self) -> UUID:
+        return self.chat.id
 
     @property
     def running(self) -> bool:
@@ -78,19 +79,10 @@ class Standing:
         """Another text whenever there is something new to show."""
         run = self.run
         if run is None:
-            return str(self.message_count)
+            return str(self.chat.message_count)
         stopping = "s" if run.stopping else ""
         draft = len(run.draft) if run.open else 0
-        return f"{self.message_count}-{str(run.session_id)[:8]}-{run.status}{stopping}-{run.event_count}-{draft}"
-
-
-@dataclass(frozen=True)
-class Behind:
-    """The run behind a message: with which model, and how it ended."""
-
-    model: str | None
-    status: str
-    error: str | None
+        return f"{self.chat.message_count}-{str(run.session_id)[:8]}-{run.status}{stopping}-{run.event_count}-{draft}"
 
 
 def list_partners(*, actor: Actor) -> list[Partner]:
@@ -224,8 +216,8 @@ def standing(chat_id: UUID, *, actor: Actor) -> Standing:
     )
     row = db.session.execute(
         select(
-            Chat.id, Chat.title, Chat.message_count, Message.role, Agent.slug, Agent.name, Agent.kind,
-            Agent.archived_at, AgentSession.id, AgentSession.status, AgentSession.event_count, AgentSession.error,
+            Chat, Message.role, Agent.slug, Agent.name, Agent.kind, Agent.archived_at, AgentSession.id,
+            AgentSession.status, AgentSession.event_count, AgentSession.error,
             AgentSession.cancel_requested_at, AgentSession.created_at, SessionDraft.text,
         )
         .outerjoin(Agent, Agent.id == Chat.agent_id)
@@ -241,26 +233,17 @@ def standing(chat_id: UUID, *, actor: Actor) -> Standing:
             (SessionDraft.tenant_id == AgentSession.tenant_id) & (SessionDraft.session_id == AgentSession.id),
         )
         .where(Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id, Chat.id == chat_id)
+        .execution_options(populate_existing=True)
     ).one_or_none()  # fmt: skip
     if row is None:
         raise NotFound("You have no such conversation in this workspace.")
-    session_id, status, events, error, cancelled_at, created_at, draft = row[8:]
-    run = None
-    if session_id is not None:
-        stopping = cancelled_at is not None and status == "running"
-        run = ChatRun(session_id, status, events, error, stopping, created_at, draft or "")
-    names = ("chat_id", "title", "message_count", "last_role", "agent", "agent_name", "agent_kind")
-    about: dict[str, Any] = dict(zip(names, row[:7], strict=True))
-    return Standing(**about, archived=row[7] is not None, run=run)
+    chat, last_role, agent, name, kind, archived_at, session_id, *rest = row
+    return Standing(chat, last_role, agent, name, kind, archived_at is not None, _run(session_id, *rest))
 
 
-def behind(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, Behind]:
-    """The runs with these ids. One query."""
-    if not session_ids:
-        return {}
-    rows = db.session.execute(
-        select(AgentSession.id, AgentSession.model, AgentSession.status, AgentSession.error).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
-        )
-    )
-    return {row[0]: Behind(row[1], row[2], row[3]) for row in rows}
+def _run(
+    session_id: UUID | None, status: str, events: int, error: str | None, stop: Any, at: datetime, draft: str | None
+) -> ChatRun | None:
+    if session_id is None:
+        return None
+    return ChatRun(session_id, status, events, error, stop is not None and status == "running", at, draft or "")

@@ -80,7 +80,7 @@ def detail(chat_id: UUID) -> Any:
         if wish.kind != "answer":
             received = receive(answer, kind=wish.kind)
             return page("chat/_received.html", "chat/_received.html", received=received)
-        beside = chat_pages.answers_beside(answer, actor=g.actor)
+        beside = chat_pages.answers_beside(answer.message, actor=g.actor)
         agent = chat_runs.standing(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in moments_of(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_moment.html", "chat/_moment.html", moment=found, chat=answer.chat)
@@ -112,16 +112,16 @@ def _shown(chat_id: UUID, wish: Wish, status: int = 200) -> Response:
 def _read(chat_id: UUID, wish: Wish) -> dict[str, Any]:
     """What both the page and the panel show."""
     at = wish.index if wish.index is not None else _place("at")
-    found = chat_pages.get_own(chat_id, actor=g.actor, before=_place("before"), at=at)
-    agent = found.agent_name or found.agent or "Agent"
-    moments = moments_of(found.chat, found.messages, agent, replace(wish, index=at))
-    last = found.messages[-1].message_index if found.messages else -1
+    now = chat_runs.standing(chat_id, actor=g.actor)
+    found = chat_pages.read_own(now.chat, actor=g.actor, before=_place("before"), at=at)
+    agent = now.agent_name or now.agent or "Agent"
     return {
-        "found": found,
-        "chat": found.chat,
-        "moments": moments,
-        **live_now(found, last),
+        "chat": now.chat,
+        "agent": agent,
+        "earlier": found.earlier,
+        "moments": moments_of(now.chat, found.said, agent, replace(wish, index=at)),
         "beside": chat_pages.list_beside(chat_id, actor=g.actor),
+        **live_now(now, found.said[-1].message.message_index if found.said else -1),
     }
 
 

@@ -18,7 +18,7 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models import Message
 from app.services import chat_pages, chat_runs, transcripts
-from app.services.chat_pages import OwnChat
+from app.services.chat_pages import Said
 from app.services.chat_runs import Standing
 from app.views import transcript
 from app.views.chat_moments import Moment, alternatives, moments_of
@@ -95,8 +95,8 @@ def _end_of(chat_id: UUID) -> str:
 def _live(now: Standing, status: int = 200, *, error: str = "") -> Response:
     """What the page does not have yet, and the end of the conversation as it is."""
     had = _had()
-    fresh = chat_pages.messages_after(now.chat_id, had, actor=g.actor)
-    last = fresh[-1].message_index if fresh else had
+    fresh = chat_pages.read_after(now.chat_id, had, actor=g.actor)
+    last = fresh[-1].message.message_index if fresh else had
     moments, replaced = _moments(now, fresh, had)
     spoken = _spoken(now, fresh)
     html = render_template(
@@ -111,28 +111,25 @@ def _had() -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
 
 
-def _moments(now: Standing, fresh: Sequence[Message], had: int) -> tuple[list[Moment], int | None]:
+def _moments(now: Standing, fresh: list[Said], had: int) -> tuple[list[Moment], int | None]:
     """The fresh messages, and the moment on the page that the first of them stands instead of."""
-    if not fresh:
-        return [], None
     agent = now.agent_name or "Agent"
-    answer = chat_pages.get_answer(now.chat_id, fresh[0].message_index, actor=g.actor) if _another(fresh[0]) else None
-    if answer is None:
-        chat = chat_pages.get_own_chat(now.chat_id, actor=g.actor)
-        return moments_of(chat, fresh, agent, fresh=True), None
-    beside = chat_pages.answers_beside(answer, actor=g.actor)
-    first = next(places[0] for places in alternatives(beside).values() if answer.message.message_index in places)
-    earlier = [message for message in beside if first <= message.message_index <= had]
-    return moments_of(answer.chat, [*earlier, *fresh], agent, fresh=True), first
+    if not fresh or not _another(fresh[0].message):
+        return moments_of(now.chat, fresh, agent, fresh=True), None
+    beside = chat_pages.answers_beside(fresh[0].message, actor=g.actor)
+    groups = alternatives([one.message for one in beside]).values()
+    first = next(places[0] for places in groups if fresh[0].message.message_index in places)
+    earlier = [one for one in beside if first <= one.message.message_index <= had]
+    return moments_of(now.chat, [*earlier, *fresh], agent, fresh=True), first
 
 
 def _another(message: Message) -> bool:
     return message.role == "agent" and "instead_of" in message.details
 
 
-def _spoken(now: Standing, fresh: Sequence[Message]) -> str:
+def _spoken(now: Standing, fresh: Sequence[Said]) -> str:
     """What is said aloud: a whole answer, once, and never a part of one."""
-    said = [message.content for message in fresh if message.role == "agent"]
+    said = [one.message.content for one in fresh if one.message.role == "agent"]
     if said:
         return f"{now.agent_name or 'The agent'}: {said[-1]}"[:LONGEST_SPOKEN]
     if now.run and now.run.status == "failed":
@@ -140,10 +137,9 @@ def _spoken(now: Standing, fresh: Sequence[Message]) -> str:
     return ""
 
 
-def live_now(found: OwnChat, last: int) -> dict[str, Any]:
+def live_now(now: Standing, last: int) -> dict[str, Any]:
     """What the page of a conversation needs when it shows it to its end."""
-    now = chat_runs.standing(found.chat.id, actor=g.actor)
-    to_the_end = last + 1 >= found.chat.message_count
+    to_the_end = last + 1 >= now.chat.message_count
     return {"to_the_end": to_the_end, **(_end(now, last) if to_the_end else {"now": now})}
 
 

@@ -9,9 +9,8 @@ from uuid import UUID
 from flask import g
 
 from app.models import Chat, Message
-from app.services import answers, chat_pages, chat_runs, own_feedback, transcripts
-from app.services.chat_pages import Answer
-from app.services.chat_runs import Behind
+from app.services import answers, chat_pages, own_feedback, transcripts
+from app.services.chat_pages import Answer, Said
 from app.services.own_feedback import Learned, OwnRow
 from app.views import transcript
 from app.views.own_feedback import Own, as_own
@@ -87,15 +86,15 @@ class Wish:
 
 
 def moments_of(
-    chat: Chat, messages: Sequence[Message], agent: str, wish: Wish | None = None, *, fresh: bool = False
+    chat: Chat, stretch: Sequence[Said], agent: str, wish: Wish | None = None, *, fresh: bool = False
 ) -> list[Moment]:
     """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
-    for. What is `fresh` was not received in any way yet. At most four queries."""
+    for. What is `fresh` was not received in any way yet. At most three queries."""
     wish = wish or Wish()
+    messages = [one.message for one in stretch]
     groups = alternatives(messages)
     hidden = {index for places in groups.values() for index in places} - {_shown(p, wish) for p in groups.values()}
     sessions = {message.session_id for message in messages if message.session_id}
-    ran = chat_runs.behind(sessions, actor=g.actor)
     work = transcripts.work_of(sessions, actor=g.actor)
     turns = transcript.of_messages(messages, person=g.actor.name or "You", agent=agent, work=work)
     said, learned = ({}, {}) if fresh else _said(chat, turns)
@@ -103,18 +102,17 @@ def moments_of(
     answered = {message.turn_id for message in messages if message.role == "agent"}
     last = max((m.message_index for m in messages if m.role == "user"), default=-1)
     found = []
-    for turn, message in zip(turns, messages, strict=True):
-        index = message.message_index
+    for turn, one in zip(turns, stretch, strict=True):
+        message, index = one.message, one.message.message_index
         if index in hidden:
             continue
-        run = ran.get(message.session_id) if message.session_id else None
         received = None
         if message.role == "agent":
             asked = wish if index == wish.index else Wish()
             received = receive(Answer(chat, message), said.get(turn.key, []), learned, asked.kind, asked.form)
         unanswered = message.role == "user" and message.turn_id not in answered and index != last
-        trouble = _trouble(run) if unanswered else ""
-        found.append(Moment(turn, index, received, places.get(index, ()), _marks(message, run), trouble))
+        trouble = _trouble(one) if unanswered else ""
+        found.append(Moment(turn, index, received, places.get(index, ()), _marks(one), trouble))
     return found
 
 
@@ -136,18 +134,18 @@ def _shown(places: Sequence[int], wish: Wish) -> int:
     return wish.index if wish.index is not None and wish.index in places else places[-1]
 
 
-def _marks(message: Message, run: Behind | None) -> tuple[str, ...]:
-    if message.role != "agent":
+def _marks(one: Said) -> tuple[str, ...]:
+    if one.message.role != "agent":
         return ()
-    offline = run is not None and run.model == "offline"
-    found = {OFFLINE: offline, "stopped": message.details.get("stopped"), "cut": message.details.get("truncated")}
+    details = one.message.details
+    found = {OFFLINE: one.model == "offline", "stopped": details.get("stopped"), "cut": details.get("truncated")}
     return tuple(word for word, true in found.items() if true)
 
 
-def _trouble(run: Behind | None) -> str:
-    if run is None or run.status not in ("failed", "cancelled"):
-        return ""
-    return f"No answer: {run.error}" if run.status == "failed" and run.error else "No answer: it was stopped."
+def _trouble(one: Said) -> str:
+    if one.status == "failed":
+        return f"No answer: {one.error or 'the session failed.'}"
+    return "No answer: it was stopped." if one.status == "cancelled" else ""
 
 
 def _said(chat: Chat, turns: list[transcript.Turn]) -> tuple[dict[str, list[OwnRow]], Mapping[UUID, Learned]]:
@@ -164,8 +162,8 @@ def _said(chat: Chat, turns: list[transcript.Turn]) -> tuple[dict[str, list[OwnR
 
 def said_about(answer: Answer) -> list[OwnRow]:
     """One's rows about one answer. Those about another answer to the same question are not about this one."""
-    beside = chat_pages.answers_beside(answer, actor=g.actor)
-    turns = transcript.of_messages(beside, person="", agent="")
+    beside = chat_pages.answers_beside(answer.message, actor=g.actor)
+    turns = transcript.of_messages([one.message for one in beside], person="", agent="")
     mine = str(answer.message.message_index)
     rows = own_feedback.rows_in_chat(answer.chat, actor=g.actor)
     return [row for row in rows if row.stands and _key(transcript.find(turns, row.marks)) == mine]
