@@ -45,6 +45,7 @@
   let timer = 0;
   let failures = 0;
   let over = false;
+  let acted = false;
 
   const plan = (ms) => { clearTimeout(timer); timer = setTimeout(ask, ms); };
   const ask = () => {
@@ -67,10 +68,8 @@
     failures = status < 500 ? 0 : failures + 1;
     over = GIVES_UP.has(status);
     stay = event.target.id !== "run" || atEnd();
-    if (event.target.id === "composer" && status < 300) {
-      box().value = "";
-      box().focus();
-    }
+    acted = event.target.id !== "run";
+    if (event.target.id === "composer" && status < 300) box().value = "";
   });
   document.addEventListener("htmx:error", (event) => {
     if (event.target.id !== "run" || event.detail.error?.name === "AbortError") return;
@@ -80,8 +79,9 @@
     if (!event.target.closest?.("#live") && event.target.isConnected) return;
     lost(failures > 1);
     if (stay) toEnd();
-    /* The button that was pressed may be gone. */
-    if (box() && document.activeElement === document.body && event.target.id !== "run") box().focus();
+    /* The button that was pressed is gone, and what comes next is said in the box. */
+    if (acted) box()?.focus({ preventScroll: true });
+    acted = false;
     plan(Math.min(pace() * 2 ** failures, MOST));
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) plan(0); });
