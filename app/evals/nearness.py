@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import mul
 
 from app.evals.similarity import Nearness, Pair
 
 Embed = Callable[[Sequence[str]], list[list[float]]]
 
 
-def nearness_of(embed: Embed) -> Nearness:
-    """Cosines of pairs. Each text is embedded once and by itself: a batch of two costs more than two."""
+def nearness_of(embed: Embed, remembered: int = 512) -> Nearness:
+    """Cosines of pairs. Each text is embedded by itself, since a batch of two costs more than two; the last ones are
+    remembered, since the same golden is compared with many replays."""
+
+    @lru_cache(remembered)
+    def vector(text: str) -> list[float]:
+        return embed([text])[0]
 
     def near(pairs: Sequence[Pair]) -> list[float]:
-        vectors = {text: embed([text])[0] for text in dict.fromkeys(text for pair in pairs for text in pair)}
-        return [sum(x * y for x, y in zip(vectors[a], vectors[b], strict=True)) for a, b in pairs]
+        return [cosine(vector(a), vector(b)) for a, b in pairs]
 
     return near
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """The cosine of two vectors of length 1."""
+    return float(sum(map(mul, a, b)))

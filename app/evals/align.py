@@ -1,0 +1,150 @@
+"""Two sessions side by side, for pages only: aligned steps, the words of an answer, the fields of a value.
+
+Nothing here takes part in a verdict; it costs more than a verdict does and is made when a page asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.evals.equal import Path, Reader, clipped, differences, equal, from_json, leaves, shown
+from app.evals.runs import Call, Event, Run, calls_of, text_of
+
+SAME, CHANGED, MOVED, INSERTED, REMOVED = "same", "changed", "moved", "inserted", "removed"
+MOST_STEPS = 2_000
+MOST_WORDS = 5_000
+_PIECES = re.compile(r"\s+|[^\s]+")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that a session did: a message or a call with its result."""
+
+    kind: str
+    name: str
+    sequence: int
+    content: Any = None
+    output: Any = None
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """Two steps side by side. A moved step names the other's place."""
+
+    change: str
+    golden: Step | None
+    replay: Step | None
+    moved_to: int | None = None
+
+
+def align(golden: Run, replay: Run) -> list[Row]:
+    """The steps of both in two columns, by the longest common subsequence of their names."""
+    before, after = steps_of(golden), steps_of(replay)
+    rows: list[Row] = []
+    for tag, start, end, other_start, other_end in _opcodes([s.name for s in before], [s.name for s in after]):
+        if tag == "equal":
+            pairs = zip(before[start:end], after[other_start:other_end], strict=True)
+            rows += [Row(SAME if _same(a, b) else CHANGED, a, b) for a, b in pairs]
+        else:
+            rows += [Row(REMOVED, step, None) for step in before[start:end]]
+            rows += [Row(INSERTED, None, step) for step in after[other_start:other_end]]
+    return _with_moves(rows)
+
+
+def steps_of(run: Run) -> list[Step]:
+    """What happened, without what only the machinery did."""
+    calls = deque(calls_of(run, run.tools, Reader()))
+    found = [_step(event, calls) for event in run.events]
+    return [step for step in found if step is not None][:MOST_STEPS]
+
+
+def _step(event: Event, calls: deque[Call]) -> Step | None:
+    if event.event_type == "tool.call":
+        call = calls.popleft()
+        return Step("call", call.name, event.sequence, call.arguments, from_json(call.output), call.failed)
+    if event.event_type in ("user.message", "agent.message"):
+        return Step("message", event.event_type, event.sequence, text_of(event))
+    if event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed"):
+        told = {name: value for name, value in event.payload.items() if name != "call_id"}
+        return Step("change", event.event_type, event.sequence, told)
+    return None
+
+
+def _same(a: Step, b: Step) -> bool:
+    reader = Reader()
+    return a.failed == b.failed and equal(reader.value(a.content), reader.value(b.content))
+
+
+def _opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[str, int, int, int, int]]:
+    from rapidfuzz.distance import LCSseq
+
+    return [(code.tag, code.src_start, code.src_end, code.dest_start, code.dest_end) for code in LCSseq.opcodes(a, b)]
+
+
+def _with_moves(rows: list[Row]) -> list[Row]:
+    """A step that is gone here and stands there with the same name and content has moved."""
+    gone: dict[str, deque[int]] = defaultdict(deque)
+    for place, row in enumerate(rows):
+        if row.change == REMOVED and row.golden is not None:
+            gone[_key(row.golden)].append(place)
+    for place, row in enumerate(rows):
+        if row.change == INSERTED and row.replay is not None and (places := gone.get(_key(row.replay))):
+            other = places.popleft()
+            rows[place] = replace(row, change=MOVED, moved_to=other)
+            rows[other] = replace(rows[other], change=MOVED, moved_to=place)
+    return rows
+
+
+def _key(step: Step) -> str:
+    return f"{step.name} {Reader().value(step.content)!r}"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of words that both have, only the golden has, or only the replay."""
+
+    change: str
+    text: str
+
+
+def word_diff(golden: str, replay: str) -> list[Piece]:
+    """Two texts as one, cut where they differ. Beyond some thousand words the rest is one piece of each."""
+    a, b = _PIECES.findall(golden), _PIECES.findall(replay)
+    a, rest_a = a[:MOST_WORDS], "".join(a[MOST_WORDS:])
+    b, rest_b = b[:MOST_WORDS], "".join(b[MOST_WORDS:])
+    pieces: list[Piece] = []
+    for tag, start, end, other_start, other_end in _opcodes(a, b):
+        if tag == "equal":
+            pieces.append(Piece(SAME, "".join(a[start:end])))
+        else:
+            pieces += [Piece(REMOVED, "".join(a[start:end])), Piece(INSERTED, "".join(b[other_start:other_end]))]
+    if rest_a == rest_b:
+        pieces.append(Piece(SAME, rest_a))
+    else:
+        pieces += [Piece(REMOVED, rest_a), Piece(INSERTED, rest_b)]
+    return [piece for piece in pieces if piece.text]
+
+
+@dataclass(frozen=True)
+class FieldDiff:
+    path: str
+    change: str
+    golden: Any
+    replay: Any
+
+
+def field_diffs(golden: Any, replay: Any, most: int = 200) -> list[FieldDiff]:
+    """The leaves on which two values differ."""
+    reader = Reader()
+    a, b = leaves(reader.value(golden)), leaves(reader.value(replay))
+    return [_field(path, a, b) for path in differences(a, b)[:most]]
+
+
+def _field(path: Path, a: dict[Path, Any], b: dict[Path, Any]) -> FieldDiff:
+    change = INSERTED if path not in a else REMOVED if path not in b else CHANGED
+    return FieldDiff(shown(path), change, clipped(a.get(path)), clipped(b.get(path)))

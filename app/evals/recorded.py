@@ -1,0 +1,212 @@
+"""A golden's calls as a recording: what a replayed call is answered with. Deciding only; nothing is run here.
+
+`exact` and `nearest` come from the recording, `simulated` is made up here and says so, `read` asks the caller to read
+the workspace, and `miss` is an error that the agent sees. A call that writes is never executed and never answered with
+another call's result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from app.evals.equal import CUT, Leaves, Reader, leaves, likeness
+from app.evals.runs import NO_RESULT, Call, Run, Tool, calls_of, tool_named
+from app.learning.words import split_name
+
+EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"
+KINDS = (EXACT, NEAREST, READ, SIMULATED, MISS)
+LEAST_ALIKE = 0.80
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass
+class Entry:
+    """One recorded call. `epoch` counts the successful writes before it."""
+
+    name: str
+    arguments: Any
+    output: Any
+    is_error: bool
+    writes: bool
+    epoch: int
+    sequence: int
+    used: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a call is answered with. For `read` there is no output: the caller reads the workspace."""
+
+    kind: str
+    output: Any = None
+    is_error: bool = False
+    similarity: float | None = None
+    golden_seq: int | None = None
+
+    def mark(self) -> dict[str, Any]:
+        """What the `tool.result` carries under `replay`."""
+        more = {"similarity": self.similarity, "golden_seq": self.golden_seq}
+        return {"kind": self.kind, **{name: value for name, value in more.items() if value is not None}}
+
+
+class Recording:
+    """The calls of a golden, played back to one replay."""
+
+    def __init__(self, entries: Sequence[Entry], tools: Mapping[str, Tool] | None = None) -> None:
+        self.tools = tools or {}
+        self.epoch = 0
+        self.simulated: dict[str, dict[str, Any]] = {}
+        self._entries: dict[str, list[Entry]] = defaultdict(list)
+        for entry in entries:
+            self._entries[entry.name].append(entry)
+
+    def answer(self, name: str, arguments: Any, *, writes: bool | None = None, own_read: bool = False) -> Answered:
+        """The answer to a call: the first of exact, nearest, read, simulated and miss that fits."""
+        tool = tool_named(name, self.tools)
+        writing = tool.writes if writes is None else writes
+        given = Reader().arguments(arguments, tool.schema)
+        found = self._exact(name, given) or self._about_simulated(given, writing)
+        if found is None and not writing:
+            found = self._nearest(name, given, tool) or (Answered(READ) if own_read else None)
+        if found is None:
+            found = self._simulate(given) if writing and given is not CUT else _miss(name)
+        if writing and not found.is_error:
+            self.epoch += 1
+        return found
+
+    def wrote(self) -> None:
+        """A call that was run for real has written: what is read from now on was recorded after a write."""
+        self.epoch += 1
+
+    def _exact(self, name: str, given: Any) -> Answered | None:
+        """Of several recorded calls the first unused one that the replay has reached; the last of them again when all
+        are used; the first when it has reached none."""
+        mine = leaves(given)
+        same = [entry for entry in self._entries.get(name, ()) if likeness(leaves(entry.arguments), mine) == 1.0]
+        if not same:
+            return None
+        reached = [entry for entry in same if entry.epoch <= self.epoch]
+        entry = next((one for one in reached if not one.used), reached[-1]) if reached else same[0]
+        entry.used = True
+        return Answered(EXACT, entry.output, entry.is_error, golden_seq=entry.sequence)
+
+    def _nearest(self, name: str, given: Any, tool: Tool) -> Answered | None:
+        wanted = _filled(given)
+        scored = [
+            (score, -place, entry)
+            for place, entry in enumerate(self._entries.get(name, ()))
+            if (score := near(_filled(entry.arguments), wanted, tool.schema)) is not None
+        ]
+        if not scored:
+            return None
+        score, _, entry = max(scored, key=lambda found: found[:2])
+        entry.used = True
+        return Answered(NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence)
+
+    def _about_simulated(self, given: Any, writing: bool) -> Answered | None:
+        """A later read of something that was only simulated gives back what it was made of."""
+        if writing or not self.simulated:
+            return None
+        found = next(
+            (leaf for leaf in leaves(given).values() if isinstance(leaf, str) and leaf in self.simulated), None
+        )
+        return None if found is None else Answered(SIMULATED, dict(self.simulated[found]))
+
+    def _simulate(self, given: Any) -> Answered:
+        made = f"sim-{len(self.simulated) + 1}"
+        # The id of an update is that of what it updates.
+        output = {"id": made, **given, "ok": True, "simulated": True}
+        self.simulated[made] = output
+        return Answered(SIMULATED, dict(output))
+
+
+def _miss(name: str) -> Answered:
+    return Answered(MISS, f"No recorded answer for {name} with these arguments.", is_error=True)
+
+
+def recording_of(run: Run, tools: Mapping[str, Tool] | None = None) -> Recording:
+    """The recording of a golden: its own calls, each with what came back."""
+    known = {**(tools or {}), **run.tools}
+    entries: list[Entry] = []
+    epoch = 0
+    for call in calls_of(run, known, Reader()):
+        entries.append(_entry(call, epoch))
+        epoch += call.writes and not call.failed
+    return Recording(entries, known)
+
+
+def _entry(call: Call, epoch: int) -> Entry:
+    output = NO_RESULT if call.output is None and call.failed else call.output
+    return Entry(call.name, call.arguments, output, call.failed, call.writes, epoch, call.sequence)
+
+
+def near(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = None) -> float | None:
+    """How near two calls are: the mean likeness of their free texts. None unless everything else is equal."""
+    if recorded.keys() != given.keys() or not given:
+        return None
+    scores: list[float] = []
+    for path, mine in given.items():
+        other = recorded[path]
+        if likeness({path: other}, {path: mine}) == 1.0:
+            continue
+        if not (_is_free(path, mine, schema) and _is_free(path, other, schema)) or not _same_names(mine, other):
+            return None
+        score = _ratio(mine, other)
+        if score < LEAST_ALIKE:
+            return None
+        scores.append(score)
+    return sum(scores) / len(scores) if scores else 1.0
+
+
+def _ratio(a: str, b: str) -> float:
+    from rapidfuzz import fuzz
+
+    return fuzz.token_set_ratio(a.casefold(), b.casefold()) / 100
+
+
+def _is_free(path: tuple[str | int, ...], leaf: Any, schema: Mapping[str, Any] | None) -> bool:
+    """Whether a leaf is free text: words with a space between them, and no date, id or one of a list of options."""
+    if not isinstance(leaf, str) or " " not in leaf or _is_date(leaf):
+        return False
+    names = [part for part in path if isinstance(part, str)]
+    return split_name(names[-1] if names else "")[-1:] != ["id"] and not _has_options(names, schema)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text[:10])
+    except ValueError:
+        return False
+    return True
+
+
+def _has_options(names: Sequence[str], schema: Mapping[str, Any] | None) -> bool:
+    inner: Any = schema
+    for name in names:
+        inner = inner.get("properties", {}).get(name) if isinstance(inner, Mapping) else None
+        inner = inner.get("items", inner) if isinstance(inner, Mapping) else None
+    return isinstance(inner, Mapping) and ("enum" in inner or "const" in inner)
+
+
+def _same_names(a: str, b: str) -> bool:
+    """Whether every number and every capitalised word of one text is in the other: another year or another company
+    is another question, however alike the rest is."""
+    mine, theirs = (_WORD.findall(text) for text in (a, b))
+    known = ({word.casefold() for word in theirs}, {word.casefold() for word in mine})
+    return all(
+        word.casefold() in other
+        for words, other in ((mine, known[0]), (theirs, known[1]))
+        for word in words
+        if word != word.lower() or not word.isalpha()
+    )
+
+
+def _filled(arguments: Any) -> Leaves:
+    """The leaves without null and empty values."""
+    empty: tuple[Any, ...] = (None, "", {}, [])
+    return {path: leaf for path, leaf in leaves(arguments).items() if not any(leaf == nothing for nothing in empty)}

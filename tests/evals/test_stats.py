@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from app.evals import stats, trials
+
+
+def test_wilson_interval() -> None:
+    low, high = stats.wilson(8, 10)
+
+    assert (round(low, 3), round(high, 3)) == (0.49, 0.943)
+    assert stats.wilson(0, 0) == (0.0, 1.0)
+    assert stats.wilson(5, 5)[1] == pytest.approx(1.0)
+
+
+def test_lift_and_its_interval() -> None:
+    low, high = stats.lift_interval(6, 1, 20)
+
+    assert stats.lift(6, 1, 20) == 0.25
+    assert (round(low, 3), round(high, 3)) == (-0.008, 0.463)
+    assert stats.lift(0, 0, 0) is None
+
+
+def test_smallest_regression_that_a_set_can_show() -> None:
+    assert stats.smallest_regression(20) == 0.25
+    assert stats.smallest_regression(4) is None
+    assert stats.smallest_regression(4, deterministic=True) == 0.25
+    assert stats.smallest_regression(0, deterministic=True) is None
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "combined"),
+    [
+        (["pass", "pass"], "pass"),
+        (["fail", "fail"], "fail"),
+        (["pass", "fail"], "flaky"),
+        (["pass", "errored"], "pass"),
+        (["errored", "errored"], "errored"),
+        (["pass", "unknown"], "unknown"),
+        (["pass", "unknown", "fail"], "flaky"),
+        ([], "unknown"),
+    ],
+)
+def test_trials_are_combined(verdicts: list[str], combined: str) -> None:
+    assert trials.combined(verdicts) == combined
+
+
+def test_pass_power_k() -> None:
+    rows = [["pass", "pass"], ["pass", "fail"], ["errored", "pass"], ["pass", "pass"]]
+
+    assert trials.pass_power_k(rows, 2) == pytest.approx(2 / 3)
+    assert trials.pass_power_k(rows, 1) == 1.0
+    assert trials.pass_power_k([], 2) is None
+
+
+def test_accuracy_leaves_out_what_was_not_judged() -> None:
+    assert trials.accuracy(["pass", "fail", "flaky", "errored", "unknown"]) == pytest.approx(1 / 3)
+    assert trials.accuracy(["errored"]) is None
+    assert trials.passed("flaky") is False
+    assert trials.passed("unknown") is None
