@@ -6,7 +6,7 @@ import json
 import sys
 from importlib import import_module
 
-ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest")
+ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest", "verdicts")
 
 
 def main() -> None:

@@ -81,9 +81,18 @@ def _same(a: Step, b: Step) -> bool:
 
 
 def _opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[str, int, int, int, int]]:
+    """Where two sequences agree, and the gaps between: what only the first has there, and what only the second."""
     from rapidfuzz.distance import LCSseq
 
-    return [(code.tag, code.src_start, code.src_end, code.dest_start, code.dest_end) for code in LCSseq.opcodes(a, b)]
+    found: list[tuple[str, int, int, int, int]] = []
+    for code in LCSseq.opcodes(a, b):
+        tag = "equal" if code.tag == "equal" else "gap"
+        if found and found[-1][0] == tag:
+            _, start, _, other_start, _ = found.pop()
+            found.append((tag, start, code.src_end, other_start, code.dest_end))
+        else:
+            found.append((tag, code.src_start, code.src_end, code.dest_start, code.dest_end))
+    return found
 
 
 def _with_moves(rows: list[Row]) -> list[Row]:

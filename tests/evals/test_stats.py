@@ -17,7 +17,7 @@ def test_lift_and_its_interval() -> None:
     low, high = stats.lift_interval(6, 1, 20)
 
     assert stats.lift(6, 1, 20) == 0.25
-    assert (round(low, 3), round(high, 3)) == (-0.008, 0.463)
+    assert (round(low, 3), round(high, 3)) == (-0.006, 0.461)
     assert stats.lift(0, 0, 0) is None
 
 

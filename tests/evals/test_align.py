@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from app.evals.align import align, field_diffs, word_diff
+from app.evals.nearness import nearness_of
+from app.evals.similarity import alike
+from app.learning.embeddings import embed
+from tests.evals import edits
+from tests.evals.test_compare import talk
+
+
+def test_steps_stand_side_by_side() -> None:
+    golden = talk("Go", ("ask", {"q": 1}, 1), ("save", {"a": 1}, {}), ("find", {"q": 3}, 1), "Done")
+    replay = talk("Go", ("save", {"a": 2}, {}), ("find", {"q": 3}, 1), ("look", {}, 1), ("ask", {"q": 1}, 1), "Done")
+
+    rows = align(edits.run_of(golden), edits.run_of(replay))
+
+    assert [(row.change, (row.golden or row.replay).name) for row in rows] == [  # type: ignore[union-attr]
+        ("same", "user.message"),
+        ("moved", "ask"),
+        ("changed", "save"),
+        ("same", "find"),
+        ("inserted", "look"),
+        ("moved", "ask"),
+        ("same", "agent.message"),
+    ]
+    assert rows[1].moved_to == 5
+
+
+def test_the_words_of_two_answers() -> None:
+    pieces = word_diff("The price is 90 euros.", "The price was 90 euros.")
+
+    assert [(piece.change, piece.text) for piece in pieces] == [
+        ("same", "The price "), ("removed", "is"), ("inserted", "was"), ("same", " 90 euros."),
+    ]  # fmt: skip
+    assert "".join(p.text for p in pieces if p.change != "inserted") == "The price is 90 euros."
+
+
+def test_the_fields_of_two_values() -> None:
+    found = field_diffs({"a": 1, "b": [1, 2]}, {"a": 2, "b": [1], "c": None})
+
+    assert [(diff.path, diff.change) for diff in found] == [("a", "changed"), ("b[1]", "removed"), ("c", "inserted")]
+
+
+def test_meaning_counts_where_words_differ() -> None:
+    pair = ("The meeting was moved to the following week.", "We postponed the appointment until next week.")
+    other = ("The meeting was moved to the following week.", "Paint the fence in a dark green colour today.")
+    near = nearness_of(embed)
+
+    words, meant = alike([pair]), alike([pair, other], near)
+
+    assert meant[0] > words[0]
+    assert meant[0] > meant[1]
