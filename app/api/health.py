@@ -58,10 +58,12 @@ def healthz() -> Health:
     transactional=False,
     summary="Whether requests can be served",
     also={503: "Not ready"},
-    about="The database answers and has this version's schema. Answers within three seconds.",
+    about="The database answers and has this version's schema, and where this process runs agents, their leases are"
+    " kept and scheduled work is looked at. Answers within three seconds.",
 )
 def readyz() -> Readiness | Response:
-    trouble = probe().trouble()
+    jobs = current_app.extensions.get("upshot.jobs")
+    trouble = probe().trouble() or (jobs.trouble() if jobs else None)
     if trouble is not None:
         return problems.answer(NotReady(trouble))
     return Readiness(status="ready")

@@ -1,13 +1,20 @@
-"""What a process does besides answering requests: run agents."""
+"""What a process does besides answering requests: run agents, look at the clock, write down what knowledge was used."""
 
 from __future__ import annotations
 
-from flask import Flask
+import logging
+import time
 
+from flask import Flask
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.jobs import ticks
 from app.jobs.executor import Executor
 from app.jobs.usage import Usage
 
+log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
+TICK_SECONDS = 10
 
 
 class Jobs:
@@ -18,6 +25,7 @@ class Jobs:
         from apscheduler.schedulers.background import BackgroundScheduler
 
         self.app = app
+        self.ticked_at = time.monotonic()
         self.usage = Usage()
         self.executor = Executor(app, self.usage)
         self.clock = BackgroundScheduler(
@@ -26,8 +34,10 @@ class Jobs:
             timezone="UTC",
         )
         self.clock.add_job(self._write_usage, "interval", seconds=USAGE_SECONDS)
+        self.clock.add_job(self._begin_due, "interval", seconds=TICK_SECONDS)
 
     def start(self) -> Jobs:
+        self.ticked_at = time.monotonic()
         self.executor.start()
         self.clock.start()
         return self
@@ -36,6 +46,23 @@ class Jobs:
         """Stop for good. Sessions that run here are given back."""
         self.clock.shutdown(wait=False)
         self.executor.stop()
+
+    def trouble(self) -> str | None:
+        """What stands still in this process, in one sentence, or None."""
+        if self.executor.is_late:
+            return "The leases of sessions are not kept."
+        if time.monotonic() - self.ticked_at > 2 * TICK_SECONDS:
+            return "Nothing looks at the clock for scheduled work."
+        return None
+
+    def _begin_due(self) -> None:
+        with self.app.app_context():
+            try:
+                ticks.begin_due(self.executor.owner)
+            except SQLAlchemyError as trouble:
+                log.warning("nothing could be asked about scheduled work: %s", trouble)
+                return
+        self.ticked_at = time.monotonic()
 
     def _write_usage(self) -> None:
         with self.app.app_context():

@@ -32,6 +32,16 @@ def next_after(cron: str, moment: datetime) -> datetime | None:
     return None
 
 
+def upcoming(cron: str, moment: datetime, number: int) -> list[datetime]:
+    """The next times after the moment."""
+    found: list[datetime] = []
+    following = next_after(cron, moment)
+    while following is not None and len(found) < number:
+        found.append(following)
+        following = next_after(cron, following)
+    return found
+
+
 def _values(field: str, least: int, most: int) -> set[int]:
     found: set[int] = set()
     for part in field.split(","):

@@ -74,12 +74,14 @@ class Task(OfTenant, Model):
     slug: Mapped[str]
     name: Mapped[str]
     agent_id: Mapped[UUID | None]
+    message: Mapped[str] = mapped_column(server_default="")
     cron: Mapped[str]
     enabled: Mapped[bool] = mapped_column(server_default=text("false"))
     next_run_at: Mapped[datetime | None]
     last_run_at: Mapped[datetime | None]
     last_outcome: Mapped[str | None]
     last_detail: Mapped[str | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     created_at: Mapped[created_at]
 
 
@@ -91,6 +93,7 @@ class TaskTick(OfTenant, Model):
         UniqueConstraint("tenant_id", "task_id", "scheduled_for"),
         within("tasks", "task_id", ondelete="CASCADE"),
         within("sessions", "session_id", ondelete="SET NULL"),
+        Index("task_ticks_session_idx", "tenant_id", "session_id", postgresql_where=text("session_id IS NOT NULL")),
         CheckConstraint(one_of("status", TICK_STATUSES), name="status_known"),
         CheckConstraint("(status = 'claimed') = (finished_at IS NULL)", name="ends"),
     )

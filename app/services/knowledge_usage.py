@@ -10,16 +10,36 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.learning.ranking import HALF_LIFE_DAYS
 from app.models import SharedContext, SharedContextUsage
 
 Counts = dict[UUID, tuple[int, datetime]]
 _lock = threading.Lock()
 _noted: dict[UUID, Counts] = {}
+BATCH = 1000
+# What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
+REFRESH = text("""
+    WITH fresh AS (
+        SELECT c.id, r.rank FROM shared_context AS c
+          LEFT JOIN shared_context_usage AS u ON u.tenant_id = c.tenant_id AND u.shared_context_id = c.id
+         CROSS JOIN LATERAL (
+               SELECT (power(2.0, -greatest(extract(epoch FROM clock_timestamp() - c.updated_at), 0) / 86400 / :half)
+                       + 0.5 * (coalesce(u.helpful, 0) - coalesce(u.harmful, 0))
+                             / (coalesce(u.helpful, 0) + coalesce(u.harmful, 0) + 4)
+                       + CASE WHEN c.pinned THEN 2 ELSE 0 END)::real AS rank
+               ) AS r
+         WHERE c.tenant_id = app_tenant() AND c.active AND abs(c.rank - r.rank) > :moved
+         LIMIT :most FOR NO KEY UPDATE OF c SKIP LOCKED
+    )
+    UPDATE shared_context AS c SET rank = fresh.rank FROM fresh WHERE c.tenant_id = app_tenant() AND c.id = fresh.id
+""")
+# A row changes its place by so much; less is not worth a write.
+MOVED = 0.02
 
 
 def note(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
@@ -76,3 +96,9 @@ def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor
             },
         )
     )
+
+
+def refresh_ranks(*, actor: Actor, most: int = BATCH) -> int:
+    """Bring up to so many ranks up to date, since rows grow older and are received well or badly; how many moved."""
+    given = {"half": HALF_LIFE_DAYS, "moved": MOVED, "most": most}
+    return int(db.session.execute(REFRESH, given).rowcount)  # type: ignore[attr-defined]

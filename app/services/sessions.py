@@ -24,6 +24,7 @@ from app.services import agents, audit
 from app.services.masks import masking_for
 from app.services.session_events import Event, NewEvent, events_of, lock_for_events, write_events
 from app.services.session_lists import SessionRow, list_sessions
+from app.services.task_outcomes import note_end
 
 __all__ = [
     "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",
@@ -240,6 +241,7 @@ def _finish(session: AgentSession, status: str, error: str | None, at: datetime 
         session.duration_ms = max(0, int(spent.total_seconds() * 1000))
     db.session.flush()
     audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
+    note_end(session)
     if status == "failed":
         report_failure(session, actor)
 

@@ -1,0 +1,27 @@
+"""Looking at the clock: what is due is begun once, whoever looks first."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.db import acting_as, transaction
+from app.services import accounts, ticks
+
+log = logging.getLogger("upshot")
+
+
+def begin_due(owner: str) -> int:
+    """Begin what is due in any workspace; how much that was. A task that breaks does not hold up the others."""
+    with transaction():
+        found = ticks.due()
+    begun = 0
+    for task_id, tenant_id in found:
+        product = accounts.product_in(tenant_id)
+        try:
+            with acting_as(product), transaction():
+                begun += ticks.fire(task_id, owner=owner, actor=product) is not None
+        except SQLAlchemyError as trouble:
+            log.warning("task %s was not begun: %s", task_id, trouble)
+    return begun

@@ -1,0 +1,190 @@
+"""Scheduled work for agents: set up, changed, turned on and off, and taken away by admins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.learning.cron import next_after, upcoming
+from app.learning.settings import cron as checked_cron
+from app.models import Agent, Task, TaskTick
+from app.services import agents, audit, ticks
+from app.services.workspaces import REVIEW_TASK
+
+LONGEST_NAME = 120
+LONGEST_MESSAGE = 10_000
+MOST_TASKS = 200
+NEXT_SHOWN = 3
+MOST_RUNS = 20
+NO_REVIEW = "The review agent is not part of this release: this task cannot run yet, on or off."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A task as a form gives it."""
+
+    name: str
+    agent: str
+    message: str
+    cron: str
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One time that a task ran, or should have."""
+
+    scheduled_for: datetime
+    status: str
+    detail: str | None
+    session_id: UUID | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+def create_task(plan: Plan, *, actor: Actor) -> Task:
+    """Schedule work for an agent, from now on."""
+    _allow(actor)
+    values = _checked(plan, actor)
+    if _number_of(actor) >= MOST_TASKS:
+        raise Refused(f"A workspace has at most {MOST_TASKS} tasks; delete one first.")
+    task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True, **values)
+    task.created_by = actor.id
+    task.next_run_at = next_after(task.cron, ticks.clock())
+    db.session.add(task)
+    db.session.flush()
+    audit.record(actor, "task.created", "task", task.id, name=task.name, cron=task.cron)
+    return task
+
+
+def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
+    """Save a task as it shall be; from now on it runs in the name of whoever saved it."""
+    task = _own(task_id, actor)
+    before = {"name": task.name, "cron": task.cron}
+    for name, value in _checked(plan, actor).items():
+        setattr(task, name, value)
+    task.created_by = actor.id
+    task.next_run_at = next_after(task.cron, ticks.clock()) if task.enabled else None
+    db.session.flush()
+    audit.record(actor, "task.changed", "task", task.id, before=before, after={"name": task.name, "cron": task.cron})
+    return task
+
+
+def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
+    """Turn a task on or off. What runs already goes on."""
+    task = _own(task_id, actor)
+    if task.enabled == enabled:
+        return task
+    task.enabled = enabled
+    task.next_run_at = next_after(task.cron, ticks.clock()) if enabled else None
+    db.session.flush()
+    audit.record(actor, "task.enabled" if enabled else "task.disabled", "task", task.id, name=task.name)
+    return task
+
+
+def delete_task(task_id: UUID, *, actor: Actor) -> str:
+    """Take a task away; its name. The sessions of its runs stay."""
+    task = _own(task_id, actor)
+    audit.record(actor, "task.deleted", "task", task.id, name=task.name)
+    db.session.execute(delete(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task.id))
+    return task.name
+
+
+def start_task(task_id: UUID, *, actor: Actor) -> TaskTick:
+    """Run a task now, besides its schedule."""
+    task = _own(task_id, actor)
+    tick = ticks.run_now(task.id, actor=actor)
+    audit.record(actor, "task.started", "task", task.id, name=task.name)
+    return tick
+
+
+def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
+    """A task and its agent's name."""
+    row = db.session.execute(
+        select(Task, Agent.slug)
+        .outerjoin(Agent, (Agent.tenant_id == Task.tenant_id) & (Agent.id == Task.agent_id))
+        .where(Task.tenant_id == actor.tenant_id, Task.id == task_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such task in this workspace.")
+    return row[0], row[1]
+
+
+def runs_of(task_id: UUID, *, actor: Actor) -> list[RunRow]:
+    """The last times of a task, the latest first. One query."""
+    rows = db.session.execute(
+        select(
+            TaskTick.scheduled_for, TaskTick.status, TaskTick.detail, TaskTick.session_id, TaskTick.created_at,
+            TaskTick.finished_at,
+        )
+        .where(TaskTick.tenant_id == actor.tenant_id, TaskTick.task_id == task_id)
+        .order_by(TaskTick.scheduled_for.desc())
+        .limit(MOST_RUNS)
+    )  # fmt: skip
+    return [RunRow(*row) for row in rows]
+
+
+def next_runs(cron: str, moment: datetime) -> list[datetime]:
+    """When a schedule runs next, for whoever is writing it."""
+    return upcoming(_cron(cron), moment, NEXT_SHOWN)
+
+
+def is_review(task: Task) -> bool:
+    return task.slug == REVIEW_TASK
+
+
+def _allow(actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin schedules work.")
+
+
+def _own(task_id: UUID, actor: Actor) -> Task:
+    """The task, locked, if it is one that admins may change."""
+    _allow(actor)
+    task = db.session.scalar(
+        select(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task_id).with_for_update()
+    )
+    if task is None:
+        raise NotFound("There is no such task in this workspace.")
+    if is_review(task):
+        raise Refused(NO_REVIEW)
+    return task
+
+
+def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
+    wrong: dict[str, str] = {}
+    name, message = " ".join(plan.name.split()), plan.message.strip()
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name of at most {LONGEST_NAME} characters."
+    if not message or len(message) > LONGEST_MESSAGE:
+        wrong["message"] = f"Say what the agent shall do, in at most {LONGEST_MESSAGE:,} characters."
+    agent = agents.find_agent(plan.agent, actor=actor) if plan.agent else None
+    if agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system:
+        wrong["agent"] = "Choose an agent that runs here."
+    cron = plan.cron
+    try:
+        cron = _cron(plan.cron)
+    except Invalid as error:
+        wrong |= error.fields
+    if wrong or agent is None:
+        raise Invalid(" ".join(wrong.values()), wrong)
+    return {"name": name, "message": message, "cron": cron, "agent_id": agent.id}
+
+
+def _cron(given: str) -> str:
+    try:
+        cron = checked_cron(given)
+    except ValueError as error:
+        raise Invalid(f"cron: {error}", {"cron": str(error)}) from None
+    if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:
+        raise Invalid("cron: No such day ever comes.", {"cron": "No such day ever comes."})
+    return cron
+
+
+def _number_of(actor: Actor) -> int:
+    return db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id)) or 0
