@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,8 @@ OFFLINE = "offline"
 OPENAI = ("openai:", "openai-chat:")
 NEEDED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
 _known: dict[tuple[str, str, str], Model] = {}
+# Making a model reads the machine's certificates, so that runs that begin together make it once.
+_making = threading.Lock()
 
 
 class NoModel(Refused):
@@ -39,10 +42,11 @@ def find_model(configured: str, settings: Settings) -> Model:
 
         return offline_model()
     key = (name, settings.openai_base_url, variable("OPENAI_API_KEY"))
-    if key not in _known:
-        compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
-        _known[key] = _compatible(name, settings) if compatible else _hosted(name)
-    return _known[key]
+    with _making:
+        if key not in _known:
+            compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
+            _known[key] = _compatible(name, settings) if compatible else _hosted(name)
+        return _known[key]
 
 
 def check_model(configured: str, settings: Settings) -> None:

@@ -16,6 +16,7 @@ from app.cli.output import opened_app, plain_failures
 @plain_failures
 def worker() -> None:
     """Run agents and scheduled work until stopped, beside a server or on another machine with the same database."""
+    from app.jobs.executor import warm_up
     from app.jobs.process import start_jobs
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -25,6 +26,7 @@ def worker() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     with opened_app() as app:
+        warm_up()
         jobs = start_jobs(app)
         click.echo(f"Upshot runs up to {jobs.executor.slots} sessions at once as {jobs.executor.owner}.")
         sys.stdout.flush()

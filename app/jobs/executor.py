@@ -50,6 +50,12 @@ class Active:
     stop: bool = False
 
 
+def warm_up() -> None:
+    """Load what asking a model needs, so that the first session does not wait for it."""
+    import pydantic_ai.direct
+    import pydantic_ai.models.openai  # noqa: F401
+
+
 class Executor:
     """Runs sessions until it is stopped."""
 

@@ -114,16 +114,14 @@ def end(lease: Lease, ending: Ending, *, actor: Actor) -> None:
         if getattr(ending, name) is not None:
             setattr(session, name, getattr(ending, name))
     session.lease_owner = session.lease_until = None
-    write_events(session, [e for e in ending.events if not e.event_type.startswith("session.")], actor=actor)
     _say(session, ending, actor)
     db.session.execute(
         delete(SessionDraft).where(
             SessionDraft.tenant_id == lease.tenant_id, SessionDraft.session_id == lease.session_id
         )
     )
-    last = [e for e in ending.events if e.event_type.startswith("session.")]
-    if last:
-        add_events(session.id, last, actor=actor)
+    if ending.events:
+        add_events(session.id, ending.events, actor=actor)
     else:
         finish_session(session.id, ending.status, actor=actor, error=ending.error)
 

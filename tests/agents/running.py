@@ -40,6 +40,10 @@ class Desk:
         """An agent of the workspace, made or saved again as configured."""
         admin = self.workspace.actor("admin")
         with self.app.app_context(), acting_as(admin), transaction():
+            known = agents.find_agent(slug, actor=admin)
+            if known is not None:
+                agents.save_version(known.id, config, actor=admin)
+                return known.id
             return agents.ensure_agent(slug, actor=admin, kind="builtin", config=config).id
 
     def ask(self, *turns: str, agent: str = "assistant", by: str = "member", **more: Any) -> UUID:
