@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -31,7 +30,7 @@ from app.tools import Tool, tailored, tools_of
 log = logging.getLogger("upshot")
 GIVEN_UP = "Three attempts to run this session ended without an answer, because the process that ran it was lost."
 BROKEN = "Something broke inside Upshot while this session ran; the server's log says what."
-Injected = Callable[[UUID, list[UUID], datetime], None]
+Injected = Callable[[UUID, list[UUID]], None]
 
 
 class Stopped(Exception):
@@ -93,7 +92,7 @@ class Run:
         product = accounts.product_in(self.lease.tenant_id)
         begun = await self.threads.transact(product, self._load)
         self.system = begun.system
-        self.injected(self.lease.tenant_id, begun.work.prompt.row_ids, datetime.now(UTC))
+        self.injected(self.lease.tenant_id, begun.work.prompt.row_ids)
         return begun
 
     def _load(self) -> Begun:

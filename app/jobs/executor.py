@@ -28,7 +28,7 @@ from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, transaction
 from app.jobs.usage import Usage
-from app.services import accounts, leases
+from app.services import accounts, knowledge_usage, leases
 from app.services.leases import Lease
 
 log = logging.getLogger("upshot")
@@ -162,7 +162,7 @@ class Executor:
         return await self._do(work)
 
     def _begin(self, lease: Lease) -> Active:
-        run = Run(lease, self.threads, self.settings, self.usage.note)
+        run = Run(lease, self.threads, self.settings, knowledge_usage.note)
         one = Active(run, asyncio.create_task(self._carry(run)))
         self.active[lease.session_id] = one
         return one

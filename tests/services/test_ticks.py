@@ -249,7 +249,7 @@ def test_what_was_used_is_written_in_batches_and_ranks_follow_age(
         db.session.execute(update(SharedContext).where(SharedContext.id == row.id).values(updated_at=old))
     for _ in range(3):
         office.ask("Hello there")
-    executor.usage._ranked_at.clear()
+    executor.usage.ranked_at.clear()
     run_sessions()
     with office.at_work():
         usage = db.session.scalar(select(SharedContextUsage).where(SharedContextUsage.shared_context_id == row.id))
