@@ -34,6 +34,8 @@ VIEWS = (
     "app.views.palette",
     "app.views.saved_views",
     "app.views.agents",
+    "app.views.agent_edit",
+    "app.views.agent_try",
     "app.views.chat",
     "app.views.chat_live",
     "app.views.own_feedback",

@@ -6,6 +6,9 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from app.errors import Invalid
 
 TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -115,6 +118,54 @@ class AgentConfig(Part):
     def stored(self) -> dict[str, Any]:
         """As a version keeps it."""
         return self.model_dump(mode="json")
+
+
+def check_config(given: dict[str, Any]) -> AgentConfig:
+    """What somebody wrote as a configuration, or Invalid with a sentence for each place, such as `http_tools.0.url`."""
+    try:
+        config = AgentConfig.model_validate(given)
+    except ValidationError as error:
+        raise _invalid({_place(found): _sentence(found) for found in error.errors(include_url=False)}) from None
+    wrong: dict[str, str] = {}
+    for part in ("skills", "http_tools", "mcp_servers"):
+        names = [one.name for one in getattr(config, part)]
+        wrong |= {f"{part}.{i}.name": f"There are two called {n}." for i, n in enumerate(names) if n in names[:i]}
+    for part in ("http_tools", "mcp_servers"):
+        addresses = [one.url for one in getattr(config, part)]
+        wrong |= {f"{part}.{i}.url": "Give its address." for i, address in enumerate(addresses) if not address}
+    if wrong:
+        raise _invalid(wrong)
+    return config
+
+
+def _invalid(fields: dict[str, str]) -> Invalid:
+    first = next(iter(fields))
+    return Invalid(f"{first}: {fields[first]}", fields)
+
+
+def _place(found: ErrorDetails) -> str:
+    """Where it is wrong. What is wrong with one of several groups is wrong with the groups."""
+    place = found["loc"][:1] if found["loc"][0] == "tool_groups" else found["loc"]
+    return ".".join(map(str, place))
+
+
+def _sentence(found: ErrorDetails) -> str:
+    said = found.get("ctx", {})
+    match found["type"]:
+        case "value_error":
+            return str(said.get("error", found["msg"]))
+        case "string_too_short" | "missing":
+            return "Fill this in."
+        case "string_too_long":
+            return f"At most {said['max_length']:,} characters."
+        case "too_long":
+            return f"At most {said['max_length']}."
+        case "greater_than_equal" | "less_than_equal":
+            words = {"ge": "At least", "le": "At most"}
+            return " ".join(f"{word} {said[name]:,}." for name, word in words.items() if name in said)
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "Give a whole number."
+    return found["msg"]
 
 
 def read_config(stored: dict[str, Any]) -> AgentConfig:

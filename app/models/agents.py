@@ -57,6 +57,8 @@ class AgentVersion(OfTenant, Model):
     config: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     created_at: Mapped[created_at]
+    # Why it was written, in the words of whoever did.
+    note: Mapped[str | None]
 
 
 class Task(OfTenant, Model):

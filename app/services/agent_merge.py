@@ -1,4 +1,4 @@
-"""Agents put in order: renamed, or one that a typo made merged into the one that was meant.
+"""Agents put in order: one that a typo made is merged into the one that was meant.
 
 The old name keeps working. Whatever still arrives under it belongs to the agent that it now stands for.
 """
@@ -6,147 +6,21 @@ The old name keeps working. Whatever still arrives under it belongs to the agent
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, update
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning.session_limits import AGENT_SLUG
-from app.models import Agent, AgentSession, AgentVersion, Chat, EntityResponse, Feedback, SharedContext
+from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
 from app.services import audit, knowledge
 from app.services.pages import COUNTED
 
-LATELY = timedelta(days=30)
-# Enough to judge by, and the same effort however much there is.
-NEWEST = 20_000
-LONGEST_NAME = 120
 MOVED: Mapping[str, Any] = {"sessions": AgentSession, "chats": Chat, "feedback": Feedback, "responses": EntityResponse}
-
-STANDING = text("""
-    WITH lately AS (
-        SELECT r.agent_id, count(*) FILTER (WHERE r.rating = 'positive') AS good, count(*) AS said
-          FROM (SELECT f.agent_id, f.rating FROM feedback AS f
-                 WHERE f.tenant_id = :tenant AND f.created_at >= :since
-                 ORDER BY f.created_at DESC LIMIT :newest) AS r
-         WHERE r.agent_id IS NOT NULL AND r.rating <> 'neutral' GROUP BY r.agent_id
-    )
-    SELECT a.id, a.slug, a.name, a.kind, a.is_system, a.archived_at,
-           (SELECT count(*) FROM agent_versions AS v WHERE v.tenant_id = a.tenant_id AND v.agent_id = a.id) AS versions,
-           (SELECT count(*) FROM (SELECT 1 FROM sessions AS s WHERE s.tenant_id = a.tenant_id AND s.agent_id = a.id
-                                   LIMIT :most) AS few) AS sessions,
-           greatest(
-               (SELECT max(s.created_at) FROM sessions AS s WHERE s.tenant_id = a.tenant_id AND s.agent_id = a.id),
-               (SELECT max(c.last_message_at) FROM chats AS c WHERE c.tenant_id = a.tenant_id AND c.agent_id = a.id)
-           ) AS active_at,
-           l.good, l.said,
-           ARRAY(SELECT o.slug FROM agents AS o
-                  WHERE o.tenant_id = a.tenant_id AND o.merged_into = a.id ORDER BY o.slug) AS other_names
-      FROM agents AS a LEFT JOIN lately AS l ON l.agent_id = a.id
-     WHERE a.tenant_id = :tenant AND a.merged_into IS NULL
-     ORDER BY a.archived_at IS NOT NULL, a.is_system, a.slug
-""")
-
-
-@dataclass(frozen=True)
-class Standing:
-    """An agent on the page of agents. `sessions` stops one past 1,000; `said` are ratings of the last 30 days."""
-
-    id: UUID
-    slug: str
-    name: str
-    kind: str
-    is_system: bool
-    archived_at: datetime | None
-    versions: int
-    sessions: int
-    active_at: datetime | None
-    good: int | None
-    said: int | None
-    other_names: list[str]
-
-    @property
-    def sessions_are_more(self) -> bool:
-        return self.sessions > COUNTED
-
-    @property
-    def satisfaction(self) -> float | None:
-        return (self.good or 0) / self.said if self.said else None
-
-
-def list_standings(*, actor: Actor) -> list[Standing]:
-    """Every agent with how much it did and how that was received. Names that lead to another agent stand beside it."""
-    since = datetime.now(UTC) - LATELY
-    values = {"tenant": actor.tenant_id, "since": since, "newest": NEWEST, "most": COUNTED + 1}
-    return [Standing(*row) for row in db.session.execute(STANDING, values)]
-
-
-def rename_agent(agent_id: UUID, *, slug: str, name: str, actor: Actor) -> Agent:
-    """Give an agent another name, another slug or both. Its old slug goes on leading to it."""
-    _check_admin(actor)
-    agent = _locked(actor, agent_id)[agent_id]
-    if agent.merged_into:
-        raise Refused(f"{agent.slug} was merged into another agent; rename that one.")
-    if agent.is_system:
-        raise Refused(f"{agent.slug} belongs to the workspace and keeps its name.")
-    slug, name = slug.strip(), " ".join(name.split())
-    _check_names(slug, name)
-    before = {"slug": agent.slug, "name": agent.name}
-    if slug != agent.slug:
-        _take_slug(agent, slug, actor)
-    agent.name = name
-    changes = {
-        key: {"from": before[key], "to": value}
-        for key, value in (("slug", slug), ("name", name))
-        if before[key] != value
-    }
-    if changes:
-        agent.updated_at = datetime.now(UTC)
-        audit.record(actor, "agent.renamed", "agent", agent.id, changes=changes)
-    return agent
-
-
-def _check_names(slug: str, name: str) -> None:
-    wrong = {}
-    if not AGENT_SLUG.fullmatch(slug):
-        wrong["slug"] = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name, at most {LONGEST_NAME} characters."
-    if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
-
-
-def _take_slug(agent: Agent, slug: str, actor: Actor) -> None:
-    """Swap slugs with an earlier name of the agent, or leave the old slug behind as one."""
-    taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
-    if taken is not None and taken.merged_into != agent.id:
-        sentence = f"There is an agent {slug} already; merge this one into it instead."
-        raise Invalid(f"slug: {sentence}", {"slug": sentence})
-    old = agent.slug
-    if taken is not None:
-        taken.slug = f"{taken.id}"
-        db.session.flush()
-        agent.slug = slug
-        db.session.flush()
-        taken.slug = old
-        db.session.flush()
-        return
-    agent.slug = slug
-    db.session.flush()
-    now = datetime.now(UTC)
-    earlier = Agent(
-        tenant_id=actor.tenant_id, slug=old, name=agent.name, kind=agent.kind, archived_at=now, merged_into=agent.id
-    )
-    db.session.add(earlier)
-    db.session.flush()
-    db.session.add(AgentVersion(tenant_id=actor.tenant_id, agent_id=earlier.id, version=1, config={}))
-    db.session.flush()
 
 
 def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -43,9 +44,9 @@ class VersionRow:
 
     id: UUID
     version: int
-    config: dict[str, Any]
     author: str | None
     created_at: datetime
+    note: str | None
 
 
 def ensure_agent(
@@ -79,7 +80,7 @@ def ensure_agent(
         insert(Agent).values(values).on_conflict_do_nothing(index_elements=["tenant_id", "slug"]).returning(Agent.id)
     )
     if made is not None:
-        _add_version(made, 1, config or {}, actor, created_at)
+        add_version(made, 1, config or {}, actor, created_at)
         audit.record(actor, "agent.created", "agent", made, slug=slug, kind=kind)
     agent = find_agent(slug, actor=actor)
     if agent is None:
@@ -115,7 +116,7 @@ def get_agent(agent_id: UUID, *, actor: Actor) -> Agent:
 
 
 def save_version(
-    agent_id: UUID, config: dict[str, Any], *, actor: Actor, created_at: datetime | None = None
+    agent_id: UUID, config: dict[str, Any], *, actor: Actor, created_at: datetime | None = None, note: str | None = None
 ) -> AgentVersion:
     """Write what the agent is from now on. Earlier versions stay as they were."""
     if not actor.is_admin:
@@ -129,16 +130,22 @@ def save_version(
         raise Refused(f"{agent.slug} is archived; restore it before changing it.")
     agent.current_version += 1
     agent.updated_at = created_at or datetime.now(UTC)
-    version = _add_version(agent.id, agent.current_version, config, actor, created_at)
+    version = add_version(agent.id, agent.current_version, config, actor, created_at, note)
     audit.record(actor, "agent.version_saved", "agent", agent.id, version=version.version)
     return version
 
 
-def _add_version(
-    agent_id: UUID, number: int, config: dict[str, Any], actor: Actor, created_at: datetime | None
+def add_version(
+    agent_id: UUID,
+    number: int,
+    config: dict[str, Any],
+    actor: Actor,
+    created_at: datetime | None = None,
+    note: str | None = None,
 ) -> AgentVersion:
+    """Write a version. Whoever calls it has locked the agent and says in the audit trail what happened."""
     version = AgentVersion(
-        tenant_id=actor.tenant_id, agent_id=agent_id, version=number, config=config, created_by=actor.id
+        tenant_id=actor.tenant_id, agent_id=agent_id, version=number, config=config, created_by=actor.id, note=note
     )
     if created_at:
         version.created_at = created_at
@@ -163,15 +170,31 @@ def version_id(agent: Agent, number: int | None = None) -> UUID:
     return found
 
 
-def versions_of(agent_id: UUID, *, actor: Actor) -> list[VersionRow]:
-    """All versions, newest first."""
+def versions_of(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> list[VersionRow]:
+    """Versions, newest first, without what they hold: that is read one by one. One query."""
+    where = [AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id]
+    if before is not None:
+        where.append(AgentVersion.version < before)
     rows = db.session.execute(
-        select(AgentVersion.id, AgentVersion.version, AgentVersion.config, User.name, AgentVersion.created_at)
+        select(AgentVersion.id, AgentVersion.version, User.name, AgentVersion.created_at, AgentVersion.note)
         .outerjoin(User, User.id == AgentVersion.created_by)
-        .where(AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id)
+        .where(*where)
         .order_by(AgentVersion.version.desc())
+        .limit(limit)
     )
     return [VersionRow(*row) for row in rows]
+
+
+def contents_of(agent_id: UUID, numbers: Collection[int], *, actor: Actor) -> dict[int, dict[str, Any]]:
+    """What versions of an agent hold, by number; those that do not exist are missing. One query."""
+    rows = db.session.execute(
+        select(AgentVersion.version, AgentVersion.config).where(
+            AgentVersion.tenant_id == actor.tenant_id,
+            AgentVersion.agent_id == agent_id,
+            AgentVersion.version.in_(numbers),
+        )
+    )
+    return {row.version: row.config for row in rows}
 
 
 def list_agents(*, actor: Actor, archived: bool = False) -> list[AgentRow]:
@@ -209,3 +232,25 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
         raise Refused(f"{agent.slug} {'belongs to the workspace' if agent.is_system else 'is archived already'}.")
     knowledge.deactivate_all(actor=actor, agent_id=agent_id, reason=f"The agent {moved} was archived.")
     audit.record(actor, "agent.archived", "agent", agent_id, slug=moved)
+
+
+def restore_agent(agent_id: UUID, *, actor: Actor) -> None:
+    """Put an archived agent back to work. Its knowledge stays inactive until somebody activates what still holds."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin restores agents.")
+    now = datetime.now(UTC)
+    moved = db.session.scalar(
+        update(Agent)
+        .where(
+            Agent.tenant_id == actor.tenant_id,
+            Agent.id == agent_id,
+            Agent.archived_at.is_not(None),
+            Agent.merged_into.is_(None),
+        )
+        .values(archived_at=None, updated_at=now)
+        .returning(Agent.slug)
+    )
+    if moved is None:
+        agent = get_agent(agent_id, actor=actor)
+        raise Refused(f"{agent.slug} {'was merged into another agent' if agent.merged_into else 'is at work already'}.")
+    audit.record(actor, "agent.restored", "agent", agent_id, slug=moved)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from uuid import UUID
 
-from sqlalchemy import or_, select
+from sqlalchemy import func, or_, select
 
 from app.actor import Actor
 from app.db import db
+from app.errors import Invalid
 from app.models import Entity, EntityType
 from app.services.entities import EntityRow
 
@@ -50,3 +53,28 @@ def matches(words: list[str], name: str) -> int:
     return sum(
         2 if word in own else any(len(word) > SHORTEST and one.startswith(word) for one in own) for word in words
     )
+
+
+def recent_names(*, actor: Actor, limit: int = 100) -> list[str]:
+    """What the records are called that changed last. One query."""
+    rows = db.session.scalars(
+        select(Entity.name).where(Entity.tenant_id == actor.tenant_id).order_by(Entity.updated_at.desc()).limit(limit)
+    )
+    return list(dict.fromkeys(rows))
+
+
+def record_called(name: str, *, actor: Actor) -> UUID:
+    """The record that somebody named, by its id or by its whole name."""
+    name = name.strip()
+    with suppress(ValueError):
+        found = db.session.scalar(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, Entity.id == UUID(name)))
+        if found is not None:
+            return found
+    same = func.lower(Entity.name) == name.lower()
+    rows = db.session.scalars(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, same).limit(2)).all()
+    if len(rows) == 1:
+        return rows[0]
+    sentence = (
+        f"More than one record is called {name[:80]}; give its id." if rows else f"No record is called {name[:80]}."
+    )
+    raise Invalid(f"record: {sentence}", {"record": sentence})

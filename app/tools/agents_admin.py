@@ -30,16 +30,16 @@ class OneAgent(Arguments):
 class Skill(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=120)]
+    name: Annotated[str, Field(min_length=1, max_length=80)]
     text: Annotated[str, Field(min_length=1, max_length=20_000)]
 
 
 class UpdateAgentConfig(Arguments):
     id: Id = Field(description="The agent.")
-    instructions: Annotated[str, Field(min_length=1, max_length=50_000)] | None = Field(
+    instructions: Annotated[str, Field(min_length=1, max_length=40_000)] | None = Field(
         None, description="Its instructions from now on, as a whole."
     )
-    skills: Annotated[list[Skill], Field(max_length=50)] | None = Field(
+    skills: Annotated[list[Skill], Field(max_length=30)] | None = Field(
         None, description="Its named instruction blocks from now on, each with name and text."
     )
     tool_groups: Annotated[list[str], Field(max_length=20)] | None = Field(
@@ -99,7 +99,7 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
     changed = [name for name in given if after[name] != config.get(name)]
     if not changed:
         raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
-    version = agents.save_version(agent.id, after, actor=scope.actor)
+    version = agents.save_version(agent.id, after, actor=scope.actor, note=arguments.reason)
     payload = {
         "agent_id": agent.id,
         "agent": agent.slug,

@@ -1,16 +1,35 @@
-"""Agents: who answers, how much and how well; renamed, or merged when a typo made two of one."""
+"""Agents: who answers, how much and how well. One that a typo made is merged, one that is done is archived."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import (
+    Blueprint,
+    Flask,
+    Response,
+    current_app,
+    flash,
+    g,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
 
 from app.access import access
+from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
-from app.services import agent_merge, agents
+from app.learning.agent_config import read_config
+from app.learning.agent_diff import LIMITS
+from app.services import agent_lists, agent_merge, agents, model_words
+from app.views import agent_try
+from app.views.agent_forms import KINDS
+
+VERSIONS = 6
 
 bp = Blueprint("agents", __name__, url_prefix="/admin/agents")
 
@@ -18,8 +37,16 @@ bp = Blueprint("agents", __name__, url_prefix="/admin/agents")
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    """Every agent of the workspace."""
-    return render_template("agents/index.html", rows=agent_merge.list_standings(actor=g.actor))
+    """The agents of the workspace that are at work, or those that are archived."""
+    archived = request.args.get("show") == "archived"
+    found = agent_lists.list_standings(actor=g.actor, archived=archived, after=request.args.get("after", ""))
+    return render_template(
+        "agents/index.html", found=found, archived=archived, first="after" not in request.args, settings=_settings()
+    )
+
+
+def _settings() -> Any:
+    return current_app.config["SETTINGS"]
 
 
 @bp.get("/<uuid:agent_id>")
@@ -29,39 +56,46 @@ def detail(agent_id: UUID) -> Any:
 
 
 def _detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 200) -> Response:
-    """One agent with its two forms. An agent that was merged leads to the one it became."""
-    rows = agent_merge.list_standings(actor=g.actor)
-    row = next((row for row in rows if row.id == agent_id), None)
-    if row is None:
+    """One agent as it is now. An agent that was merged leads to the one it became. Eight queries."""
+    try:
+        row = agent_lists.get_standing(agent_id, actor=g.actor)
+    except NotFound:
         became = agents.get_agent(agent_id, actor=g.actor).merged_into
         if became is None:
-            raise NotFound("There is no such agent in this workspace.")
+            raise
         return make_response(redirect(url_for(".detail", agent_id=became), 303))
-    others = [(other.slug, other.slug) for other in rows if _takes_in(other) and other.id != agent_id]
+    config = read_config(agents.contents_of(agent_id, [row.version], actor=g.actor).get(row.version, {}))
+    others = [] if row.is_system else agents.list_agents(actor=g.actor)
     html = render_template(
-        "agents/detail.html", row=row, others=others, errors=errors or {}, form=request.form if errors else {}
+        "agents/detail.html",
+        row=row,
+        config=config,
+        model=model_words.words_of(config.model, _settings()),
+        groups=[group for group in tool_groups() if group.name in config.tool_groups],
+        kinds=KINDS,
+        limits=LIMITS,
+        versions=agents.versions_of(agent_id, actor=g.actor, limit=VERSIONS),
+        others=[(other.slug, other.slug) for other in others if not other.is_system and other.id != agent_id],
+        records=agent_try.records() if row.runs_here else [],
+        errors=errors or {},
+        form=request.form if errors else {},
     )
     return make_response(html, status)
 
 
-def _takes_in(row: agent_merge.Standing) -> bool:
-    return not row.is_system and row.archived_at is None
-
-
-@bp.post("/<uuid:agent_id>/rename")
+@bp.post("/<uuid:agent_id>/archive")
 @access("admin")
-def rename(agent_id: UUID) -> Any:
-    form = request.form
+def archive(agent_id: UUID) -> Any:
+    """Retire an agent, or put it back to work."""
+    back = request.form.get("do") == "restore"
     try:
         with transaction():
-            agent = agent_merge.rename_agent(
-                agent_id, slug=form.get("slug", ""), name=form.get("name", ""), actor=g.actor
-            )
-    except Invalid as wrong:
-        return _detail(agent_id, wrong.fields, 422)
+            (agents.restore_agent if back else agents.archive_agent)(agent_id, actor=g.actor)
     except Refused as refusal:
-        return _detail(agent_id, {"slug": refusal.detail}, 409)
-    flash(f"It is {agent.slug} now.", "success")
+        flash(refusal.detail, "error")
+        return redirect(url_for(".detail", agent_id=agent_id), 303)
+    done = "At work again. Its knowledge stays inactive until you activate it." if back else "Archived."
+    flash(done, "success")
     return redirect(url_for(".detail", agent_id=agent_id), 303)
 
 

@@ -9,8 +9,14 @@ from app.views.texts import value_line
 
 PAIRS = (("from", "to"), ("before", "after"))
 SENTENCES = {
+    "agent.archived": "archived an agent",
+    "agent.changed": "changed an agent",
+    "agent.created": "made an agent",
     "agent.merged": "merged an agent into another",
     "agent.renamed": "renamed an agent",
+    "agent.restored": "put an archived agent back to work",
+    "agent.version_restored": "made an earlier version of an agent current",
+    "agent.version_saved": "had a new version of an agent written",
     "feedback.assessed": "assessed an answer",
     "feedback.assigned": "assigned feedback",
     "feedback.comment_deleted": "deleted a comment on feedback",

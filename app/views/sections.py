@@ -56,7 +56,7 @@ ADMIN_SECTIONS = (
                 "feedback.index",
                 within=("saved_views", *(tab.endpoint.split(".")[0] for tab in TABS)),
             ),
-            Section("Agents", "robot", "agents.index"),
+            Section("Agents", "robot", "agents.index", within=("agent_edit", "agent_try")),
         ),
     ),
     Group(

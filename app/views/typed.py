@@ -8,3 +8,8 @@ from flask import request
 def typed(name: str) -> str:
     """A text field as it is stored: browsers send line ends in pairs."""
     return request.form.get(name, "").replace("\r\n", "\n").strip()
+
+
+def whole_number(text: str | None) -> int | None:
+    """A number that counts something, or None for whatever else was sent."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None

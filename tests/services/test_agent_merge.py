@@ -1,4 +1,4 @@
-"""Agents renamed and merged: all their work moves, old names lead to the new, goldens stay."""
+"""Agents merged: all their work moves, old names lead to the new, goldens stay."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from flask import Flask
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Chat, Feedback, SharedContext, SharedContextHistory
-from app.services import agent_merge, agents, chats, intake, knowledge, sessions
+from app.services import agent_lists, agent_merge, agents, chats, intake, knowledge, sessions
 from app.services.filters import SessionFilters
 from app.services.intake import NewFeedback
 from app.services.knowledge import NewRow
@@ -90,7 +89,7 @@ def test_following_a_name_is_always_one_step(workspace: Any) -> None:
         with transaction():
             assert agents.ensure_agent("one", actor=actor).id == third
             assert agents.ensure_agent("two", actor=actor).id == third
-        assert agent_merge.list_standings(actor=actor)[0].other_names == ["one", "two"]
+        assert agent_lists.list_standings(actor=actor).rows[0].other_names == ["one", "two"]
 
 
 def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
@@ -131,59 +130,3 @@ def test_what_cannot_be_merged_is_said(workspace: Any, make_workspace: Any) -> N
             agent_merge.merge_agent(old, one, actor=actor)
     with acting_as(member), pytest.raises(Forbidden), transaction():
         agent_merge.merge_agent(one, one, actor=member)
-
-
-def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
-    actor = workspace.actor()
-    with acting_as(actor):
-        with transaction():
-            agent_id = work(actor, "deal-analist")
-        with transaction():
-            agent_merge.rename_agent(agent_id, slug="deal-analyst", name=" Deal  Analyst ", actor=actor)
-        with transaction():
-            assert work(actor, "deal-analist") == work(actor, "deal-analyst") == agent_id
-        shown = next(one for one in agent_merge.list_standings(actor=actor) if one.id == agent_id)
-        assert (shown.slug, shown.name, shown.other_names) == ("deal-analyst", "Deal Analyst", ["deal-analist"])
-        with transaction():
-            agent_merge.rename_agent(agent_id, slug="deal-analist", name="Deal Analyst", actor=actor)
-        shown = next(one for one in agent_merge.list_standings(actor=actor) if one.id == agent_id)
-        assert (shown.slug, shown.other_names) == ("deal-analist", ["deal-analyst"])
-        before = db.session.scalar(select(func.count()).select_from(AuditEntry))
-        with transaction():
-            agent_merge.rename_agent(agent_id, slug="deal-analist", name="Deal Analyst", actor=actor)
-        assert db.session.scalar(select(func.count()).select_from(AuditEntry)) == before
-
-
-def test_a_name_must_be_free_and_well_formed(workspace: Any) -> None:
-    actor = workspace.actor()
-    with acting_as(actor):
-        with transaction():
-            agent_id = work(actor, "one")
-            work(actor, "two")
-        review = agent_called("feedback-review-agent", actor).id
-        for slug, name, field in (("two", "One", "slug"), ("Not A Slug", "One", "slug"), ("one", " ", "name")):
-            with pytest.raises(Invalid) as wrong, transaction():
-                agent_merge.rename_agent(agent_id, slug=slug, name=name, actor=actor)
-            assert list(wrong.value.fields) == [field]
-        with pytest.raises(Refused), transaction():
-            agent_merge.rename_agent(review, slug="mine", name="Mine", actor=actor)
-
-
-def test_standings_say_how_much_and_how_well(app: Flask, workspace: Any, count_queries: Any) -> None:
-    actor = workspace.actor()
-    with acting_as(actor):
-        with transaction():
-            agent_id = work(actor, "one")
-            for rating in ("negative", "neutral", "positive"):
-                intake.give_feedback(
-                    NewFeedback(source_type="observation", kind="flag", rating=rating, comment="x", agent_id=agent_id),
-                    actor=actor,
-                )
-        with count_queries() as seen:
-            rows = agent_merge.list_standings(actor=actor)
-        assert len(seen) == 1
-        assert [row.slug for row in rows] == ["one", "feedback-review-agent"]
-        assert (rows[0].sessions, rows[0].versions, rows[0].said) == (1, 1, 3)
-        assert rows[0].satisfaction == pytest.approx(2 / 3)
-        assert rows[0].active_at is not None
-        assert (rows[1].satisfaction, rows[1].sessions_are_more) == (None, False)

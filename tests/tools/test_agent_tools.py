@@ -41,8 +41,9 @@ def test_a_change_is_a_new_version_and_keeps_the_rest(bench: Bench) -> None:
     assert outcome.events[0].payload["changed"] == ["instructions", "skills"]
     versions = bench.within(lambda: agents.versions_of(UUID(agent_id), actor=bench.actor()))
     assert [row.version for row in versions] == [2, 1]
-    assert versions[1].config == CONFIG
-    assert versions[0].config == CONFIG | {"instructions": "Two paragraphs.", "skills": given["skills"]}
+    held = bench.within(lambda: agents.contents_of(UUID(agent_id), [1, 2], actor=bench.actor()))
+    assert held[1] == CONFIG
+    assert held[2] == CONFIG | {"instructions": "Two paragraphs.", "skills": given["skills"]}
     assert "changes nothing" in bench.refused("updateAgentConfig", given)
 
 

@@ -1,4 +1,4 @@
-"""The page of agents: what each did, renaming one, and merging one that a typo made."""
+"""The pages of agents: the list, one agent, archiving, and merging one that a typo made."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_the_list_says_who_did_how_much(
     assert len(seen) <= 8
     rows = {row.select_one(".u-main a").text: row.get_text(" ", strip=True) for row in html.select("tbody tr")}
     assert list(rows) == ["deal-analyst", "sales-ops", "feedback-review-agent"]
-    assert "0 % of" in rows["deal-analyst"]
+    for words in ("external", "offline", "$0.0042", "8.0 s", "0 % of", "v1"):
+        assert words in rows["deal-analyst"]
     assert "not rated" in rows["feedback-review-agent"]
     assert "system" in rows["feedback-review-agent"]
     assert html.select_one(".u-nav [aria-current=page]").text.strip() == "Agents"
@@ -54,36 +55,47 @@ def test_the_list_says_who_did_how_much(
         assert client.get(link["href"]).status_code == 200
 
 
-def test_renaming_keeps_the_old_name_alive(
+def test_one_agent_in_few_queries(
     app: Flask, workspace: Workspace, sign_in: SignIn, count_queries: Callable[[], Any]
 ) -> None:
-    row = typo(app, workspace)
-    client: Any = sign_in(workspace.actor())
-
-    form = {"csrf_token": client.csrf, "slug": "deal-analyst", "name": "Deal analyst"}
-    assert client.post(f"{BASE}/{row}/rename", data=form).status_code == 303
+    fill(app, workspace)
+    actor = workspace.actor()
+    with app.app_context(), acting_as(actor), transaction():
+        made = agents.ensure_agent("own", actor=actor, kind="builtin", config={"instructions": "<b>Look</b>"}).id
+    client = sign_in(actor)
     with count_queries() as seen:
-        html = soup(client.get(f"{BASE}/{row}"))
+        html = soup(client.get(f"{BASE}/{made}"))
     assert len(seen) <= 8
-    assert html.h1.text == "deal-analyst"
-    assert "deal-analist" in html.select_one(".u-facts").text
-    assert typo(app, workspace) == row
-    old = agent_id(app, workspace.actor(), "deal-analist")
-    assert client.get(f"{BASE}/{old}").location == f"{BASE}/{row}"
+    assert html.select_one(".u-told").text == "<b>Look</b>"
+    assert html.select_one("#try-message")
+    assert [option["value"] for option in html.select("#try-records option")] == ["Halden"]
+    outside = soup(client.get(f"{BASE}/{agent_id(app, actor, 'deal-analyst')}"))
+    assert not outside.select("#try-message")
+    review = soup(client.get(f"{BASE}/{agent_id(app, actor, 'feedback-review-agent')}"))
+    assert not review.select("#page form")
+    assert review.select_one("a[href$='/edit']")
 
 
-def test_a_name_that_does_not_fit_is_said_under_its_field(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_archiving_and_back(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     row = typo(app, workspace)
     client: Any = sign_in(workspace.actor())
+    sent = {"csrf_token": client.csrf}
 
-    answer = client.post(f"{BASE}/{row}/rename", data={"csrf_token": client.csrf, "slug": "Not A Slug", "name": "X"})
-    assert answer.status_code == 422
-    assert soup(answer).select_one("#f-slug")["value"] == "Not A Slug"
-    assert soup(answer).select_one("#f-slug-error")
+    assert client.post(f"{BASE}/{row}/archive", data=sent).status_code == 303
+    assert [line.text for line in soup(client.get(BASE)).select("tbody .u-main a")] == ["feedback-review-agent"]
+    assert [line.text for line in soup(client.get(f"{BASE}?show=archived")).select("tbody .u-main a")] == [
+        "deal-analist"
+    ]
+    page = soup(client.get(f"{BASE}/{row}"))
+    assert "Archived" in page.select_one(".u-alert").text
+    assert not page.select("a[href$='/edit']")
+    assert client.get(f"{BASE}/{row}/edit").status_code == 303
+    assert client.post(f"{BASE}/{row}/archive", data=sent | {"do": "restore"}).status_code == 303
+    assert len(soup(client.get(BASE)).select("tbody tr")) == 2
+    assert "Nothing is archived" in soup(client.get(f"{BASE}?show=archived")).text
     review = agent_id(app, workspace.actor(), "feedback-review-agent")
-    answer = client.post(f"{BASE}/{review}/rename", data={"csrf_token": client.csrf, "slug": "x", "name": "X"})
-    assert answer.status_code == 409
-    assert not soup(client.get(f"{BASE}/{review}")).select("#page form")
+    client.post(f"{BASE}/{review}/archive", data=sent)
+    assert "belongs to the workspace" in soup(client.get(f"{BASE}/{review}")).select_one("#toasts").text
 
 
 def test_a_merge_is_confirmed_and_done(
@@ -105,6 +117,7 @@ def test_a_merge_is_confirmed_and_done(
     answer = client.post(form["action"], data=sent)
     assert (answer.status_code, answer.location) == (303, f"{BASE}/{meant}")
     assert typo(app, workspace) == meant
+    assert client.get(f"{BASE}/{row}").location == f"{BASE}/{meant}"
     rows = [line.text for line in soup(client.get(BASE)).select("tbody .u-main a")]
     assert rows == ["deal-analyst", "sales-ops", "feedback-review-agent"]
     again = client.post(form["action"], data=sent)
@@ -127,7 +140,7 @@ def test_golden_sessions_stay_where_they_are(app: Flask, workspace: Workspace, s
     assert not soup(answer).select("#page form")
 
 
-def test_what_does_not_exist_is_not_merged(
+def test_what_does_not_exist_is_not_changed(
     app: Flask, workspace: Workspace, make_workspace: Callable[..., Workspace], sign_in: SignIn
 ) -> None:
     row = typo(app, workspace)
@@ -140,5 +153,5 @@ def test_what_does_not_exist_is_not_merged(
         assert client.get(f"{BASE}/{unknown}").status_code == 404
         assert client.get(f"{BASE}/{unknown}/merge?into=deal-analist").status_code == 404
         data = {"csrf_token": client.csrf, "into": "deal-analist", "slug": "x", "name": "x"}
-        for action in ("merge", "rename"):
+        for action in ("merge", "archive", "edit", "versions", "try"):
             assert client.post(f"{BASE}/{unknown}/{action}", data=data).status_code == 404
