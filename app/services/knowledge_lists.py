@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, literal, select, union_all
+from sqlalchemy import Uuid, cast, func, literal, select, union_all
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -29,6 +30,7 @@ from app.services.pages import Page, Slice, empty, read_page
 from app.services.workspaces import get_settings
 
 Writer = aliased(Agent)
+MOST_SIGNALS = 100
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ class KnowledgeRow:
     sessions: int
     created_at: datetime
     updated_at: datetime
+    # The row whose words a proposal would change, and the session that a tool wrote it in.
+    replaces: UUID | None = None
+    proposed_in: UUID | None = None
+    author_agent_id: UUID | None = None
 
     @property
     def scope(self) -> str:
@@ -83,6 +89,7 @@ class KnowledgeDetail:
     row: KnowledgeRow
     signals: list[Signal]
     superseded_by_content: str | None
+    replaces_content: str | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,8 @@ COLUMNS: tuple[Any, ...] = (
     func.coalesce(SharedContextUsage.helpful, 0), func.coalesce(SharedContextUsage.harmful, 0),
     _behind(Feedback.id), _behind(Feedback.created_by.distinct()), _behind(Feedback.session_id.distinct()),
     SharedContext.created_at, SharedContext.updated_at,
+    cast(SharedContext.meta["replaces"]["id"].astext, Uuid),
+    cast(SharedContext.meta["proposed"]["session_id"].astext, Uuid), SharedContext.created_by_agent_id,
 )  # fmt: skip
 
 
@@ -171,30 +180,61 @@ def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
     if found is None:
         raise NotFound("There is no such knowledge row in this workspace.")
     row = KnowledgeRow(*found)
-    heir = None
-    if row.superseded_by:
-        heir = db.session.scalar(select(SharedContext.content).where(SharedContext.id == row.superseded_by))
-    return KnowledgeDetail(row, _signals_of(row_id, actor), heir)
+    linked = [other for other in (row.superseded_by, row.replaces) if other]
+    words = _contents(linked, actor) if linked else {}
+    signals = evidence_of([row_id], actor=actor, each=MOST_SIGNALS).get(row_id, [])
+    heir = words.get(row.superseded_by) if row.superseded_by else None
+    return KnowledgeDetail(row, signals, heir, words.get(row.replaces) if row.replaces else None)
 
 
-def _signals_of(row_id: UUID, actor: Actor) -> list[Signal]:
-    hides = actor.is_admin and get_settings(actor).author_private
+def rows_of(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
+    """These rows, in this order, as far as there are such. One query."""
     rows = db.session.execute(
-        select(
-            Feedback.id, Feedback.rating, Feedback.comment, User.name, Feedback.session_id, Feedback.created_at,
-            Feedback.created_by, Feedback.origin,
+        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
+    )
+    found = {row.id: row for row in (KnowledgeRow(*row) for row in rows)}
+    return [found[row_id] for row_id in row_ids if row_id in found]
+
+
+def _contents(row_ids: Sequence[UUID], actor: Actor) -> dict[UUID, str]:
+    rows = db.session.execute(
+        select(SharedContext.id, SharedContext.content).where(
+            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids)
         )
-        .join(SharedContextFeedback, SharedContextFeedback.feedback_id == Feedback.id)
-        .outerjoin(User, User.id == Feedback.created_by)
-        .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.shared_context_id == row_id)
-        .order_by(Feedback.created_at.desc())
-        .limit(100)
+    )
+    return {row.id: row.content for row in rows}
+
+
+def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Signal]]:
+    """The newest feedback behind each of these rows. Two queries, one of them for who may see whom."""
+    if not row_ids:
+        return {}
+    hides = actor.is_admin and get_settings(actor).author_private
+    link = SharedContextFeedback
+    place = func.row_number().over(
+        partition_by=link.shared_context_id, order_by=(Feedback.created_at.desc(), Feedback.id)
+    )
+    behind = (
+        select(
+            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment, Feedback.session_id,
+            Feedback.created_at, Feedback.created_by, Feedback.origin, place.label("place"),
+        )
+        .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
+        .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
+        .subquery()
     )  # fmt: skip
-    found = []
+    rows = db.session.execute(
+        select(behind, User.name)
+        .outerjoin(User, User.id == behind.c.created_by)
+        .where(behind.c.place <= each)
+        .order_by(behind.c.shared_context_id, behind.c.place)
+    )
+    found: dict[UUID, list[Signal]] = {}
     for row in rows:
         hidden = hides and row.origin == "user" and row.created_by != actor.id
         author = "a member" if hidden else row.name
-        found.append(Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at))
+        signal = Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at)
+        found.setdefault(row.shared_context_id, []).append(signal)
     return found
 
 

@@ -50,7 +50,7 @@ def unseen(text: str) -> str:
         return ""
     kinds = sorted({name_of(text[place]) for place in places})
     number = f"{len(places)} characters" if len(places) > 1 else "a character"
-    return f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}. Take them out."
+    return f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}."
 
 
 def check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor) -> None:

@@ -63,11 +63,15 @@ SELECT w.secret, w.top_n, p.id::text, p.type, p.content, p.context, p.scope, p.v
 
 @dataclass(frozen=True)
 class Preview:
-    """The prompt as an agent would get it, and how many active rows in its scope were not even looked at."""
+    """The prompt as an agent would get it, and how many active rows in its scope were not even looked at.
+
+    With a row that is not in use, it is the prompt as it would be if it were; `before` is what it is now.
+    """
 
     prompt: Prompt
     top_n: int
     further: int
+    before: Prompt | None = None
 
     @property
     def dropped(self) -> list[Dropped]:
@@ -81,30 +85,40 @@ def load_shared_context_prompt(
 
     The session must be bound to somebody of this workspace. One query.
     """
-    prompt, _ = _load(tenant_id, agent_id, entity_type_id)
-    return prompt
+    return _formatted(*_read(tenant_id, agent_id, entity_type_id))
 
 
-def preview_prompt(*, actor: Actor, agent_id: UUID | None = None, entity_type_id: UUID | None = None) -> Preview:
-    """The same prompt, with what fell below the line and why. Two queries."""
-    prompt, top_n = _load(actor.tenant_id, agent_id, entity_type_id, PREVIEWED)
-    looked_at = len(prompt.rows) + len(prompt.dropped)
+def preview_prompt(
+    *, actor: Actor, agent_id: UUID | None = None, entity_type_id: UUID | None = None, row: PromptRow | None = None
+) -> Preview:
+    """The same prompt, with what fell below the line and why; with `row`, as it would be if that were in use. Two
+    queries."""
+    rows, secret, top_n = _read(actor.tenant_id, agent_id, entity_type_id, PREVIEWED)
+    prompt = _formatted(rows, secret, top_n)
     scopes = " OR ".join(f"({_SCOPES[scope]})" for scope in scopes_of(agent_id, entity_type_id))
     total = _run(
         f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})",
         {"agent": agent_id, "entity_type": entity_type_id},
     )[0][0]
-    return Preview(prompt, top_n, max(total - looked_at, 0))
+    further = max(total - len(rows), 0)
+    if row is None or row.id in {one.id for one in rows} or row.scope not in scopes_of(agent_id, entity_type_id):
+        return Preview(prompt, top_n, further)
+    return Preview(_formatted([*rows, row], secret, top_n), top_n, further, prompt)
 
 
-def _load(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0) -> tuple[Prompt, int]:
+def _formatted(rows: list[PromptRow], secret: str, top_n: int) -> Prompt:
+    return format_prompt(rows, secret=secret, budget=DEFAULT_BUDGET, top_n=top_n)
+
+
+def _read(
+    tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0
+) -> tuple[list[PromptRow], str, int]:
     given = {"tenant": tenant_id, "agent": agent_id, "entity_type": entity_type_id, "most": most}
     found = _run(statement(scopes_of(agent_id, entity_type_id)), given)
     if not found:
         raise NotFound("There is no such workspace.")
     secret, top_n, first, *_ = found[0]
-    rows = [PromptRow(UUID(values[2]), *values[3:]) for values in found] if first else []
-    return format_prompt(rows, secret=secret, budget=DEFAULT_BUDGET, top_n=top_n), top_n
+    return [PromptRow(UUID(values[2]), *values[3:]) for values in found] if first else [], secret, top_n
 
 
 def _run(statement: str, parameters: dict[str, Any]) -> Sequence[Any]:

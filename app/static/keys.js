@@ -9,11 +9,14 @@
     if (keys) keys.showModal(); else location.href = "/keys";
   };
 
-  /* The newest message answers first, then the bar of the selected rows, then the panel, then the page. */
+  /* The newest message answers first, then the bar of the selected rows, then the panel, then the row one is at, then the
+     page: a key never decides about a row that one is not at. */
   const press = (key) => {
     const all = [...document.querySelectorAll(`[data-key="${CSS.escape(key)}"]`)].filter(visible);
     const within = (place) => all.findLast((one) => one.closest(place));
-    const found = within("[data-toast]") ?? within(".u-select") ?? within("#panel") ?? all[0];
+    const mine = upshotList.current();
+    const found = within("[data-toast]") ?? within(".u-select") ?? within("#panel")
+      ?? all.find((one) => mine?.contains(one)) ?? all.find((one) => !one.closest("[data-row]"));
     if (!found) return false;
     if (typing(found)) { found.focus(); return true; }
     found.click();
@@ -26,7 +29,9 @@
     if (upshot.closeMenus()) return true;
     if (upshotList.isOpen()) { upshotList.close(); return true; }
     if (upshotList.count()) { upshotList.clear(); return true; }
-    return false;
+    const cancel = [...document.querySelectorAll(".is-editing [data-cancel], [data-close-choose]")].find(visible);
+    cancel?.click();
+    return Boolean(cancel);
   };
 
   const acts = {

@@ -161,7 +161,7 @@
   document.addEventListener("htmx:before:request", (event) => {
     const { ctx } = event.detail;
     const form = ctx.sourceElement?.closest?.("form");
-    if (form?.matches("[data-next]") && openRow()) decided.set(ctx, openRow().id);
+    if (form?.matches("[data-next]")) decided.set(ctx, (openRow() ?? form.closest("[data-row]") ?? form).id);
     if (form?.matches("[data-bulk]")) decided.set(ctx, rows().findIndex((row) => row.querySelector("[data-select]:checked")));
   });
   document.addEventListener("htmx:finally:request", (event) => {
@@ -171,7 +171,9 @@
     const all = rows();
     if (typeof place === "number") { if (!isOpen()) focusRow(all[Math.min(place, all.length - 1)]); return; }
     const at = all.findIndex((row) => row.id === place);
-    if (at >= 0 && at < all.length - 1 && isOpen()) open(all[at + 1]);
+    const next = at >= 0 ? all[at + 1] : null;
+    if (next && isOpen()) open(next);
+    else if (!isOpen()) { focusRow(next ?? all[at]); (next ?? all[at])?.scrollIntoView({ block: "nearest" }); }
     else panel()?.querySelector(".u-panel-body")?.focus({ preventScroll: true });
   });
 
@@ -185,6 +187,9 @@
     if (at("[data-close-panel]")) { close(); return; }
     if (at("[data-walk]")) { walk(Number(at("[data-walk]").dataset.walk)); return; }
     if (at("[data-select-none]")) { clear(); return; }
+    const choosing = at("[data-close-choose]")?.closest("[data-row] form, #panel form");
+    if (choosing) { event.preventDefault(); choosing.remove(); return; }
+    if (at("[data-close-menu]")) upshot.closeMenus();
     const row = at("[data-list] [data-row]");
     const plain = !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey && event.button === 0;
     if (!row || !plain || !panel() || event.defaultPrevented) return;
@@ -233,5 +238,5 @@
   addEventListener("DOMContentLoaded", follow);
   if (document.readyState === "complete") follow();
 
-  window.upshotList = { walk, close, clear, toggle, isOpen, choose, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
+  window.upshotList = { walk, close, clear, toggle, isOpen, choose, current, open: () => open(document.activeElement?.closest?.("[data-row]")), count };
 })();

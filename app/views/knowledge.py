@@ -11,14 +11,15 @@ from werkzeug.wrappers import Response
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
+from app.learning.prompt import plain
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
-from app.services import agents, entities, knowledge
+from app.services import agents, entities, knowledge, knowledge_checks, knowledge_lists, knowledge_vectors
 from app.services.filters import KnowledgeFilters
 from app.views import filters as listing
 from app.views import saved_views
 from app.views.htmx import Toast, page, swap
 from app.views.knowledge_forms import KnowledgeForm
-from app.views.worddiff import word_diff
+from app.views.knowledge_history import steps_of
 
 KINDS = {
     "correction": "Corrections",
@@ -27,7 +28,8 @@ KINDS = {
     "insight": "Insights",
     "guideline": "Guidelines",
 }
-DONE = {"active": "Active from now on.", "inactive": "Deactivated.", "deleted": "Deleted."}
+DONE = {"active": "Active from now on.", "inactive": "Deactivated.", "deleted": "Deleted.", "superseded": "Replaced."}
+REVERSIBLE = {("active", "inactive"), ("inactive", "active")}
 CARDS = 25
 
 bp = Blueprint("knowledge", __name__, url_prefix="/admin/agent-review/knowledge")
@@ -38,13 +40,15 @@ bp = Blueprint("knowledge", __name__, url_prefix="/admin/agent-review/knowledge"
 def index() -> Any:
     """The knowledge of the workspace, last changed first."""
     views = saved_views.of("knowledge")
-    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **_listed())
+    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **listed())
 
 
-def _listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
     asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
     found = knowledge.list_rows(asked.filters, asked.page, actor=g.actor)
     scopes = knowledge.scope_slugs(actor=g.actor)
+    proposed = [row.id for row in found.items if row.state == "proposed"]
     fields = [
         listing.choices("state", KNOWLEDGE_STATES),
         listing.choices("type", KNOWLEDGE_TYPES, "kind"),
@@ -58,11 +62,14 @@ def _listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "fields": fields,
         "kinds": KINDS,
         "counts": knowledge.counts(g.actor),
+        "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
+        "unchecked": proposed,
+        "findings": {},
         **listing.neighbours(found),
     }
 
 
-def _scopes() -> dict[str, Any]:
+def scopes() -> dict[str, Any]:
     """Whom a row can be for."""
     return {"agents": agents.list_agents(actor=g.actor), "types": entities.list_types(actor=g.actor)}
 
@@ -73,22 +80,25 @@ def new() -> Response:
     """An empty form, in place above the list or as a page."""
     kind = request.args.get("type", "")
     form = KnowledgeForm(type=kind if kind in KNOWLEDGE_TYPES else "correction")
-    return page("knowledge/form.html", "knowledge/_form.html", form=form, row=None, **_scopes())
+    return page("knowledge/form.html", "knowledge/_form.html", form=form, row=None, **scopes())
 
 
 @bp.post("")
 @access("admin")
 def add() -> Any:
-    """Write a rule. An admin's is active at once."""
+    """Write a rule. An admin's is active at once; what the checks say of it stands under it."""
     form = KnowledgeForm.read(request.form)
     try:
         with transaction():
-            knowledge.add_row(form.as_new(), actor=g.actor)
+            row_id = knowledge.add_row(form.as_new(), actor=g.actor).id
+            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused) as refusal:
         form = form.refused(refusal)
-        return page("knowledge/form.html", "knowledge/_form.html", status=422, form=form, row=None, **_scopes())
-    toast = Toast("Added. It is in the next prompt.")
-    return swap("knowledge/_added.html", fallback=url_for(".index"), toasts=[toast], **_listed({}))
+        return page("knowledge/form.html", "knowledge/_form.html", status=422, form=form, row=None, **scopes())
+    found = knowledge_checks.check_rows([row_id], actor=g.actor)
+    toast = Toast(f"Added. It is in the next prompt.{_to_look_at(found[row_id])}")
+    back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
+    return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**listed({}), "findings": found})
 
 
 @bp.get("/<uuid:row_id>")
@@ -96,26 +106,20 @@ def add() -> Any:
 def detail(row_id: UUID) -> Response:
     """One row with the feedback behind it and its history; or only its card, as it is when an edit is given up."""
     fragment = "knowledge/_card.html" if request.args.get("card") == "1" else "knowledge/_panel.html"
-    return page("knowledge/detail.html", fragment, **_read(row_id))
+    return page("knowledge/detail.html", fragment, **read(row_id))
 
 
-def _read(row_id: UUID) -> dict[str, Any]:
+def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
+    """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
     found = knowledge.get_row(row_id, actor=g.actor)
-    steps = knowledge.history_of(row_id, actor=g.actor)
     return {
         "found": found,
         "row": found.row,
-        "steps": [(step, _changed(step)) for step in steps],
+        "steps": steps_of(knowledge.history_of(row_id, actor=g.actor), scopes()),
+        "evidence": {row_id: found.signals[:3]},
+        "findings": knowledge_checks.check_rows([row_id], actor=g.actor) if checked else {},
         "form": None,
     }
-
-
-def _changed(step: knowledge.HistoryRow) -> list[tuple[str, str]]:
-    """How the text changed, when it did."""
-    before, after = step.before.get("content"), step.after.get("content")
-    if not before or not after or before == after:
-        return []
-    return word_diff(str(before), str(after))
 
 
 @bp.get("/<uuid:row_id>/edit")
@@ -128,52 +132,97 @@ def edit_form(row_id: UUID) -> Response:
 @bp.post("/<uuid:row_id>/edit")
 @access("admin")
 def edit(row_id: UUID) -> Any:
-    """Save the form, unless somebody else was quicker: then both texts are shown."""
+    """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
+    shown."""
     form = KnowledgeForm.read(request.form)
+    approves = request.form.get("approve") == "1"
     try:
         with transaction():
-            knowledge.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None)
+            row = knowledge.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None)
+            if approves:
+                knowledge.set_state(row_id, "active", actor=g.actor)
+            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+            version = row.version
     except Stale as stale:
-        current = knowledge.get_row(row_id, actor=g.actor).row
-        return _form(row_id, form.overtaken(stale, current), 409)
+        return _form(row_id, form.overtaken(stale), 409)
     except (Invalid, Refused) as refusal:
         return _form(row_id, form.refused(refusal), 422)
-    return _card(row_id, Toast("Saved. It is in the next prompt."))
+    shown = read(row_id, checked=True)
+    advice = _to_look_at(shown["findings"].get(row_id, []))
+    if approves:
+        return card(row_id, Toast(f"Approved. It is in the next prompt.{advice}"), shown=shown)
+    text = f"Saved. It is in the next prompt.{advice}" if row.active else f"Saved.{advice}"
+    return card(row_id, undo_edit(row_id, form.version, version, text), shown=shown)
+
+
+def _to_look_at(findings: list[Any]) -> str:
+    number = len(findings)
+    return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
+
+
+def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
+    """Taking an edit back is going back to the version before."""
+    if before == now:
+        return Toast(text)
+    fields = (("to", str(before)), ("version", str(now)))
+    return Toast(text, undo=url_for(".roll_back", row_id=row_id), target="#toasts", fields=fields)
 
 
 def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
     row = knowledge.get_row(row_id, actor=g.actor).row
-    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **_scopes())
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scopes())
 
 
 @bp.post("/<uuid:row_id>/state")
 @access("admin")
 def state(row_id: UUID) -> Any:
-    """Approve, retire, bring back or delete a row."""
+    """Approve, retire, replace, bring back or delete a row."""
     wanted = request.form.get("state", "")
     reason = request.form.get("reason", "").strip() or None
+    heir = request.form.get("superseded_by", "")
     before = knowledge.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
-            knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason)
+            knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason, superseded_by=chosen(heir))
     except (Invalid, Refused) as refusal:
-        sentence = refusal.fields.get("reason", refusal.detail) if isinstance(refusal, Invalid) else refusal.detail
-        return _card(row_id, Toast(sentence, "error"), 422 if isinstance(refusal, Invalid) else 409)
-    return _card(row_id, _undoable(row_id, before, wanted))
+        return refused(row_id, refusal)
+    return card(row_id, _undoable(row_id, before, wanted))
+
+
+def chosen(text: str) -> UUID | None:
+    """The row that was picked from a list."""
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise Invalid("Choose a row from the list.") from None
+
+
+def refused(row_id: UUID, refusal: Invalid | Refused) -> Response:
+    """The row as it is, and why it was not changed."""
+    first = next(iter(refusal.fields.values()), "") if isinstance(refusal, Invalid) else ""
+    return card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
 
 
 def _undoable(row_id: UUID, before: str, after: str) -> Toast:
-    text = DONE.get(after, "Done.")
-    if (before, after) not in {("active", "inactive"), ("inactive", "active")}:
+    decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
+    text = decided.get(after) or DONE.get(after, "Done.")
+    if (before, after) not in REVERSIBLE:
         return Toast(text)
     fields = (("state", before), ("reason", "Undone."))
-    return Toast(text, undo=url_for(".state", row_id=row_id), target=f"#knowledge-{row_id}", fields=fields)
+    return Toast(text, undo=url_for(".state", row_id=row_id), target="#toasts", fields=fields)
 
 
-def _card(row_id: UUID, toast: Toast, status: int = 200) -> Response:
-    back = url_for(".detail", row_id=row_id)
-    return swap("knowledge/_changed.html", fallback=back, status=status, toasts=[toast], **_read(row_id))
+def card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
+    """The row wherever it is shown; without a script, its page or the page that the form names."""
+    back = request.form.get("next", "")
+    inside = back.startswith(url_for(".index"))
+    shown = shown or read(row_id)
+    fallback = back if inside else url_for(".detail", row_id=row_id)
+    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], **shown)
 
 
 def register(app: Flask) -> None:
+    from app.views import knowledge_acts, knowledge_preview  # noqa: F401 - they add to this blueprint
+
+    app.jinja_env.filters["injected"] = plain
     app.register_blueprint(bp)

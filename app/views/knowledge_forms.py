@@ -8,7 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
+from app.learning.hygiene_text import hidden_signs, strip_hidden
 from app.services.knowledge import KnowledgeRow, NewRow
+from app.views.worddiff import Part, word_diff
 
 
 @dataclass(frozen=True)
@@ -69,11 +71,27 @@ class KnowledgeForm:
     def refused(self, refusal: Problem) -> KnowledgeForm:
         """The same form with a sentence under what does not fit; what belongs to no field stands under the text."""
         fields = refusal.fields if isinstance(refusal, Invalid) else {}
-        return replace(self, errors=fields or {"content": refusal.detail})
+        form = replace(self, errors=fields or {"content": refusal.detail})
+        if not form.unseen:
+            return form
+        # What is offered to be saved is what can be seen: whoever saves again has read every byte of it.
+        gone = "They are gone from the text here; read it and save again."
+        errors = {name: f"{text} {gone}" for name, text in form.errors.items()}
+        return replace(form, errors=errors, content=strip_hidden(form.content), context=strip_hidden(form.context))
 
-    def overtaken(self, stale: Stale, current: KnowledgeRow) -> KnowledgeForm:
-        sentence = f"{stale.detail} Your text is kept; save again to put it in place of theirs."
-        return replace(self, errors={"content": sentence}, theirs=dict(stale.current or {}), version=current.version)
+    def overtaken(self, stale: Stale) -> KnowledgeForm:
+        current = dict(stale.current or {})
+        return replace(self, errors={"content": stale.detail}, theirs=current, version=current.get("version", 0))
+
+    @property
+    def unseen(self) -> bool:
+        """Whether something in it cannot be seen."""
+        return bool(hidden_signs(self.content) or hidden_signs(self.context))
+
+    @property
+    def difference(self) -> list[Part]:
+        """What they changed and I did not, as words."""
+        return word_diff(str((self.theirs or {}).get("content", "")), self.content)
 
 
 def _id(name: str, text: str) -> UUID | None:

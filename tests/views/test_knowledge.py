@@ -30,7 +30,7 @@ def test_cards_say_what_when_for_whom_and_from_where(app: Flask, workspace: Work
     card = html.select_one(f"#knowledge-{filled.ids['correction']}").get_text(" ", strip=True)
     for words in ("active", "correction", "all agents", "when: comparing valuations", "written by hand"):
         assert words in card
-    assert "from 1 signal by 1 person" in html.select_one(f"#knowledge-{filled.ids['proposed']}").text
+    assert "1 signal, 1 person, 1 session" in html.select_one(f"#knowledge-{filled.ids['proposed']}").text
     kinds = [link.get_text(" ", strip=True) for link in html.select(".u-seg a")]
     assert kinds == ["All", "Proposed 1", "Corrections 1", "Lessons 0", "Routing 0", "Insights 0", "Guidelines 0"]
 
@@ -136,7 +136,7 @@ def test_a_proposal_is_decided_in_the_panel(app: Flask, workspace: Workspace, si
     client = sign_in(workspace.actor())
     panel = soup(client.get(f"{URL}/{row}?panel=1", headers=HTMX))
     keys = {one["data-key"]: one.get_text(" ", strip=True) for one in panel.select("footer [data-key]")}
-    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit"}
+    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge…"}
 
     form = panel.select_one("footer form:has([name=reason])")
     sent = {field["name"]: field["value"] for field in form.select("input")} | {"reason": "Said twice already"}

@@ -1,0 +1,170 @@
+"""More to do with knowledge: pin and re-scope at a click, go back, merge, replace, several at once, and the checks."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid, NotFound, Refused
+from app.learning.hygiene import CHECKS
+from app.learning.hygiene_text import strip_hidden
+from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors
+from app.services.filters import KnowledgeFilters
+from app.services.pages import Page
+from app.views.agent_review import as_id
+from app.views.htmx import Toast, page, swap
+from app.views.knowledge import REVERSIBLE, bp, card, chosen, listed, read, refused, undo_edit
+from app.views.shell import own_path
+
+MOST_SHOWN = 200
+MOST_AT_ONCE = 100
+OFFERED = 8
+# Without a script a toast waits in a cookie, which holds 4 KB.
+MOST_IN_COOKIE = 40
+
+
+@bp.post("/<uuid:row_id>/set")
+@access("admin")
+def set_one(row_id: UUID) -> Any:
+    """Change one thing of a row at a click: its pin, whom it is for, or the characters in it that nobody sees."""
+    try:
+        with transaction():
+            before = knowledge.get_row(row_id, actor=g.actor).row
+            version = _number("version") or before.version
+            now = knowledge.edit_row(row_id, _wanted(before), version, actor=g.actor).version
+            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, undo_edit(row_id, version, now, "Saved."), shown=read(row_id, checked=True))
+
+
+def _wanted(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+    form = request.form
+    if "pinned" in form:
+        return {"pinned": form["pinned"] == "1"}
+    if "clean" in form:
+        return {"content": strip_hidden(row.content), "context": strip_hidden(row.context) if row.context else None}
+    wanted = {name: chosen(form[name]) for name in ("agent_id", "entity_type_id") if name in form}
+    if not wanted:
+        raise Invalid("There is nothing to change.")
+    return wanted
+
+
+@bp.post("/<uuid:row_id>/roll-back")
+@access("admin")
+def roll_back(row_id: UUID) -> Any:
+    """Make a row what it was in an earlier version."""
+    to, version = _number("to"), _number("version")
+    reason = request.form.get("reason", "").strip() or None
+    try:
+        with transaction():
+            now = knowledge_changes.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
+            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+    except (Invalid, Refused, NotFound) as refusal:
+        return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
+    return card(
+        row_id, undo_edit(row_id, version, now, f"As it was in version {to}."), shown=read(row_id, checked=True)
+    )
+
+
+@bp.get("/<uuid:row_id>/choose")
+@access("admin")
+def choose(row_id: UUID) -> Response:
+    """Which row it should be merged into, or replaced by: the nearest in meaning, or what a search finds."""
+    found = knowledge.get_row(row_id, actor=g.actor)
+    query = request.args.get("q", "").strip()[:200]
+    if query:
+        filters = KnowledgeFilters(state="active", q=query)
+        rows = knowledge.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
+    else:
+        rows = knowledge_lists.rows_of(knowledge_checks.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
+    offered = [row for row in rows if row.id != row_id][:OFFERED]
+    fragment = "knowledge/_offered.html" if request.args.get("only") == "rows" else "knowledge/_choose.html"
+    place = "panel-" if request.args.get("place") == "panel" else ""
+    into = request.args.get("into", "")
+    return page("knowledge/choose.html", fragment, place=place, row=found.row, offered=offered, q=query, into=into)
+
+
+@bp.post("/<uuid:row_id>/merge")
+@access("admin")
+def merge(row_id: UUID) -> Any:
+    """Let another row stand for a proposal too."""
+    try:
+        into = chosen(request.form.get("into", ""))
+        if into is None:
+            raise Invalid("Choose the row that stands for it.")
+        with transaction():
+            knowledge_changes.merge_row(row_id, into, actor=g.actor)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, Toast("Merged. Its signals are behind the other row now."))
+
+
+@bp.post("/decide")
+@access("admin")
+def decide_many() -> Any:
+    """Bring several rows into use or take them out, as many as can be, and give the list back."""
+    wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
+    ids = [row_id for value in request.form.getlist("ids") for row_id in map(as_id, value.split(",")) if row_id]
+    with transaction():
+        toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
+    back = own_path()
+    back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
+    given = dict(parse_qsl(urlsplit(back).query))
+    return swap("knowledge/_list_moved.html", fallback=back, toasts=[toast], views=None, **listed(given))
+
+
+def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
+    if not ids or len(ids) > MOST_AT_ONCE or wanted not in ("active", "inactive"):
+        return Toast(f"Select between one and {MOST_AT_ONCE} rows first.", "error")
+    if wanted == "inactive" and not reason:
+        return Toast("Say why they should not apply.", "error")
+    moved: list[UUID] = []
+    reversible = True
+    for row in knowledge_lists.rows_of(ids, actor=g.actor):
+        try:
+            after = knowledge.set_state(row.id, wanted, actor=g.actor, reason=reason)
+        except (Invalid, Refused):
+            continue
+        if after.version != row.version:
+            moved.append(row.id)
+            reversible = reversible and (row.state, wanted) in REVERSIBLE
+    word = "In use now" if wanted == "active" else "Taken out of use"
+    text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
+    if not moved or not reversible or len(moved) > MOST_IN_COOKIE:
+        return Toast(text, "success" if moved else "info")
+    back = "inactive" if wanted == "active" else "active"
+    fields = (("state", back), ("ids", ",".join(map(str, moved))), ("reason", "Undone."), ("next", own_path()))
+    return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
+
+
+@bp.get("/checks")
+@access("admin")
+def checks() -> Response:
+    """What the checks find in all that agents get or may get; or in the few rows that a list asks about."""
+    ids = [row_id for row_id in map(as_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
+    if ids:
+        found = knowledge_checks.check_rows(ids, actor=g.actor)
+        rows = {row.id: row for row in knowledge_lists.rows_of(ids, actor=g.actor)}
+        return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=rows, findings=found)
+    report = knowledge_checks.check_all(actor=g.actor)
+    wanted = request.args.get("check", "")
+    all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
+    shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]
+    counts = {name: sum(finding.check == name for _, finding in all_found) for name in CHECKS}
+    rows = {row.id: row for row in knowledge_lists.rows_of([kept.id for kept, _ in shown[:MOST_SHOWN]], actor=g.actor)}
+    return page(
+        "knowledge/checks.html", "knowledge/_checks.html", report=report, counts=counts, wanted=wanted,
+        shown=shown[:MOST_SHOWN], left_out=max(len(shown) - MOST_SHOWN, 0), rows=rows,
+    )  # fmt: skip
+
+
+def _number(name: str) -> int:
+    text = request.form.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

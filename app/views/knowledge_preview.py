@@ -1,0 +1,66 @@
+"""The prompt as an agent would get it now, byte by byte, and what fell below the line."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import g, request
+from werkzeug.wrappers import Response
+
+from app.access import access
+from app.errors import NotFound
+from app.learning.prompt import Prompt, PromptRow
+from app.learning.ranking import rank
+from app.services import agents, entities, knowledge, shared_prompt
+from app.views.agent_review import as_id
+from app.views.htmx import page
+from app.views.knowledge import bp
+
+Line = tuple[str, UUID | None]
+
+
+@bp.get("/preview")
+@access("admin")
+def preview() -> Response:
+    """The exact prompt for an agent and a kind of record; with `row`, where that one stands in it."""
+    scopes = knowledge.scope_slugs(actor=g.actor)
+    row = _row()
+    agent, kind = (_asked(name, row) for name in ("agent", "entity_type"))
+    agent_id = agents.known_agent(agent, actor=g.actor).id if agent else None
+    type_id = entities.find_type(kind, actor=g.actor).id if kind else None
+    offered = _as_prompt_row(row) if row and row.state != "active" else None
+    shown = shared_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
+    return page(
+        "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
+        lines=lines_of(shown.prompt), row=row, agent=agent, entity_type=kind, scopes=scopes,
+    )  # fmt: skip
+
+
+def _row() -> knowledge.KnowledgeRow | None:
+    row_id = as_id(request.args.get("row", ""))
+    if row_id is None:
+        return None
+    try:
+        return knowledge.get_row(row_id, actor=g.actor).row
+    except NotFound:
+        return None
+
+
+def _asked(name: str, row: Any) -> str:
+    """What the address asks for, else whom the row is for."""
+    if name in request.args:
+        return request.args[name].strip()[:120]
+    return (getattr(row, name) or "") if row else ""
+
+
+def _as_prompt_row(row: knowledge.KnowledgeRow) -> PromptRow:
+    """A row that is not in use as it would be in a prompt right after it was brought into use."""
+    fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
+    return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
+
+
+def lines_of(prompt: Prompt) -> list[Line]:
+    """The text line by line, each item with its row: together they are the text to the last byte."""
+    rows = iter(prompt.rows)
+    return [(line, next(rows).id if line.startswith("- [") else None) for line in prompt.text.splitlines(keepends=True)]
