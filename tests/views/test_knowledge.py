@@ -10,7 +10,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import knowledge
+from app.services import agents, knowledge
+from app.services.shared_prompt import load_shared_context_prompt
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -146,3 +147,224 @@ def test_a_proposal_is_decided_in_the_panel(app: Flask, workspace: Workspace, si
     source = panel.select_one(".u-evidence a")["href"]
     became = soup(client.get(source)).get_text(" ", strip=True)
     assert "The rule made of it was rejected: Said twice already" in became
+
+
+def test_a_proposal_leads_with_the_evidence(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["proposed"]
+    card = soup(sign_in(workspace.actor()).get(f"{URL}?state=proposed")).select_one(f"#knowledge-{row}")
+
+    order = [one.name if one.name != "p" else " ".join(one["class"]) for one in card.find_all(["ul", "p", "footer"])]
+    assert order.index("ul") < order.index("u-rule u-break") < order.index("footer")
+    links = {link["href"].split("/")[-2] for link in card.select(".u-evidence a")}
+    assert links == {"feedback", "sessions"}
+    keys = {one["data-key"]: one.get_text(" ", strip=True) for one in card.select("footer [data-key]")}
+    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge into…"}
+    assert "Checking" in card.select_one("[data-checks]").text
+
+
+def test_checks_come_in_a_second_request_and_to_those_without_a_script(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    row = fill(app, workspace).ids["proposed"]
+    client = sign_in(workspace.actor())
+    url = soup(client.get(f"{URL}?state=proposed")).select_one("div[hx-trigger=load]")["hx-get"]
+    parts = soup(client.get(url, headers=HTMX))
+
+    assert parts.select_one(f"hx-partial[hx-target=\"article [data-checks='{row}']\"]") is not None
+    assert "checks are clean" in soup(client.get(url)).select_one(".u-proof").text
+
+
+def test_what_is_saved_is_checked_in_place(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["correction"]
+    client = sign_in(workspace.actor())
+
+    parts = soup(post(client, URL, HTMX, type="lesson", content="Use the LTM EBITDA when comparing deals."))
+    found = parts.select_one(".u-findings").get_text(" ", strip=True)
+    assert "duplicate" in found
+    assert "says the same as “Use LTM EBITDA when comparing deals.”" in found
+    assert any(str(row) in link["href"] for link in parts.select(".u-findings a"))
+    assert "2 things to look at" in parts.select_one(".u-toast").text
+    edited = post(client, f"{URL}/{row}/edit", HTMX, type="correction", content="Be careful.", version="1")
+    assert edited.status_code == 200, "advice does not stop an admin"
+    assert "vague" in soup(edited).select_one("article .u-findings").text
+
+
+def test_what_nobody_sees_is_shown_and_not_saved(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["correction"]
+    client = sign_in(workspace.actor())
+    refused = post(client, f"{URL}/{row}/edit", type="correction", content="State the per\u200biod.", version="1")
+
+    assert refused.status_code == 422
+    page = soup(refused)
+    assert "U+200B zero width space" in page.select_one(".invalid-feedback").text
+    assert page.select_one("textarea").text.strip() == "State the period.", "what is offered can be seen"
+    member = workspace.actor("member")
+    with app.app_context(), acting_as(member), transaction():
+        hidden = knowledge.add_row(knowledge.NewRow(type="lesson", content="Name\u202e the source."), actor=member).id
+    assert "Name the source." in soup(client.get(f"{URL}/{hidden}")).select_one(".u-rule").text
+    stopped = post(client, f"{URL}/{hidden}/state", HTMX, state="active")
+    assert stopped.status_code == 422
+    assert "nobody sees" in soup(stopped).select_one(".u-toast").text
+    assert post(client, f"{URL}/{hidden}/set", HTMX, clean="1", version="1").status_code == 200
+    assert post(client, f"{URL}/{hidden}/state", HTMX, state="active").status_code == 200
+
+
+def test_what_is_shown_is_what_prompts_get(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    client = sign_in(workspace.actor())
+    text = "Write\n  ``` fences ⟨so⟩ ##  and   nothing else."
+    post(client, URL, type="lesson", content=text)
+
+    shown = soup(client.get(URL)).select_one(".u-rule").get_text(strip=True)
+    preview = soup(client.get(f"{URL}/preview"))
+    assert f"- [workspace] {shown}\n" in preview.select_one("#prompt-text").text
+    with app.app_context(), acting_as(workspace.actor()):
+        prompt = load_shared_context_prompt(workspace.id)
+    assert preview.select_one("#prompt-text").text == prompt.text, "to the last byte"
+    assert preview.select_one(f"[data-copy='{prompt.sha256}']") is not None
+
+
+def test_the_preview_says_what_fell_below_the_line(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    filled = fill(app, workspace)
+    actor = workspace.actor()
+    with app.app_context(), acting_as(actor), transaction():
+        for number in range(9):
+            new = knowledge.NewRow(type="correction", content=f"Rule number {number} of many.")
+            knowledge.add_row(new, actor=actor)
+    client = sign_in(actor)
+
+    page = soup(client.get(f"{URL}/preview"))
+    assert "2 rows left out" in page.select_one(".u-cutline").text
+    assert "ninth of type correction" in page.select_one(".u-below").text
+    assert page.select_one("progress")["max"] == "2000"
+    low = soup(client.get(f"{URL}/preview?row={page.select_one('.u-below a')['href'].rsplit('/', 1)[1]}"))
+    assert "below the line" in low.select_one(".u-proof").text
+    offered = soup(client.get(f"{URL}/preview?row={filled.ids['proposed']}"))
+    assert "If it were active" in offered.select_one(".u-proof").text
+    assert "Say which period" in offered.select_one("mark").text
+    assert offered.select_one("ins").text.startswith("+")
+    assert client.get(f"{URL}/preview?agent=nobody").status_code == 404
+    assert client.get(f"{URL}/preview?row={uuid4()}").status_code == 200
+    assert "working on" in soup(client.get(f"{URL}/preview?agent=deal-analyst&entity_type=deal")).text
+
+
+def test_rolling_back_from_the_history(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["correction"]
+    client = sign_in(workspace.actor())
+    saved = soup(post(client, f"{URL}/{row}/edit", HTMX, type="lesson", content="Other words.", version="1"))
+    undo = {field["name"]: field["value"] for field in saved.select_one("[data-undo]").select("input")}
+    assert (undo["to"], undo["version"]) == ("1", "2")
+
+    page = soup(client.get(f"{URL}/{row}"))
+    assert "kind: correction → lesson" in page.select_one(".u-became").get_text(" ", strip=True).replace("  ", " ")
+    form = page.select_one(".u-became form")
+    sent = {field["name"]: field["value"] for field in form.select("input")}
+    done = soup(client.post(form["action"], data=sent, headers=HTMX))
+    assert "Use LTM EBITDA when comparing deals." in done.select_one("article .u-rule").text
+    assert "v3" in done.select_one("#knowledge-detail .u-became li.is-now").text
+    assert client.post(form["action"], data=sent, headers=HTMX).status_code == 409, "it was made on version 2"
+    assert post(client, f"{URL}/{row}/roll-back", HTMX, to="77", version="3").status_code == 409
+
+
+def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    form = soup(client.get(f"{URL}/{ids['proposed']}/choose", headers=HTMX)).select_one("form")
+    assert [one["value"] for one in form.select("[name=into]")] == [str(ids["correction"])]
+    assert soup(client.get(f"{URL}/{ids['proposed']}/choose?q=zanzibar")).select("[name=into]") == []
+
+    assert post(client, form["action"], HTMX).status_code == 422
+    done = soup(post(client, form["action"], HTMX, into=str(ids["correction"])))
+    assert "superseded" in done.select_one("article .u-meta").text
+    target = soup(client.get(f"{URL}/{ids['correction']}"))
+    assert "Used last year's EBITDA again" in target.select_one("#knowledge-detail .u-evidence").text
+
+    post(client, URL, type="lesson", content="Say which period a multiple is for.")
+    heir = soup(client.get(f"{URL}?type=lesson&state=active")).select_one("[data-row]")["id"].removeprefix("knowledge-")
+    chooser = soup(client.get(f"{URL}/{ids['correction']}/choose", headers=HTMX))
+    assert [one["value"] for one in chooser.select("[name=superseded_by]")] == [heir]
+    sent = {"state": "superseded", "superseded_by": heir}
+    assert post(client, f"{URL}/{ids['correction']}/state", HTMX, **sent).status_code == 200
+    assert "Say which period" in soup(client.get(f"{URL}/{ids['correction']}")).select_one("#knowledge-detail").text
+
+
+def test_one_thing_at_a_click(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    row = ids["correction"]
+
+    pinned = soup(post(client, f"{URL}/{row}/set", HTMX, pinned="1", version="1"))
+    assert "always first" in pinned.select_one("article .u-meta").text
+    undo = {field["name"]: field["value"] for field in pinned.select_one("[data-undo]").select("input")}
+    assert (undo["to"], undo["version"]) == ("1", "2")
+    with app.app_context(), acting_as(workspace.actor()):
+        agent_id = agents.known_agent("deal-analyst", actor=workspace.actor()).id
+    narrowed = soup(post(client, f"{URL}/{row}/set", HTMX, agent_id=str(agent_id), version="2"))
+    assert "deal-analyst" in narrowed.select_one("article .u-meta").text
+    assert post(client, f"{URL}/{row}/set", HTMX, pinned="0", version="2").status_code == 409
+    assert post(client, f"{URL}/{row}/set", HTMX, colour="red").status_code == 422
+    assert post(client, f"{URL}/{row}/set", HTMX, agent_id="x").status_code == 422
+    gone = soup(post(client, f"{URL}/{row}/state", HTMX, state="deleted"))
+    assert "deleted" in gone.select_one("article .u-meta").text
+    assert gone.select("article footer .btn") == []
+
+
+def test_several_at_once(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    both = f"{ids['correction']},{ids['proposed']}"
+    assert (
+        "Say why" in soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both)).select_one(".u-toast").text
+    )
+    off = soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both, reason="Old."))
+    assert "Taken out of use: 2." in off.select_one(".u-toast").text
+    assert off.select_one("[data-undo]") is None, "a rejected proposal is not proposed again"
+    on = soup(post(client, f"{URL}/decide", HTMX, state="active", ids=str(ids["correction"])))
+    undo = on.select_one("[data-undo]")
+    sent = {field["name"]: field["value"] for field in undo.select("input")}
+    back = soup(client.post(undo["action"], data=sent, headers=HTMX))
+    assert "Taken out of use: 1." in back.select_one(".u-toast").text
+    assert post(client, f"{URL}/decide", state="active", ids="x").status_code == 303
+
+
+def test_all_findings_on_one_page(
+    app: Flask, workspace: Workspace, sign_in: SignIn, count_queries: Callable[[], Any]
+) -> None:
+    actor = workspace.actor()
+    with app.app_context(), acting_as(actor), transaction():
+        agents.ensure_agent("deal-analyst", actor=actor)
+        new = knowledge.NewRow(type="correction", content="Use LTM EBITDA when comparing deals.")
+        knowledge.add_row(new, actor=actor)
+    client = sign_in(actor)
+    assert "Nothing found" in soup(client.get(f"{URL}/checks")).select_one(".u-blank").text
+    post(client, URL, type="lesson", content="Use the LTM EBITDA when comparing deals.")
+    post(client, URL, type="guideline", content="Be careful.")
+    post(client, URL, type="guideline", content="When deal-analyst answers, it states the period.")
+
+    with count_queries() as seen:
+        page = soup(client.get(f"{URL}/checks"))
+    assert len(seen) <= 8
+    kinds = [link.get_text(" ", strip=True) for link in page.select(".u-seg a")]
+    assert kinds == ["All 3", "Duplicate 1", "Vague 1", "Unscoped 1"]
+    assert len(page.select("section.u-card")) == 3
+    only = soup(client.get(f"{URL}/checks?check=unscoped"))
+    form = only.select_one(".u-findings form")
+    sent = {field["name"]: field["value"] for field in form.select("input")}
+    fixed = client.post(form["action"], data=sent)
+    assert fixed.status_code == 303
+    assert fixed.location.startswith(f"{URL}/checks?check=unscoped")
+    assert "Unscoped" not in soup(client.get(f"{URL}/checks")).select_one(".u-seg").text
+
+
+def test_proposals_take_few_queries(
+    app: Flask, workspace: Workspace, sign_in: SignIn, count_queries: Callable[[], Any]
+) -> None:
+    fill(app, workspace)
+    member = workspace.actor("member")
+    with app.app_context(), acting_as(member), transaction():
+        for number in range(12):
+            knowledge.add_row(knowledge.NewRow(type="lesson", content=f"Proposal {number}: name it."), actor=member)
+    client = sign_in(workspace.actor())
+    for path in ("", "?state=proposed", "?type=correction&state=active", "/preview"):
+        with count_queries() as seen:
+            assert client.get(URL + path).status_code == 200
+        assert len(seen) <= 8, (path, len(seen))
