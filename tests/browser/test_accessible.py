@@ -70,6 +70,7 @@ def test_every_page_of_an_admin(app: Flask, workspace: Workspace, visit: Callabl
         f"{BASE}/feedback/{filled.ids['edit']}",
         f"{BASE}/knowledge/{filled.ids['proposed']}",
         f"{BASE}/knowledge/{filled.ids['correction']}/edit",
+        f"{BASE}/knowledge/{filled.ids['proposed']}/choose",
         f"{BASE}/feedback?status=pending&rating=negative&q=ebitda",
         f"{BASE}/sessions?q=zanzibar",
     ]
