@@ -193,8 +193,12 @@ def variable(name: str) -> str:
 
 
 def secret_values() -> list[str]:
-    """What must never be shown: every variable whose name says that it is a secret, the longest first."""
-    found = {value.strip() for name, value in os.environ.items() if SECRET_NAME.search(name)}
+    """What must never be shown: every variable whose name says that it is a secret, the longest first.
+
+    Of `Bearer abc…` the second word alone is secret too. Where a secret may be sent is none.
+    """
+    named = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and not name.endswith("_HOSTS")]
+    found = {part for value in named for part in (value.strip(), *value.split())}
     return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+from asyncio import AbstractEventLoop
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from app.agents.secrets import hide_in
 from app.config import LOOPBACK, Settings, variable
@@ -18,8 +20,9 @@ OFFLINE = "offline"
 # How a model of an OpenAI-compatible server may be written.
 OPENAI = ("openai:", "openai-chat:")
 NEEDED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
-_known: dict[tuple[str, str, str], Model] = {}
-# Making a model reads the machine's certificates, so that runs that begin together make it once.
+# A model's connections belong to the loop that opened them, so each loop has models of its own.
+_known: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, str, str], Model]] = WeakKeyDictionary()
+# Making a model takes time, so that runs that begin together make it once.
 _making = threading.Lock()
 
 
@@ -34,8 +37,8 @@ def name_of(configured: str, settings: Settings) -> str:
     return configured or settings.model
 
 
-def find_model(configured: str, settings: Settings) -> Model:
-    """The model of that name. Models are kept, so that their connections are used again."""
+def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | None = None) -> Model:
+    """The model of that name. With the loop that asks it, models are kept, so that connections are used again."""
     name = name_of(configured, settings)
     if name == OFFLINE:
         from app.agents.offline import offline_model
@@ -43,10 +46,11 @@ def find_model(configured: str, settings: Settings) -> Model:
         return offline_model()
     key = (name, settings.openai_base_url, variable("OPENAI_API_KEY"))
     with _making:
-        if key not in _known:
+        known = _known.setdefault(loop, {}) if loop is not None else {}
+        if key not in known:
             compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
-            _known[key] = _compatible(name, settings) if compatible else _hosted(name)
-        return _known[key]
+            known[key] = _compatible(name, settings) if compatible else _hosted(name)
+        return known[key]
 
 
 def check_model(configured: str, settings: Settings) -> None:
@@ -60,6 +64,8 @@ def _compatible(name: str, settings: Settings) -> Model:
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
+    from app.agents.outbound import model_client
+
     key = variable("OPENAI_API_KEY")
     if not key and urlsplit(settings.openai_base_url).hostname not in LOOPBACK:
         raise NoModel(
@@ -68,7 +74,7 @@ def _compatible(name: str, settings: Settings) -> Model:
     bare = next((name.removeprefix(prefix) for prefix in OPENAI if name.startswith(prefix)), name)
     # Servers on one's own machine often know only the older name of the limit on tokens.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
-    provider = OpenAIProvider(base_url=settings.openai_base_url, api_key=key or "none")
+    provider = OpenAIProvider(base_url=settings.openai_base_url, api_key=key or "none", http_client=model_client())
     return OpenAIChatModel(bare, provider=provider, profile=profile)
 
 

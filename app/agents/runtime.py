@@ -15,7 +15,9 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.agents import models
+from app.agents.endpoint import Endpoint
 from app.agents.history import Talk, say, talk_of
+from app.agents.outside import Outside
 from app.agents.secrets import hide, hide_in
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
@@ -59,6 +61,8 @@ class Run:
         self.spent = Spent()
         self.model_name: str | None = None
         self.system: Actor | None = None
+        # What an endpoint has told of a turn that has not ended.
+        self.came: list[NewEvent] = []
 
     async def to_the_end(self) -> None:
         """Run the session. It ends as completed or failed, whatever happens, unless the lease was lost."""
@@ -67,7 +71,8 @@ class Run:
                 raise RunFailed(GIVEN_UP)
             begun = await self._begin()
             async with asyncio.timeout(begun.work.config.limits.seconds):
-                await self._play(begun)
+                async with Outside(begun.work.config, self.settings.outbound_allow) as outside:
+                    await self._play(begun, outside)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
         except Stopped:
@@ -113,14 +118,16 @@ class Run:
         entity_id = work.record.id if work.record else None
         return tailored(tools_of(work.config.tool_groups), actor=work.actor, entity_id=entity_id)
 
-    async def _play(self, begun: Begun) -> None:
+    async def _play(self, begun: Begun, outside: Outside) -> None:
         if not begun.talk.said:
             raise RunFailed("Nothing was said to the agent.")
+        if begun.work.kind != "endpoint":
+            begun.tools[:] = await outside.tools(begun.tools)
         while True:
             answer = Answer(begun.talk.last_answer)
             if not begun.talk.answered:
                 answer = await self._answer(begun)
-                event = [finish_turn(begun.talk, answer)]
+                event = finish_turn(begun.talk, answer)
             else:
                 event = []
             if not begun.left:
@@ -132,8 +139,15 @@ class Run:
 
     async def _answer(self, begun: Begun) -> Answer:
         work = begun.work
+        if work.kind == "endpoint":
+            endpoint = Endpoint(work, self.settings.outbound_allow, self._draft, self.spent, self.came)
+            try:
+                return await endpoint.run(begun.talk)
+            finally:
+                self.model_name = endpoint.model or self.model_name
         self.model_name = models.name_of(work.config.model, self.settings)
-        model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings))
+        loop = asyncio.get_running_loop()
+        model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
         turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent)
         return await turn.run(begun.talk)
 
@@ -164,8 +178,8 @@ class Run:
 
     async def _fail(self, reason: str) -> None:
         reason = hide_in(reason)
-        event = NewEvent("session.failed", {"reason": reason})
-        await self._end(Ending(status="failed", events=[event], error=reason, **self._figures()))
+        events = [*self.came, NewEvent("session.failed", {"reason": reason})]
+        await self._end(Ending(status="failed", events=events, error=reason, **self._figures()))
 
     async def _end(self, ending: Ending) -> None:
         def work() -> None:

@@ -29,6 +29,7 @@ LONGEST_OUTPUT = 60_000
 LONGEST_ARGUMENTS = 20_000
 LONGEST_REASON = 600
 EMPTY_ANSWERS = 2
+MOST_CAUSES = 4
 INTERRUPTED = "The run was interrupted while this was under way; look whether it was done before you do it again."
 # What the offline model says about the rules it followed travels with its answer.
 RULES = ("applied_rules", "unread_rules")
@@ -51,10 +52,11 @@ class Spent:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the agent said at last, and what else belongs to its message."""
+    """What the agent said at last, what else belongs to its message, and what happened before it and is not written."""
 
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
+    before: list[NewEvent] = field(default_factory=list)
 
 
 class Turn:
@@ -159,7 +161,7 @@ class Turn:
             about = getattr(trouble, "body", None)
         else:
             said = f"The model {self._name} could not be asked"
-            about = str(trouble) or type(trouble).__name__
+            about = _causes(trouble)
         text = about if isinstance(about, str) else json.dumps(about, default=str) if about else ""
         return hide_in(f"{said}: {text}" if text else said)[:LONGEST_REASON].rstrip(".") + "."
 
@@ -174,7 +176,7 @@ class Turn:
                 part = replace(part, tool_call_id=f"call_{talk.calls + len(calls) + 1}")
                 calls.append(Open(part.tool_call_id, part.tool_name, _given(part.args)))
             parts.append(part)
-        text, extra = _fit(hide_in(response.text or ""), self.work.config.limits.output_chars)
+        text, extra = fit(hide_in(response.text or ""), self.work.config.limits.output_chars)
         if calls:
             talk.messages.append(replace(response, parts=parts))
             talk.calls += len(calls)
@@ -240,10 +242,21 @@ def price_of(response: ModelResponse) -> Decimal | None:
         return None
 
 
-def finish_turn(talk: Talk, found: Answer) -> NewEvent:
-    """The agent's answer joins the talk; its event."""
+def finish_turn(talk: Talk, found: Answer) -> list[NewEvent]:
+    """The agent's answer joins the talk; its event, after those that are not written yet."""
     answer(talk, found.text)
-    return NewEvent("agent.message", {"text": found.text, **found.extra})
+    return [*found.before, NewEvent("agent.message", {"text": found.text, **found.extra})]
+
+
+def _causes(trouble: BaseException | None) -> str:
+    """What went wrong and why, as far as it is known; libraries often keep the reason one or two steps behind."""
+    said: list[str] = []
+    while trouble is not None and len(said) < MOST_CAUSES:
+        text = (str(trouble) or type(trouble).__name__).rstrip(".")
+        if not any(text in other for other in said):
+            said.append(text)
+        trouble = trouble.__cause__
+    return "; ".join(said)
 
 
 def _given(arguments: Any) -> Any:
@@ -262,7 +275,8 @@ def _stored(arguments: Any) -> Any:
     return found if len(text) <= LONGEST_ARGUMENTS else {"cut": text[:LONGEST_ARGUMENTS] + " …"}
 
 
-def _fit(text: str, longest: int) -> tuple[str, dict[str, Any]]:
+def fit(text: str, longest: int) -> tuple[str, dict[str, Any]]:
+    """A text of at most so many characters, and the mark that says when it was cut."""
     if len(text) <= longest:
         return text, {}
     return text[:longest].rstrip() + " …", {"truncated": True}

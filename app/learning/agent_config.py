@@ -113,6 +113,7 @@ class AgentConfig(Part):
     http_tools: Annotated[list[HttpTool], Field(max_length=30)] = []
     mcp_servers: Annotated[list[McpServer], Field(max_length=10)] = []
     endpoint_url: Address = ""
+    endpoint_headers_env: Headers = {}
     limits: Limits = Limits()
 
     def stored(self) -> dict[str, Any]:

@@ -88,8 +88,17 @@ def rows_of(events: Sequence[NewEvent], masking: Masking, *, before: int = 0) ->
     ]
 
 
+def check_event(event: NewEvent, index: int) -> None:
+    """Raise Invalid for an event that could not be stored."""
+    _sized(_payload(event, index), index)
+
+
 def _stored(event: NewEvent, index: int, masking: Masking) -> str:
-    text = as_json(masking.value(_payload(event, index)))
+    return _sized(masking.value(_payload(event, index)), index)
+
+
+def _sized(payload: dict[str, Any], index: int) -> str:
+    text = as_json(payload)
     if len(text) > limits.PAYLOAD_BYTES or len(text.encode()) > limits.PAYLOAD_BYTES:
         raise _invalid(index, "payload", f"Send at most {limits.PAYLOAD_BYTES:,} bytes of JSON.")
     return text

@@ -1,0 +1,116 @@
+"""Tools that are somebody's HTTP address, as an agent's version names them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import httpx2
+
+from app.agents.outbound import SECONDS, OutboundError, secret_headers
+from app.agents.outside import Outside
+from app.errors import Invalid
+from app.learning.agent_config import HttpTool
+from app.learning.argument_check import check_arguments
+from app.learning.outbound_rules import PLACEHOLDER, Target, check_template
+from app.strict_json import parse
+from app.tools import Outcome, Tool, ToolScope
+
+LONGEST_TROUBLE = 300
+
+
+def http_tool(spec: HttpTool, outside: Outside, client: httpx2.AsyncClient) -> Tool:
+    """The tool that a model gets for an address."""
+    parameters = parameters_of(spec)
+
+    def call(given: dict[str, Any], scope: ToolScope) -> Outcome:
+        check_arguments(given, parameters)
+        target = check_template(spec.url, outside.allow)
+        url, rest = filled(target, given)
+        headers = secret_headers(spec.headers_env, target.host)
+        return outside.wait(_send(spec, url, rest, headers, client))
+
+    return Tool(spec.name, "own", spec.description, parameters, spec.writes, "member", call, transactional=False)
+
+
+def parameters_of(spec: HttpTool) -> dict[str, Any]:
+    """The schema as models get it: always of an object, with every name that the address has in braces."""
+    properties = spec.parameters.get("properties")
+    required = spec.parameters.get("required")
+    named = list(dict.fromkeys(PLACEHOLDER.findall(spec.url)))
+    return {
+        **spec.parameters,
+        "type": "object",
+        "properties": {**{name: {"type": "string"} for name in named}, **(_dict(properties))},
+        "required": list(dict.fromkeys([*(required if isinstance(required, list) else []), *named])),
+    }
+
+
+def filled(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The address with its names replaced, and the arguments that are left. No value can leave its place in it."""
+    used = set(PLACEHOLDER.findall(target.rest))
+
+    def value(name: str) -> str:
+        text = _plain(given[name]) if name in given else ""
+        if text in ("", ".", ".."):
+            raise Invalid(f"`{name}` stands in the address; send a value that is not empty and no dot.")
+        return quote(text, safe="")
+
+    rest = PLACEHOLDER.sub(lambda found: value(found[1]), target.rest)
+    url = Target(target.scheme, target.host, target.port, rest).url
+    return url, {name: inner for name, inner in given.items() if name not in used}
+
+
+def in_query(url: str, arguments: dict[str, Any]) -> str:
+    """The address with arguments in its query: lists name by name, objects as JSON, nothing for null."""
+    pairs = []
+    for name, value in arguments.items():
+        pairs += [
+            (name, _plain(inner)) for inner in (value if isinstance(value, list) else [value]) if inner is not None
+        ]
+    if not pairs:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(pairs, quote_via=quote)}"
+
+
+async def _send(
+    spec: HttpTool, url: str, arguments: dict[str, Any], headers: dict[str, str], client: httpx2.AsyncClient
+) -> Outcome:
+    try:
+        async with asyncio.timeout(SECONDS):
+            if spec.method == "GET":
+                response = await client.request("GET", in_query(url, arguments), headers=headers)
+            else:
+                response = await client.request(spec.method, url, headers=headers, json=arguments)
+    except TimeoutError:
+        return Outcome(f"{spec.name} did not answer within {SECONDS:.0f} seconds.", is_error=True)
+    except OutboundError as trouble:
+        return Outcome(str(trouble), is_error=True)
+    found = read_body(response)
+    if response.is_success:
+        return Outcome(found if found != "" else {"status": response.status_code})
+    said = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    about = f": {said[:LONGEST_TROUBLE]}" if said else ""
+    return Outcome(f"{spec.name} answered with status {response.status_code}{about}", is_error=True)
+
+
+def read_body(response: httpx2.Response) -> Any:
+    """JSON where it is JSON that can be stored, else text."""
+    try:
+        return parse(response.content)
+    except Invalid:
+        return response.content.decode("utf-8", "replace").strip()
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def _dict(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}

@@ -1,0 +1,238 @@
+"""The only way from an agent to somebody else's server: checked addresses, pinned connections, bounded answers.
+
+A name is resolved once for each connection, and the connection goes to the number that was checked; TLS still asks for
+the name. Redirects are not followed, proxies of the environment are not used, and no compressed answer is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+import httpcore2
+import httpx2
+
+from app.config import variable
+from app.errors import Refused
+from app.learning.outbound_rules import Unreachable, check_address, check_ip, check_port
+
+MOST_BYTES = 1_048_576
+SECONDS = 30.0
+CONNECT_SECONDS = 10.0
+MOST_TRIED = 4
+# A stream says each word in some two hundred bytes, an answer in one piece does not.
+MODEL_BYTES = 4 * 1_048_576
+MODEL_STREAM_BYTES = 32 * 1_048_576
+MODEL_SECONDS = 600.0
+MEBIBYTE = 1_048_576
+# Whoever may use a variable decides where it is sent, so the operator can say where it may be sent at all.
+HOSTS_SUFFIX = "_HOSTS"
+
+
+class OutboundError(httpx2.TransportError):
+    """What came of a request outside, in one sentence. Nothing of the request's headers is in it."""
+
+
+@lru_cache(maxsize=1)
+def _tls() -> ssl.SSLContext:
+    """Certificates are checked against the machine's authorities; reading those takes long enough to do it once."""
+    return httpcore2.default_ssl_context()
+
+
+async def lookup(host: str, port: int) -> list[str]:
+    """The numbers of a name, as the machine resolves it."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class PinnedBackend(httpcore2.AsyncNetworkBackend):
+    """Connects to numbers that were checked, and to nothing else."""
+
+    def __init__(self, allow: str) -> None:
+        self.allow = allow
+        self.dial: httpcore2.AsyncNetworkBackend = httpcore2.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        check_port(host, port, self.allow)
+        try:
+            async with asyncio.timeout(timeout):
+                addresses = await lookup(host, port)
+        except OSError:
+            raise OutboundError(f"There is no host {host}.") from None
+        for address in addresses:
+            check_ip(address, host, port, self.allow)
+        trouble: Exception = OutboundError(f"There is no host {host}.")
+        for address in addresses[:MOST_TRIED]:
+            try:
+                return await self.dial.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
+                trouble = failed
+        raise trouble
+
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
+    ) -> httpcore2.AsyncNetworkStream:
+        raise OutboundError("Agents may not reach sockets of this machine.")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class Bounded(httpx2.AsyncByteStream):
+    """An answer, read in pieces up to its limit."""
+
+    def __init__(self, stream: Any, host: str, most: int) -> None:
+        self.stream = stream
+        self.host = host
+        self.most = most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        read = 0
+        with _told(self.host):
+            async for piece in self.stream:
+                read += len(piece)
+                if read > self.most:
+                    raise OutboundError(f"{self.host} answered more than {size(self.most)}.")
+                yield piece
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """What every request outside goes through. `allow` is the operator's list."""
+
+    def __init__(self, allow: str, most: int = MOST_BYTES) -> None:
+        self.allow = allow
+        self.most = most
+        self.backend = PinnedBackend(allow)
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=_tls(), network_backend=self.backend, max_connections=8, keepalive_expiry=30, http2=False
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        try:
+            target = check_address(str(request.url), self.allow)
+        except Unreachable as refusal:
+            raise OutboundError(refusal.detail) from None
+        if request.url.host.strip("[]") != target.host:
+            raise OutboundError("This is no address that can be read in only one way.")
+        sent = httpcore2.Request(
+            method=request.method,
+            url=httpcore2.URL(
+                scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.rest.encode()
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _told(target.host):
+            answer = await self._pool.handle_async_request(sent)
+        response = httpx2.Response(
+            answer.status,
+            headers=answer.headers,
+            stream=Bounded(answer.stream, target.host, self.most),
+            extensions=answer.extensions,
+        )
+        unread = _unread(response, target.host)
+        if unread:
+            await response.aclose()
+            raise OutboundError(unread)
+        return response
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+def _unread(response: httpx2.Response, host: str) -> str:
+    """Why an answer is not read."""
+    if 300 <= response.status_code < 400:
+        return f"{host} answered with a redirect, which is not followed; give the address it leads to."
+    if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+        return f"{host} answered compressed, though it was asked not to."
+    return ""
+
+
+@contextmanager
+def _told(host: str) -> Iterator[None]:
+    """Say in a sentence what went wrong on the way to a host."""
+    try:
+        yield
+    except Unreachable as refusal:
+        raise OutboundError(refusal.detail) from None
+    except (httpcore2.TimeoutException, TimeoutError):
+        raise OutboundError(f"{host} did not answer in time.") from None
+    except httpcore2.ConnectError as trouble:
+        about = " with a certificate that can be trusted" if "certificate" in str(trouble).lower() else ""
+        raise OutboundError(f"{host} could not be reached{about}.") from None
+    except (httpcore2.NetworkError, httpcore2.ProtocolError):
+        raise OutboundError(f"{host} broke off or does not speak HTTP.") from None
+
+
+def open_client(
+    allow: str, headers: Mapping[str, str] | None = None, *, most: int = MOST_BYTES, seconds: float = SECONDS
+) -> httpx2.AsyncClient:
+    """A client that reaches only what agents may reach."""
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(allow, most),
+        headers={"User-Agent": "Upshot", "Accept-Encoding": "identity", **(headers or {})},
+        timeout=httpx2.Timeout(seconds, connect=CONNECT_SECONDS),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+class ModelTransport(httpx2.AsyncHTTPTransport):
+    """The way to the operator's own model server, wherever that is. Only how much it may answer is limited."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+        most = MODEL_STREAM_BYTES if streamed else MODEL_BYTES
+        return httpx2.Response(
+            response.status_code,
+            headers=response.headers,
+            stream=Bounded(response.stream, "It", most),
+            extensions=response.extensions,
+        )
+
+
+def model_client() -> httpx2.AsyncClient:
+    """A client for the operator's model server."""
+    return httpx2.AsyncClient(
+        transport=ModelTransport(verify=_tls()),
+        headers={"Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(MODEL_SECONDS, connect=CONNECT_SECONDS),
+    )
+
+
+def secret_headers(headers_env: Mapping[str, str], host: str) -> dict[str, str]:
+    """Headers with the values of the variables that they name, or Refused with what to set."""
+    found = {}
+    for header, name in headers_env.items():
+        value = variable(name)
+        if not value:
+            raise Refused(f"{header} is the value of {name}, which is not set where Upshot runs.")
+        if not (value.isascii() and value.isprintable()):
+            raise Refused(f"The value of {name} cannot be sent as a header.")
+        hosts = [part.strip().lower() for part in variable(name + HOSTS_SUFFIX).split(",") if part.strip()]
+        if hosts and host not in hosts:
+            raise Refused(f"{name} may not be sent to {host}; {name}{HOSTS_SUFFIX} says where it may be sent.")
+        found[header] = value
+    return found
+
+
+def size(count: int) -> str:
+    return f"{count // MEBIBYTE} MiB" if count >= MEBIBYTE else f"{count:,} bytes"
