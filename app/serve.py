@@ -20,6 +20,7 @@ from app.config import Settings
 from app.db import acting_as, transaction
 from app.db.boot import Opened, open_database
 from app.errors import Unusable
+from app.logs import write_logs
 from app.services import accounts, daily
 
 log = logging.getLogger("upshot")
@@ -27,9 +28,7 @@ log = logging.getLogger("upshot")
 
 def run(*, demo: bool, as_json: bool = False) -> None:
     """Open everything, say where it is, and serve until stopped."""
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    write_logs()
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
     signal.signal(signal.SIGTERM, _stop)
     settings = Settings.from_env()

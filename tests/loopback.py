@@ -13,7 +13,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it came in."""
+    """A request as it came in; its headers have small letters."""
 
     method: str
     path: str
@@ -57,7 +57,8 @@ class Loopback:
 
             def _any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
-                asked = Asked(self.command, self.path, dict(self.headers.items()), self.rfile.read(length))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                asked = Asked(self.command, self.path, headers, self.rfile.read(length))
                 outer.asked.append(asked)
                 reply = outer.answer(asked)
                 self.send_response(reply.status)

@@ -41,7 +41,7 @@ class LoopbackModel(Loopback):
             return as_json({"error": {"message": "the server has a cold"}}, 500)
         if self.mode == "status 401":
             # Some servers repeat the key that they refuse.
-            return as_json({"error": {"message": f"no such key: {asked.headers.get('Authorization', '')}"}}, 401)
+            return as_json({"error": {"message": f"no such key: {asked.headers.get('authorization', '')}"}}, 401)
         if self.mode == "not json":
             return Reply(b"<html>It works!</html>", content_type="application/json")
         if self.mode == "hang":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import sys
 import threading
@@ -10,6 +9,7 @@ import threading
 import click
 
 from app.cli.output import opened_app, plain_failures
+from app.logs import write_logs
 
 
 @click.command()
@@ -19,9 +19,7 @@ def worker() -> None:
     from app.jobs.executor import warm_up
     from app.jobs.process import start_jobs
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # They log every start of a small job.
-    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    write_logs()
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

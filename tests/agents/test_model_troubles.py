@@ -1,0 +1,163 @@
+"""A model server on loopback: an agent that works with nothing else, and every way in which a model fails it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from app.logs import FORMAT, Discreet
+from app.services import entity_search
+from tests.agents.conftest import Outing
+from tests.loopback_model import LoopbackModel, call, say
+
+KEY = "sk-canary-0123456789"
+LIMITS = {"requests": 4, "tool_calls": 6, "seconds": 4, "output_chars": 2000}
+
+
+def prepare(outing: Outing, model: LoopbackModel, **config: Any) -> None:
+    outing.monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    outing.set(openai_base_url=model.base_url)
+    outing.agent(model="openai:loopback", **{"tool_groups": ["entities-read"], "limits": LIMITS} | config)
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["plain", "streamed"])
+def test_an_agent_runs_with_only_a_model_on_loopback(outing: Outing, live: bool) -> None:
+    script = call("searchEntities", {"query": "Halden"}, "Let me look."), say("There is no Halden deal yet.")
+    with LoopbackModel(*script) as model:
+        prepare(outing, model, instructions="Be brief.")
+        seen = outing.ask("Is there a Halden deal?", metadata={"live": live})
+    assert seen.session.status == "completed", seen.session.error
+    assert seen.types == [
+        "context.loaded", "user.message", "agent.message", "tool.call", "tool.result", "agent.message",
+        "session.completed",
+    ]  # fmt: skip
+    (called,), (result,) = seen.payloads("tool.call"), seen.payloads("tool.result")
+    assert (called["name"], called["arguments"]) == ("searchEntities", {"query": "Halden"})
+    assert result["call_id"] == called["id"]
+    assert result["output"] == {"items": []}
+    assert not result["is_error"]
+    assert [(said["text"], said.get("interim", False)) for said in seen.payloads("agent.message")] == [
+        ("Let me look.", True),
+        ("There is no Halden deal yet.", False),
+    ]
+    assert (seen.session.model, seen.session.input_tokens, seen.session.output_tokens) == ("openai:loopback", 80, 16)
+    assert seen.payloads("session.completed") == [{"input_tokens": 80, "output_tokens": 16}]
+    first, second = model.asked
+    assert first.json["messages"][0]["content"].startswith("Be brief.")
+    assert {tool["function"]["name"] for tool in first.json["tools"]} >= {"searchEntities", "getEntity"}
+    assert second.json["messages"][-1]["role"] == "tool"
+    assert bool(first.json.get("stream")) is live
+    assert outing.rows(seen) == []
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize(
+    ("mode", "sentence"),
+    [
+        ("status 500", 'answered with status 500: {"message": "the server has a cold"}'),
+        ("status 401", 'answered with status 401: {"message": "no such key: Bearer [hidden]"}'),
+        ("not json", "could not be asked: "),
+        ("hang", "did not come to an answer within 4 seconds, which is its limit"),
+        ("endless calls", "asked its model 4 times without coming to an answer; its limit is 4"),
+        ("empty", "answered nothing"),
+    ],
+)
+def test_a_model_in_trouble_fails_the_session_once(outing: Outing, mode: str, sentence: str, live: bool) -> None:
+    with LoopbackModel(mode=mode) as model:
+        prepare(outing, model)
+        began = time.monotonic()
+        seen = outing.ask("Hello", metadata={"live": live})
+        assert time.monotonic() - began < 12
+    assert seen.session.status == "failed"
+    assert sentence in str(seen.session.error)
+    assert len(seen.payloads("session.failed")) == 1
+    assert outing.rows(seen) == [seen.session.error]
+    assert outing.held() == 0
+    assert KEY not in outing.said(seen)
+
+
+def test_ten_megabytes_are_refused_in_one_piece_and_cut_in_a_stream(outing: Outing) -> None:
+    with LoopbackModel(mode="ten megabytes") as model:
+        prepare(outing, model, limits=LIMITS | {"seconds": 30})
+        assert "It answered more than 4 MiB" in outing.failed("Hello")
+        seen = outing.ask("Hello", metadata={"live": True})
+    assert seen.session.status == "completed", seen.session.error
+    (said,) = seen.payloads("agent.message")
+    assert said["truncated"] is True
+    assert len(said["text"]) <= 2002
+
+
+def test_a_slow_model_is_waited_for(outing: Outing) -> None:
+    with LoopbackModel(say("At last."), mode="slow", seconds=1.5) as model:
+        prepare(outing, model)
+        assert outing.ask("Hello").payloads("agent.message") == [{"text": "At last."}]
+
+
+def test_a_server_that_is_down(outing: Outing) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    outing.set(openai_base_url=f"http://127.0.0.1:{port}/v1")
+    outing.agent(model="openai:loopback")
+    assert "The model loopback could not be asked: Connection error" in outing.failed("Hello")
+
+
+def test_a_missing_key_says_what_to_set(outing: Outing) -> None:
+    outing.monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    outing.monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    outing.agent(model="openai:gpt-5")
+    assert outing.failed("Hello") == (
+        "The model openai:gpt-5 needs a key; set OPENAI_API_KEY where Upshot runs and start it again."
+    )
+    outing.agent(slug="other", model="anthropic:claude-sonnet-4-5")
+    assert "set ANTHROPIC_API_KEY where Upshot runs" in outing.failed("Hello", agent="other")
+    outing.agent(slug="third", model="no-such-model")
+    assert "There is no model no-such-model" in outing.failed("Hello", agent="third")
+
+
+def test_wrong_calls_are_answered_and_the_session_goes_on(outing: Outing) -> None:
+    script = (
+        call("searchEntities", "{not json"),
+        call("searchEntities", {"nonsense": 1}),
+        call("noSuchTool", {}),
+        call("getEntity", {"entityId": KEY}),
+        say(f"I give up, and your key is {KEY}."),
+    )
+    with LoopbackModel(*script) as model:
+        prepare(outing, model, limits=LIMITS | {"requests": 8})
+        seen = outing.ask(f"Hello {KEY}")
+    assert seen.session.status == "completed", seen.session.error
+    results = seen.payloads("tool.result")
+    assert [result["is_error"] for result in results] == [True] * 4
+    assert "as one JSON object" in results[0]["output"] or "not JSON" in results[0]["output"]
+    assert "does not take `nonsense`" in results[1]["output"] or "needs `query`" in results[1]["output"]
+    assert "There is no tool 'noSuchTool'" in results[2]["output"]
+    assert seen.payloads("agent.message")[-1]["text"] == "I give up, and your key is [hidden]."
+    assert KEY not in outing.said(seen)
+
+
+def test_a_tool_that_breaks_is_an_answer(outing: Outing) -> None:
+    def broken(*given: Any, **named: Any) -> Any:
+        raise RuntimeError(f"boom with {KEY}")
+
+    outing.monkeypatch.setattr(entity_search, "search_entities", broken)
+    with LoopbackModel(call("searchEntities", {"query": "x"}), say("It broke.")) as model:
+        prepare(outing, model)
+        seen = outing.ask("Hello")
+    assert seen.session.status == "completed", seen.session.error
+    (result,) = seen.payloads("tool.result")
+    assert result["is_error"]
+    assert result["output"] == "searchEntities broke on our side and changed nothing."
+    (told,) = [record for record in outing.log.records if "the tool searchEntities broke" in record.getMessage()]
+    written = Discreet(FORMAT).format(told)
+    assert "boom with [hidden]" in written
+    assert KEY not in written
+
+
+def test_too_many_calls_are_a_limit(outing: Outing) -> None:
+    with LoopbackModel(mode="endless calls") as model:
+        prepare(outing, model, limits=LIMITS | {"requests": 100, "tool_calls": 3})
+        assert outing.failed("Hello") == "The agent wanted more than 3 tool calls, which is its limit."
