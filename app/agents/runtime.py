@@ -192,7 +192,7 @@ class Run:
             log.info("session %s is not ours any more", self.lease.session_id)
 
     def _figures(self) -> dict[str, Any]:
-        if self.model_name is None:
+        if self.model_name is None and not self.spent.input_tokens + self.spent.output_tokens:
             return {}
         return {
             "model": self.model_name,
