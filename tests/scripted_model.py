@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from flask import Flask
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from app.agents import models
-from app.config import variable
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,11 @@ class Script:
 @contextmanager
 def scripted(app: Flask, *steps: Step) -> Iterator[Script]:
     """A model that agents of this process can have while the test runs."""
-    script = Script(steps)
-    key = (script.name, app.config["SETTINGS"].openai_base_url, variable("OPENAI_API_KEY"))
-    models._known[key] = FunctionModel(script.answer, stream_function=script.stream, model_name=script.name)
-    try:
+    script, real = Script(steps), models.find_model
+    model = FunctionModel(script.answer, stream_function=script.stream, model_name=script.name)
+
+    def find(configured: str, *others: Any) -> Any:
+        return model if configured == script.name else real(configured, *others)
+
+    with patch.object(models, "find_model", find):
         yield script
-    finally:
-        del models._known[key]
