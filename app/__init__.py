@@ -62,6 +62,7 @@ APIS = (
     "app.api.feedback_tokens",
     "app.api.reactions",
     "app.api.evals",
+    "app.api.evals_compare",
     "app.api.mcp",
 )  # fmt: skip
 

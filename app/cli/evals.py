@@ -1,0 +1,80 @@
+"""`upshot evals`: verdicts from the command line, with exit codes that a build can act on."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import Any
+from uuid import UUID
+
+import click
+
+from app.cli.output import Command, emit, fail, json_option, opened_app
+from app.errors import Problem, Unusable
+from app.evals.compare import Comparison
+from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
+
+PASSED, REGRESSION, CONFIGURATION, UNREACHABLE, INCONCLUSIVE = 0, 1, 3, 4, 5
+EXIT = {PASS: PASSED, FAIL: REGRESSION, FLAKY: REGRESSION, ERRORED: INCONCLUSIVE, UNKNOWN: INCONCLUSIVE}
+SHOWN = 10
+
+
+@click.group()
+def evals() -> None:
+    """Compare sessions and run golden sets.
+
+    Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive.
+    """
+
+
+def coded_failures(command: Command) -> Command:
+    """What cannot be done is one sentence on stderr; the exit code tells a wrong set-up from a network that is down."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        from sqlalchemy.exc import InterfaceError, OperationalError
+
+        try:
+            with opened_app():
+                return command(*args, **kwargs)
+        except (OperationalError, InterfaceError):
+            fail("The database does not answer.", UNREACHABLE)
+        except Unusable as trouble:
+            fail(str(trouble), UNREACHABLE if str(trouble).startswith("Cannot reach") else CONFIGURATION)
+        except Problem as trouble:
+            fail(str(trouble), CONFIGURATION)
+
+    return run  # type: ignore[return-value]
+
+
+@evals.command("compare")
+@click.argument("golden", type=click.UUID)
+@click.argument("replay", type=click.UUID)
+@click.option("--tenant", "slug", default="demo", show_default=True, help="Slug of the workspace.")
+@json_option
+@coded_failures
+def compare_sessions(golden: UUID, replay: UUID, slug: str, as_json: bool) -> None:
+    """Compare the session REPLAY with the session GOLDEN, which is taken to be right."""
+    from app.db import acting_as, transaction
+    from app.services import comparisons, workspaces
+
+    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    with acting_as(system), transaction():
+        found = comparisons.compare_sessions(golden, replay, actor=system)
+    emit(found.as_json(), _told(found), as_json)
+    sys.exit(EXIT[found.verdict])
+
+
+_WORDS: dict[str, str] = {PASS: "Passes", FAIL: "Fails", ERRORED: "Errored", UNKNOWN: "Not judged", FLAKY: "Flaky"}
+
+
+def _told(found: Comparison) -> str:
+    """The verdict in a sentence, then the dimensions, then the first differences."""
+    accuracy = "" if found.overall_accuracy is None else f" (accuracy {found.overall_accuracy:.2f})"
+    lines = [f"{_WORDS[found.verdict]}: {found.reason}.{accuracy}"]
+    for each in found.dimensions:
+        mark = "ok  " if each.passed else "FAIL"
+        lines.append(f"  {mark} {each.name:<18} {each.score:.2f}  {'decides  ' if each.decides else ''}{each.reason}")
+    lines += [f"  - {each['text']}" for each in found.divergences[:SHOWN]]
+    left = len(found.divergences) - SHOWN
+    return "\n".join([*lines, f"  … and {left} more; --json lists them."] if left > 0 else lines)

@@ -1,0 +1,103 @@
+"""Any two stored sessions compared: loaded with two queries, judged by `app.evals`, nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.evals.compare import Comparison, Golden, compare
+from app.evals.expected import read_expected
+from app.evals.nearness import nearness_of
+from app.evals.runs import Event, Run, make_tool
+from app.evals.similarity import Nearness
+from app.evals.verdict import Policy
+from app.learning.embeddings import embed
+from app.models import AgentSession, CriteriaSet, SessionEvent
+
+
+def compare_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor, policy: Policy | None = None) -> Comparison:
+    """The verdict on the second session, with the first as what is right. The first need not be golden: then what it
+    recorded counts."""
+    golden, replay = load_run(golden_id, replay_id, actor=actor)
+    return compare(golden, replay, nearness(), policy)
+
+
+@cache
+def nearness() -> Nearness:
+    """How near texts are in meaning, for all comparisons of this process."""
+    return nearness_of(embed)
+
+
+def load_run(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> tuple[Golden, Run]:
+    """Both sessions as the comparer reads them, events in order of time."""
+    rows = _sessions({golden_id, replay_id}, actor)
+    events = _events({golden_id, replay_id}, actor)
+    golden, replay = (_run(rows[one], events.get(one, [])) for one in (golden_id, replay_id))
+    return _golden(golden, rows[golden_id], actor), replay
+
+
+def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
+    found = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.session_type, AgentSession.output_type, AgentSession.status, AgentSession.meta
+        ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
+    ).all()
+    if len(found) < len(ids):
+        raise NotFound("There is no such session in this workspace.")
+    return {row.id: row for row in found}
+
+
+def _events(ids: set[UUID], actor: Actor) -> dict[UUID, list[Event]]:
+    found: dict[UUID, list[Event]] = {}
+    rows = db.session.execute(
+        select(SessionEvent.session_id, SessionEvent.event_type, SessionEvent.payload, SessionEvent.sequence)
+        .where(SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id.in_(ids))
+        .order_by(SessionEvent.session_id, SessionEvent.occurred_at, SessionEvent.sequence)
+    )
+    for session_id, event_type, payload, sequence in rows:
+        found.setdefault(session_id, []).append(Event(event_type, payload, sequence))
+    return found
+
+
+def _run(row: Any, events: list[Event]) -> Run:
+    loaded = next((event.payload for event in events if event.event_type == "context.loaded"), {})
+    given = row.meta.get("tools") or loaded.get("tools") or _snapshot(row.meta).get("tools") or ()
+    tools = [tool for one in given if (tool := make_tool(one)) is not None] if isinstance(given, list) else []
+    return Run(row.session_type, row.status, row.output_type, events, {tool.name: tool for tool in tools})
+
+
+def _golden(run: Run, row: Any, actor: Actor) -> Golden:
+    """A golden with what was frozen with it; another session with the criteria that its response was judged by."""
+    marks: Mapping[str, Any] = row.meta.get("golden") or {}
+    criteria = _snapshot(row.meta).get("criteria")
+    dimensions = criteria.get("dimensions") if isinstance(criteria, Mapping) else None
+    return Golden(
+        run,
+        read_expected(marks.get("expected")),
+        dimensions or _criteria(run, actor),
+        rejected=bool(marks.get("baseline_rejected")),
+    )
+
+
+def _snapshot(meta: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = (meta.get("golden") or {}).get("snapshot")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
+    submitted = (event.payload for event in run.events if event.event_type == "response.submitted")
+    named = next((payload.get("criteria_set_id") for payload in submitted if payload.get("criteria_set_id")), None)
+    try:
+        wanted = UUID(str(named))
+    except ValueError:
+        return None
+    return db.session.scalar(
+        select(CriteriaSet.dimensions).where(CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == wanted)
+    )
