@@ -115,17 +115,16 @@ def speed() -> float:
 
 
 def forty_events(number: int) -> Run:
-    """Five turns with reads, writes and an answer of about fifty words each."""
+    """Five turns, each with two reads, a write of seventeen values and an answer of about fifty words."""
     events: list[dict[str, Any]] = []
     for turn in range(5):
         events.append(_said("user.message", f"Please look at order {turn} and move it to the next stage."))
         for step in range(3):
             call_id, name = f"c{turn}-{step}", "update_order" if step == 2 else "find_orders"
-            arguments = {
-                "order_id": f"O{turn}",
-                "stage": "shipped" if number % 2 else "packed",
-                "lines": [{"sku": f"S{place}", "count": place, "price": place * 1.5} for place in range(5)],
-            }
+            arguments: dict[str, Any] = {"query": f"order {turn} of Halden Works", "limit": 5}
+            if step == 2:
+                lines = [{"sku": f"S{place}", "count": place, "price": place * 1.5} for place in range(5)]
+                arguments = {"order_id": f"O{turn}", "stage": "shipped" if number % 2 else "packed", "lines": lines}
             events.append({"event_type": "tool.call", "payload": {"id": call_id, "name": name, "arguments": arguments}})
             result = {"call_id": call_id, "output": {"items": [arguments] * 3}, "is_error": False}
             events.append({"event_type": "tool.result", "payload": result})

@@ -105,11 +105,16 @@ class Reader:
             held = value[key]
             name = key if isinstance(key, str) else str(key)
             self._left -= len(name)
-            if type(held) is str and len(held) <= _SHORT and name not in known:
-                # Most leaves are short texts: read here, they cost half as much. Their size is counted all the same.
+            kind = type(held)
+            # Most leaves are short texts and whole numbers. Read here they cost half as much; they are counted too.
+            if kind is str and len(held) <= _SHORT and name not in known:
                 self.nodes -= 1
                 self._left -= 4 + 2 * len(held)
                 read[name] = _short(held)
+            elif kind is int or kind is bool:
+                self.nodes -= 1
+                self._left -= 4
+                read[name] = held
             else:
                 read[name] = self._read(held, _schema(known.get(name)) if known else _NO_SCHEMA, depth)
         return read

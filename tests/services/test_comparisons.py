@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +124,17 @@ def test_the_command_says_it_in_words_and_by_its_exit_code(
     assert upshot(ids["records"], uuid4(), *tenant).exit_code == 3
     assert upshot(ids["records"], ids["records"], "--tenant", "nowhere").exit_code == 3
     assert upshot(ids["records"], "not-an-id", *tenant).exit_code == 2
+
+
+def test_the_command_in_the_documents_runs(workspace: Workspace, ids: Ids, upshot: Callable[..., Result]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evals.md").read_text()
+    found = re.search(r"^upshot evals compare (.+)$", page, re.MULTILINE)
+    assert found is not None
+    names = {"$GOLDEN": ids["records"], "$REPLAY": ids["records"], "demo": workspace.slug}
+
+    ran = upshot(*(str(names.get(part, part)) for part in shlex.split(found[1])))
+
+    assert (ran.exit_code, json.loads(ran.stdout)["verdict"]) == (0, "pass")
 
 
 def test_a_database_that_does_not_answer_has_its_own_exit_code(
