@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.api.tools import tool_groups
 from app.errors import Invalid, Problem
 from app.learning.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer, read_config
 from app.learning.agent_config import HEADER as HEADER_NAME
@@ -270,6 +271,9 @@ def _header_rows(headers: Mapping[str, str]) -> list[Row]:
 
 
 def _tool(row: Row, place: int) -> dict[str, Any]:
+    if any(row["name"] == tool.name for group in tool_groups() for tool in group.tools):
+        sentence = f"{row['name']} is a tool of ours; give yours another name."
+        raise Invalid(sentence, {f"http_tools.{place}.name": sentence})
     return {
         "name": row["name"],
         "description": row["description"],

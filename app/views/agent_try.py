@@ -47,6 +47,8 @@ def start(agent_id: UUID) -> Any:
     """Start a run and go to where it can be followed."""
     agent = agents.get_agent(agent_id, actor=g.actor)
     values = {"message": typed("message"), "record": typed("record"), "version": typed("version")}
+    if agent.is_system:
+        return _form(agent, values, {"message": f"{agent.slug} belongs to the workspace and runs by its task."}, 409)
     try:
         with transaction():
             session = runs.start_run(

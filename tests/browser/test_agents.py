@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from flask import Flask
 from playwright.sync_api import Page, expect
 
+from app.jobs.executor import Executor
+from tests.agents.running import Desk
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
+from tests.slow_model import SlowModel, slow_model
 from tests.views.filling import fill
 
+expect.set_options(timeout=20_000)
 AN_AGENT = re.compile(r"/admin/agents/[0-9a-f-]{36}$")
 A_RUN = re.compile(r"/admin/agents/[0-9a-f-]{36}/runs/[0-9a-f-]{36}$")
 
@@ -117,3 +122,43 @@ def test_without_a_script(
     run_sessions()
     # The page loads itself again until the run has ended.
     expect(page.locator("#run .u-badge").first).to_contain_text("completed", timeout=20_000)
+
+
+def test_a_slow_answer_grows_and_is_stopped(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    words = "The first half of a long answer. " * 6 + "Then the second half of it. " * 6
+    with slow_model(words.strip()) as model:
+        executor = Executor(app, slots=4)
+        executor.settings = replace(executor.settings, openai_base_url=model.url)
+        executor.start()
+        try:
+            _follow(app, workspace, visit, model)
+        finally:
+            model.release()
+            executor.stop()
+
+
+def _follow(app: Flask, workspace: Workspace, visit: Callable[..., Any], model: SlowModel) -> None:
+    agent = Desk(app, workspace).agent("slow", instructions="Take your time.", model="openai:slow")
+    visitor = visit(workspace.actor())
+    page = visitor.page
+    for ending in ("completed", "cancelled"):
+        model.hold()
+        visitor.go(f"/admin/agents/{agent}")
+        page.fill("#try-message", f"Until it is {ending}")
+        page.get_by_role("button", name="Run").click()
+        page.wait_for_url(A_RUN)
+        expect(page.locator("#run-said")).to_have_text("The agent is writing.")
+        expect(page.locator("#run .u-turn").last).to_contain_text("writing…")
+        expect(page.locator("#run .u-say").last).to_contain_text("first half")
+        expect(page.locator("#run .u-say").last).not_to_contain_text("second half")
+        page.locator("#run-stop").focus()
+        page.wait_for_timeout(1500)
+        expect(page.locator("#run-stop")).to_be_focused()
+        if ending == "completed":
+            check(page, "a run that writes")
+            model.release()
+            expect(page.locator("#run .u-say").last).to_contain_text("second half")
+        else:
+            page.keyboard.press("Enter")
+        expect(page.locator("#run .u-badge").first).to_contain_text(ending)
+        expect(page.locator("#run-more")).to_have_count(0)

@@ -115,6 +115,17 @@ def test_an_agent_with_tools_of_its_own_without_a_script(app: Flask, workspace: 
         ({"limits.seconds": "soon"}, "f-limits-seconds"),
         ({"skills.0.name": "", "skills.0.text": "x"}, "f-skills-0-name"),
         ({"http_tools.0.name": "x", "http_tools.0.url": "http://10.0.0.1/"}, "f-http_tools-0-url"),
+        ({"http_tools.0.name": "getEntity", "http_tools.0.url": "https://a.example/"}, "f-http_tools-0-name"),
+        (
+            {
+                "http_tools.0.name": "x",
+                "http_tools.0.url": "https://a.example/",
+                "http_tools.0.parameters.0.type": "number",
+                "http_tools.0.parameters.0.name": "",
+                "http_tools.0.parameters.0.description": "Which",
+            },
+            "f-http_tools-0-parameters-0-name",
+        ),
         (
             {
                 "mcp_servers.0.name": "x",

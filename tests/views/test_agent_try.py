@@ -100,6 +100,10 @@ def test_what_cannot_be_run_is_said_in_place(app: Flask, workspace: Workspace, s
     answer = client.post(f"{outside}/try", data={"csrf_token": client.csrf, "message": "Hello"})
     assert answer.status_code == 409
     assert "runs elsewhere" in soup(answer).select_one("#try-message-error").text
+    review = soup(client.get(BASE)).select("tbody .u-main a")[-1]["href"]
+    answer = client.post(f"{review}/try", data={"csrf_token": client.csrf, "message": "Hello"})
+    assert answer.status_code == 409
+    assert "runs by its task" in soup(answer).select_one("#try-message-error").text
 
 
 def test_a_run_belongs_to_its_agent(workspace: Workspace, sign_in: SignIn) -> None:
