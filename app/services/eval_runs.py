@@ -1,0 +1,322 @@
+"""Eval runs: goldens replayed with one configuration, followed, cancelled and tried again.
+
+The cases of a run are sessions. Its figures are always read from them; they are written down when the run ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, insert, select, update
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
+from app.models.evals import CONTEXT_MODES, TRIGGERS
+from app.services import audit
+from app.services.golden import read_set
+from app.services.run_results import finish_if_done, lock_run
+
+POLICIES = ("recorded", "live", "refuse")
+MOST_GOLDENS = 2000
+MOST_TRIALS = 20
+MOST_ROWS = 50
+OPEN = ("queued", "running")
+WAITS = ("pending", "running")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRun:
+    """What is to be replayed, and with what. Without an agent each golden's own is used, in its current version.
+
+    `tools` maps the name of a tool to what it may do, `*` standing for all others.
+    """
+
+    set_name: str | None = None
+    golden_ids: Sequence[UUID] = ()
+    agent_id: UUID | None = None
+    agent_version_id: UUID | None = None
+    context_mode: str = "frozen"
+    tools: Mapping[str, str] = field(default_factory=dict)
+    plus_rows: Sequence[UUID] = ()
+    minus_rows: Sequence[UUID] = ()
+    trials: int = 1
+    triggered_by: str = "manual"
+    ref: str | None = None
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The agent and version that a golden is replayed with."""
+
+    agent_id: UUID
+    version_id: UUID
+    kind: str
+    name: str
+    archived: bool
+
+
+def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
+    """Write a run and all its cases. They wait for the executor like any other session."""
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin starts evals.")
+    _check(new)
+    goldens = _goldens(new, actor)
+    tested = _tested(new, goldens, actor)
+    options = _options(new, actor)
+    run = EvalRun(
+        id=uuid4(),
+        tenant_id=actor.tenant_id,
+        name=_name(new, goldens),
+        set_name=new.set_name,
+        agent_id=new.agent_id or _only({one.agent_id for one in tested.values()}),
+        agent_version_id=_only({one.version_id for one in tested.values()}),
+        triggered_by=new.triggered_by,
+        context_mode=new.context_mode,
+        trials=new.trials,
+        options=options,
+        config_hash=config_hash(new, options),
+        ref=new.ref,
+        golden_session_count=len(goldens),
+        created_by=actor.id,
+    )
+    db.session.add(run)
+    db.session.flush()
+    _add_cases(run, goldens, tested, actor)
+    audit.record(
+        actor, "eval_run.started", "eval_run", run.id, set=new.set_name, goldens=len(goldens), trials=new.trials,
+        context=new.context_mode, live_tools=[name for name, what in options["tools"].items() if what == "live"],
+    )  # fmt: skip
+    return run
+
+
+def config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
+    """Equal for runs that test the same thing."""
+    said = [str(new.agent_id), str(new.agent_version_id), new.context_mode, options]
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check(new: NewRun) -> None:
+    wrong: dict[str, str] = {}
+    if (new.set_name is None) == (not new.golden_ids):
+        wrong["setName"] = "Name a set, or goldens; one of the two."
+    if new.context_mode not in CONTEXT_MODES:
+        wrong["context"] = f"Use {' or '.join(CONTEXT_MODES)}."
+    if new.context_mode == "live" and (new.plus_rows or new.minus_rows):
+        wrong["context"] = "Rows are added and taken away from a frozen context only."
+    if not 1 <= new.trials <= MOST_TRIALS:
+        wrong["trials"] = f"Give a number from 1 to {MOST_TRIALS}."
+    if new.triggered_by not in TRIGGERS:
+        wrong["triggered_by"] = f"Use one of {', '.join(TRIGGERS)}."
+    if any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200:
+        wrong["tools"] = f"Each tool is one of {', '.join(POLICIES)}."
+    if len(new.plus_rows) + len(new.minus_rows) > MOST_ROWS:
+        wrong["rows"] = f"At most {MOST_ROWS} rows."
+    if len(new.ref or "") > 200:
+        wrong["ref"] = "At most 200 characters."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def _goldens(new: NewRun, actor: Actor) -> list[Any]:
+    """The goldens with what their replays need of them. What they froze is pinned: revoking one changes no run."""
+    where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
+    if new.set_name is not None:
+        where.append(AgentSession.golden_set == read_set(new.set_name))
+    else:
+        where.append(AgentSession.id.in_(new.golden_ids))
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.session_type,
+            AgentSession.output_type, AgentSession.entity_id, AgentSession.meta["golden"].label("golden"),
+        )
+        .where(*where)
+        .order_by(AgentSession.created_at, AgentSession.id)
+        .limit(MOST_GOLDENS + 1)
+    ).all()  # fmt: skip
+    if new.set_name is not None and not rows:
+        raise NotFound(f"There is no golden set {new.set_name[:60]}, or nothing is in it.")
+    if new.set_name is None and len(rows) < len(set(new.golden_ids)):
+        raise NotFound("There is no such golden in this workspace.")
+    if len(rows) > MOST_GOLDENS:
+        raise Refused(f"A run covers at most {MOST_GOLDENS:,} goldens; split the set.")
+    return list(rows)
+
+
+def _tested(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, _Tested]:
+    """What each golden is replayed with, by the id of its agent."""
+    agents = {new.agent_id} if new.agent_id else {row.agent_id for row in goldens}
+    version = AgentVersion.id == new.agent_version_id if new.agent_version_id else None
+    if version is not None and not new.agent_id:
+        owner = db.session.scalar(
+            select(AgentVersion.agent_id).where(AgentVersion.tenant_id == actor.tenant_id, version)
+        )
+        agents = {owner} if owner else set()
+    rows = db.session.execute(
+        select(Agent.id, Agent.name, Agent.kind, Agent.archived_at, AgentVersion.id)
+        .join(AgentVersion, (AgentVersion.tenant_id == Agent.tenant_id) & (AgentVersion.agent_id == Agent.id))
+        .where(
+            Agent.tenant_id == actor.tenant_id,
+            Agent.id.in_(agents),
+            version if version is not None else AgentVersion.version == Agent.current_version,
+        )
+    ).all()
+    known = {row[0]: _Tested(row[0], row[4], row[2], row[1], row[3] is not None) for row in rows}
+    if not agents or agents - known.keys():
+        raise NotFound("There is no such agent, or no such version of it, in this workspace.")
+    for one in known.values():
+        if one.kind == "external":
+            raise Refused(f"{one.name} runs elsewhere; choose an agent that runs here to replay its goldens with.")
+        if one.archived:
+            raise Refused(f"{one.name} is archived; restore it or choose another agent.")
+    chosen = next(iter(known.values())) if new.agent_id or new.agent_version_id else None
+    return {row.agent_id: chosen or known[row.agent_id] for row in goldens}
+
+
+def _options(new: NewRun, actor: Actor) -> dict[str, Any]:
+    wanted = {*new.plus_rows, *new.minus_rows}
+    found = set(
+        db.session.scalars(
+            select(SharedContext.id).where(
+                SharedContext.tenant_id == actor.tenant_id,
+                SharedContext.id.in_(wanted),
+                SharedContext.state != "deleted",
+            )
+        )
+        if wanted
+        else ()
+    )
+    if wanted - found:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    return {
+        "tools": dict(sorted(new.tools.items())),
+        "plus": sorted(map(str, new.plus_rows)),
+        "minus": sorted(map(str, new.minus_rows)),
+    }
+
+
+def _name(new: NewRun, goldens: Sequence[Any]) -> str:
+    moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    return f"{new.set_name or goldens[0].title[:80]} {moment}"
+
+
+def _only(values: set[UUID]) -> UUID | None:
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, _Tested], actor: Actor) -> None:
+    rows = [
+        _case(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
+    ]
+    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
+
+
+def _case(run: EvalRun, row: Any, tested: _Tested, trial: int, actor: Actor) -> dict[str, Any]:
+    kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set")
+    return {
+        "id": uuid4(),
+        "tenant_id": actor.tenant_id,
+        "title": row.title,
+        "session_type": row.session_type,
+        "output_type": row.output_type,
+        "status": "pending",
+        "agent_id": tested.agent_id,
+        "agent_version_id": tested.version_id,
+        "entity_id": row.entity_id,
+        "created_by": actor.id,
+        "trace_id": uuid4().hex,
+        "tags": [],
+        "metadata": {
+            "eval_source": str(row.id),
+            "eval_run_id": str(run.id),
+            "eval_config": run.config_hash,
+            "eval_trial": str(trial),
+            "eval_golden": {name: row.golden[name] for name in kept if name in row.golden},
+        },
+    }
+
+
+def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    run = db.session.scalar(select(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id))
+    if run is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    return run
+
+
+def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin stops evals.")
+    run = lock_run(run_id, actor=actor)
+    if run.status not in OPEN:
+        if run.status == "cancelled":
+            return run
+        raise Refused(f"This run is {run.status} already.", current=run.status)
+    if run.cancel_requested_at is None:
+        run.cancel_requested_at = datetime.now(UTC)
+        audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
+    cases = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
+    db.session.execute(
+        update(AgentSession)
+        .where(*cases, AgentSession.status == "pending")
+        .values(status="cancelled", finished_at=func.now(), lease_owner=None, lease_until=None)
+        .execution_options(synchronize_session=False)
+    )
+    db.session.execute(
+        update(AgentSession)
+        .where(*cases, AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
+        .values(cancel_requested_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
+    finish_if_done(run, actor=actor)
+    return run
+
+
+def retry_errored(run_id: UUID, *, actor: Actor) -> int:
+    """Replay again what could not be judged because something broke; how many cases that are."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin starts evals.")
+    run = lock_run(run_id, actor=actor)
+    if run.status in OPEN:
+        raise Refused("This run is still under way.", current=run.status)
+    if run.status == "cancelled":
+        raise Refused("This run was cancelled; start another.", current=run.status)
+    failed = db.session.scalars(
+        select(AgentSession)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.meta["eval_result"]["verdict"].astext == "errored",
+            AgentSession.meta["eval_retried"].is_(None),
+        )
+        .with_for_update()
+    ).all()
+    if not failed:
+        raise Refused("Nothing in this run errored.")
+    rows = []
+    for old in failed:
+        meta, again = old.meta, f"{old.meta['eval_trial']}."
+        old.meta = {**meta, "eval_trial": again + uuid4().hex[:8], "eval_retried": True}
+        fresh = {name: value for name, value in meta.items() if name != "eval_result"}
+        rows.append(
+            {
+                "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
+                "output_type": old.output_type, "status": "pending", "agent_id": old.agent_id,
+                "agent_version_id": old.agent_version_id, "entity_id": old.entity_id, "created_by": actor.id,
+                "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
+            }
+        )  # fmt: skip
+    db.session.flush()
+    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
+    run.status, run.completed_at, run.results = "running", None, {}
+    db.session.flush()
+    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(rows))
+    return len(rows)

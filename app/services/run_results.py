@@ -1,0 +1,179 @@
+"""What came of a run: read from its cases, and written down when the last of them has ended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Float, cast, func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.evals import trials
+from app.evals.verdict import ERRORED, FAIL, PASS
+from app.models import AgentSession, EvalRun
+from app.services import audit
+
+ENDED = ("completed", "failed", "cancelled")
+# Results list the weightiest differences; the replay itself has them all.
+DIVERGENCES_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """One trial of one golden."""
+
+    session_id: UUID
+    golden_id: str
+    trial: str
+    status: str
+    verdict: str | None
+    accuracy: float | None
+    reason: str | None
+    baseline: str | None
+    divergences: list[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: how many cases it has, how many have ended, and the verdicts of the goldens that are done."""
+
+    total: int
+    ended: int
+    verdicts: dict[str, int]
+    seconds_left: int | None
+
+    @property
+    def left(self) -> int:
+        return self.total - self.ended
+
+
+def lock_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """The run, held until the transaction ends. Whoever ends a case holds it, so that exactly one ends the run."""
+    run = db.session.scalar(
+        select(EvalRun)
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+        .with_for_update(key_share=True)
+        .execution_options(populate_existing=True)
+    )
+    if run is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    return run
+
+
+def cases_of(
+    run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False
+) -> list[Case]:
+    """The cases of a run, without those that were tried again. One query."""
+    result: Any = AgentSession.meta["eval_result"]
+    columns = [
+        AgentSession.id, AgentSession.eval_source, AgentSession.meta["eval_trial"].astext, AgentSession.status,
+        result["verdict"].astext, cast(result["overall_accuracy"].astext, Float), result["reason"].astext,
+        result["baseline"].astext,
+    ]  # fmt: skip
+    where = [
+        AgentSession.tenant_id == actor.tenant_id,
+        AgentSession.eval_run_id == run_id,
+        AgentSession.meta["eval_retried"].is_(None),
+    ]
+    if golden_id is not None:
+        where.append(AgentSession.eval_source == golden_id)
+    rows = db.session.execute(
+        select(*columns, *([result["divergences"]] if divergences else []))
+        .where(*where)
+        .order_by(AgentSession.eval_source, AgentSession.meta["eval_trial"].astext)
+    )
+    return [Case(*row) for row in rows]
+
+
+def by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    grouped: dict[str, list[Case]] = defaultdict(list)
+    for case in cases:
+        grouped[case.golden_id].append(case)
+    return dict(grouped)
+
+
+def verdict_of(group: Sequence[Case]) -> str | None:
+    """The verdict of a golden, when all its trials have ended; a cancelled trial was not judged."""
+    if any(case.status not in ENDED for case in group):
+        return None
+    return trials.combined([case.verdict or ERRORED for case in group])
+
+
+def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
+    """How far a run is, and how long it will take at the pace so far."""
+    ended = sum(case.status in ENDED for case in cases)
+    verdicts = trials.tally(
+        verdict for group in by_golden(cases).values() if (verdict := verdict_of(group)) is not None
+    )
+    left = None
+    if run.completed_at is None and ended:
+        spent = (datetime.now(UTC) - run.started_at).total_seconds()
+        left = round(spent / ended * (len(cases) - ended))
+    return Progress(len(cases), ended, verdicts, left)
+
+
+def results_of(cases: Sequence[Case]) -> dict[str, Any]:
+    """`bySession` of a run, with the figures over all of it."""
+    goldens = by_golden(cases)
+    found: dict[str, Any] = {}
+    verdicts: dict[str, str] = {}
+    for golden_id, group in goldens.items():
+        verdict = verdict_of(group)
+        if verdict is None:
+            continue
+        verdicts[golden_id] = verdict
+        telling = next((case for case in group if case.verdict == verdict), group[0])
+        judged = [case.accuracy for case in group if case.accuracy is not None]
+        found[golden_id] = {
+            "passed": trials.passed(verdict),
+            "verdict": verdict,
+            "overall_accuracy": round(sum(judged) / len(judged), 6) if judged else None,
+            "reason": telling.reason,
+            "divergences": (telling.divergences or [])[:DIVERGENCES_SHOWN],
+            "replay_session_id": str(telling.session_id),
+            "baseline": telling.baseline,
+            "trials": [
+                {"trial": case.trial, "verdict": case.verdict or ERRORED, "replay_session_id": str(case.session_id)}
+                for case in group
+            ],
+        }
+    trusted = [verdict for golden_id, verdict in verdicts.items() if found[golden_id]["baseline"] != "rejected"]
+    per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
+    most = max((len(group) for group in per_golden), default=0)
+    return {
+        "bySession": found,
+        "accuracy": trials.accuracy(trusted),
+        "verdicts": trials.tally(verdicts.values()),
+        "pass_power_k": trials.pass_power_k(per_golden, most) if most > 1 else None,
+    }
+
+
+def finish_if_done(run: EvalRun, *, actor: Actor) -> bool:
+    """End the run when its last case has ended. The run must be locked."""
+    left = db.session.scalar(
+        select(func.count()).where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run.id,
+            AgentSession.status.not_in(ENDED),
+        )
+    )
+    if left or run.completed_at is not None:
+        return False
+    results = results_of(cases_of(run.id, actor=actor, divergences=True))
+    run.status = "cancelled" if run.cancel_requested_at is not None else "completed"
+    run.completed_at = datetime.now(UTC)
+    run.results = results
+    run.passed_count = results["verdicts"][PASS]
+    run.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
+    db.session.flush()
+    audit.record(
+        actor, "eval_run.finished", "eval_run", run.id, after=run.status, passed=run.passed_count,
+        failed=run.failed_count,
+    )  # fmt: skip
+    return True
