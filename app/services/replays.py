@@ -243,6 +243,3 @@ def unjudged(reason: str) -> dict[str, Any]:
         "divergences": [],
         "baseline": None,
     }
-
-
-

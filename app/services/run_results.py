@@ -66,9 +66,7 @@ def lock_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     return run
 
 
-def cases_of(
-    run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False
-) -> list[Case]:
+def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
     """The cases of a run, without those that were tried again. One query."""
     result: Any = AgentSession.meta["eval_result"]
     columns = [
