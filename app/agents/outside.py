@@ -41,8 +41,9 @@ class Outside:
             future.cancel()
         await self._open.aclose()
 
-    async def tools(self, ours: list[Tool]) -> list[Tool]:
-        """All tools of the agent: ours, its HTTP tools, and those of its servers; Refused when a server is missing."""
+    async def tools(self, ours: list[Tool], *, connect: bool = True) -> list[Tool]:
+        """All tools of the agent: ours, its HTTP tools, and those of its servers; Refused when a server is missing.
+        Without `connect` no server is asked for its tools."""
         if not self.config.http_tools and not self.config.mcp_servers:
             return ours
         from app.agents.http_tools import http_tool
@@ -53,7 +54,7 @@ class Outside:
         self._client = await self._open.enter_async_context(open_client(self.allow))
         for spec in self.config.http_tools:
             named.add(http_tool(spec, self, self._client), "http")
-        links = [Link(server, self) for server in self.config.mcp_servers]
+        links = [Link(server, self) for server in self.config.mcp_servers if connect]
         for link in links:
             self._open.push_async_callback(link.close)
         for link, tools in zip(links, await asyncio.gather(*[link.tools() for link in links]), strict=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -18,15 +18,17 @@ from app.agents import models
 from app.agents.endpoint import Endpoint
 from app.agents.history import Talk, say, talk_of
 from app.agents.outside import Outside
+from app.agents.recorded import Recorded, only_called
 from app.agents.secrets import hide, hide_in
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings
 from app.errors import Problem
-from app.services import accounts, leases
+from app.services import accounts, leases, replays
 from app.services.leases import MOST_ATTEMPTS, Ending, Lease, LeaseLost
+from app.services.replays import Replay
 from app.services.run_inputs import Work, load_work
-from app.services.session_events import NewEvent, write_events
+from app.services.session_events import NewEvent, events_of, write_events
 from app.tools import Tool, tailored, tools_of
 
 log = logging.getLogger("upshot")
@@ -63,6 +65,9 @@ class Run:
         self.system: Actor | None = None
         # What an endpoint has told of a turn that has not ended.
         self.came: list[NewEvent] = []
+        self.replay: Replay | None = None
+        self.recorded: Recorded | None = None
+        self.tools: list[Tool] = []
 
     async def to_the_end(self) -> None:
         """Run the session. It ends as completed or failed, whatever happens, unless the lease was lost."""
@@ -96,8 +101,12 @@ class Run:
     async def _begin(self) -> Begun:
         product = accounts.product_in(self.lease.tenant_id)
         begun = await self.threads.transact(product, self._load)
-        self.system = begun.system
-        self.injected(self.lease.tenant_id, begun.work.prompt.row_ids)
+        self.system, self.replay = begun.system, begun.work.replay
+        if self.replay is None:
+            self.injected(self.lease.tenant_id, begun.work.prompt.row_ids)
+        else:
+            # From here on the database lets this run write nothing but its own session.
+            self.system = replace(begun.system, hermetic=True)
         return begun
 
     def _load(self) -> Begun:
@@ -122,7 +131,12 @@ class Run:
         if not begun.talk.said:
             raise RunFailed("Nothing was said to the agent.")
         if begun.work.kind != "endpoint":
-            begun.tools[:] = await outside.tools(begun.tools)
+            begun.tools[:] = await outside.tools(begun.tools, connect=self._reaches_servers())
+        if self.replay is not None:
+            begun.tools.extend(only_called(self.replay, begun.tools))
+            self.recorded = Recorded(self.replay, begun.tools)
+            self.recorded.catch_up(begun.work.events)
+        self.tools = begun.tools
         while True:
             answer = Answer(begun.talk.last_answer)
             if not begun.talk.answered:
@@ -148,7 +162,7 @@ class Run:
         self.model_name = models.name_of(work.config.model, self.settings)
         loop = asyncio.get_running_loop()
         model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
-        turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent)
+        turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent, self.recorded)
         return await turn.run(begun.talk)
 
     async def _record(self, events: list[NewEvent]) -> None:
@@ -182,14 +196,38 @@ class Run:
         await self._end(Ending(status="failed", events=events, error=reason, **self._figures()))
 
     async def _end(self, ending: Ending) -> None:
+        result = await self._judge(ending)
+
         def work() -> None:
-            actor = self.system or accounts.system_user(self.lease.tenant_id)
-            leases.end(self.lease, ending, actor=actor)
+            actor = accounts.system_user(self.lease.tenant_id)
+            if leases.hold(self.lease).eval_source is None:
+                leases.end(self.lease, ending, actor=actor)
+            else:
+                replays.settle(self.lease, ending, result, actor=actor)
 
         try:
-            await self.threads.transact(self.system or accounts.product_in(self.lease.tenant_id), work)
+            await self.threads.transact(accounts.product_in(self.lease.tenant_id), work)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
+
+    async def _judge(self, ending: Ending) -> dict[str, Any]:
+        """The verdict on a replay that came to an end of its own; of any other session there is none."""
+        replay, system = self.replay, self.system
+        if replay is None or system is None or ending.status != "completed":
+            return replays.unjudged(ending.error or f"the replay was {ending.status}")
+        so_far = await self.threads.transact(system, lambda: events_of(self.lease.session_id, actor=system))
+        events = [{"event_type": e.event_type, "payload": e.payload, "sequence": e.sequence} for e in so_far]
+        last = len(events)
+        events += [
+            {"event_type": e.event_type, "payload": e.payload, "sequence": last + place}
+            for place, e in enumerate(ending.events, 1)
+        ]
+        tools = [{"name": tool.name, "writes": tool.writes, "parameters": tool.parameters} for tool in self.tools]
+        return await self.threads.call(lambda: replays.judge(replay, events, ending.status, tools), outside=True)
+
+    def _reaches_servers(self) -> bool:
+        """A replay talks to servers of tools only where somebody said that one of their tools is live."""
+        return self.replay is None or any(what == replays.LIVE for what in self.replay.tools.values())
 
     def _figures(self) -> dict[str, Any]:
         if self.model_name is None and not self.spent.input_tokens + self.spent.output_tokens:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.agents import models
 from app.agents.history import Open, Talk, answer, returned
 from app.agents.offline import rule_ids
+from app.agents.recorded import Recorded
 from app.agents.secrets import hide, hide_in
 from app.agents.threads import Threads
 from app.services.run_inputs import Work
@@ -63,9 +64,18 @@ class Turn:
     """The loop of one turn. `record` commits events as they happen, `draft` shows the answer while it grows."""
 
     def __init__(
-        self, work: Work, model: Model, tools: list[Tool], threads: Threads, record: Record, draft: Draft, spent: Spent
+        self,
+        work: Work,
+        model: Model,
+        tools: list[Tool],
+        threads: Threads,
+        record: Record,
+        draft: Draft,
+        spent: Spent,
+        recorded: Recorded | None = None,
     ) -> None:
         self.work = work
+        self.recorded = recorded
         self.model = model
         self.tools = {tool.name: tool for tool in tools}
         self.threads = threads
@@ -96,7 +106,7 @@ class Turn:
     async def _take_up(self, talk: Talk, call: Open) -> None:
         """What was only read is read again. Whether something was written before the end came is not known."""
         tool = self.tools.get(call.name)
-        if tool is not None and not tool.writes:
+        if self.recorded is not None or (tool is not None and not tool.writes):
             outcome = await self._run_tool(call)
         else:
             outcome = Outcome(INTERRUPTED, is_error=True)
@@ -201,6 +211,11 @@ class Turn:
         if tool is None:
             known = ", ".join(self.tools) or "none"
             return Outcome(f"There is no tool {call.name[:80]!r}; there are: {known}.", is_error=True)
+        if self.recorded is not None:
+            return await self.recorded.answer(call, lambda found: self._execute(found, call))
+        return await self._execute(tool, call)
+
+    async def _execute(self, tool: Tool, call: Open) -> Outcome:
         work = self.work
         scope = ToolScope(
             actor=work.actor,
@@ -216,6 +231,8 @@ class Turn:
         if len(json.dumps(output, default=str)) > LONGEST_OUTPUT:
             output = {"cut": json.dumps(output, default=str, ensure_ascii=False)[: LONGEST_OUTPUT // 4] + " …"}
         payload = {"call_id": call.id, "name": hide_in(call.name)[:200], "output": output, "is_error": outcome.is_error}
+        if outcome.replay is not None:
+            payload["replay"] = outcome.replay
         effects = [replace(event, payload=hide(event.payload)) for event in outcome.events]
         await self.record([NewEvent("tool.result", payload), *effects])
         returned(talk, call, output, outcome.is_error)

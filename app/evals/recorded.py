@@ -79,6 +79,10 @@ class Recording:
             self.epoch += 1
         return found
 
+    def called(self) -> dict[str, bool]:
+        """The tools that were called, and whether each writes."""
+        return {entry.name: entry.writes for entries in self._entries.values() for entry in entries}
+
     def wrote(self) -> None:
         """A call that was run for real has written: what is read from now on was recorded after a write."""
         self.epoch += 1

@@ -62,7 +62,7 @@ class ReplayContext(Shape):
     golden_session_id: UUID
     replay_session_ids: Annotated[list[UUID], Field(min_length=1, max_length=100)]
     agent_version_id: UUID | None = None
-    context_mode: Literal["frozen", "live"] = "frozen"
+    context_mode: Literal["frozen", "live"] | None = None
     divergences: Annotated[list[Any], Field(max_length=200)] = []
 
 

@@ -117,6 +117,12 @@ def memory_section(user_id: UUID | None, *, actor: Actor) -> Section:
     return Section(text, [row.id for row in rows], contents)
 
 
+def remembered(contents: list[str], *, actor: Actor) -> Section:
+    """The same part of a prompt from memories that were kept elsewhere."""
+    secret = db.session.scalar(select(Tenant.secret).where(Tenant.id == actor.tenant_id)) if contents else ""
+    return Section(memory_prompt.format_memories(contents, secret=secret or "") if contents else "", [], contents)
+
+
 def _person(actor: Actor, session_id: UUID | None) -> UUID:
     """Whose memory it is: of whoever acts, or where the product itself acts, of the session's person."""
     if actor.role != "system":

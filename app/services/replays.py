@@ -152,7 +152,7 @@ def judge(replay: Replay, events: Sequence[Mapping[str, Any]], status: str, tool
     return compare(replay.golden, found, nearness_of(embed), replay.policy).as_json()
 
 
-def settle(lease: Lease, ending: Ending, replay: Replay | None, result: dict[str, Any], *, actor: Actor) -> None:
+def settle(lease: Lease, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
     or an earlier one is settled; when it is the last of its run, the run ends."""
     session = leases.hold(lease)
@@ -169,7 +169,14 @@ def settle(lease: Lease, ending: Ending, replay: Replay | None, result: dict[str
 
 
 def _speak(verdict: str, group: Sequence[Any], session: AgentSession, run: EvalRun, actor: Actor) -> None:
-    """A failed golden is one row of feedback, however often it fails; a later pass settles it."""
+    """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
+    at once, one after the other has its say."""
+    golden_id = UUID(str(session.meta["eval_source"]))
+    db.session.execute(
+        select(AgentSession.id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == golden_id)
+        .with_for_update(key_share=True)
+    )
     if verdict == FAIL:
         _report(group, session, run, actor)
     elif verdict == PASS:

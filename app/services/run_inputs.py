@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from sqlalchemy import select
@@ -14,7 +14,8 @@ from app.learning.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
 from app.models import Agent, AgentSession, AgentVersion, Entity, EntityType, Membership, Message, User
 from app.services.leases import Lease, hold
-from app.services.memories import Section, memory_section
+from app.services.memories import Section, memory_section, remembered
+from app.services.replays import Replay, load_replay
 from app.services.session_events import Event, events_of
 from app.services.shared_prompt import load_shared_context_prompt
 
@@ -54,6 +55,7 @@ class Work:
     prompt: Prompt
     memories: Section
     live: bool
+    replay: Replay | None = None
 
 
 def load_work(lease: Lease, *, actor: Actor) -> Work:
@@ -61,6 +63,8 @@ def load_work(lease: Lease, *, actor: Actor) -> Work:
     session = hold(lease)
     agent, version = _agent(session)
     person = _acting_for(session, agent, actor)
+    if session.eval_source is not None:
+        return _replayed(lease, session, agent, version, person, actor)
     record = _record(session)
     meta = session.meta
     turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
@@ -84,6 +88,39 @@ def load_work(lease: Lease, *, actor: Actor) -> Work:
         prompt=load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None),
         memories=memory_section(None if person.role == "system" else person.id, actor=actor),
         live=session.chat_id is not None or bool(meta.get("live")),
+    )
+
+
+def _replayed(
+    lease: Lease, session: AgentSession, agent: Agent, version: AgentVersion, person: Actor, actor: Actor
+) -> Work:
+    """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today."""
+    replay, frozen = load_replay(session, actor=actor)
+    snapshot = replay.snapshot
+    entity = snapshot.get("entity")
+    record = Record(UUID(entity["id"]), entity["name"], UUID(entity["type_id"]), entity["type"]) if entity else None
+    prompt = frozen or load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None)
+    return Work(
+        lease=lease,
+        kind=agent.kind,
+        agent_slug=agent.slug,
+        agent_name=agent.name,
+        version=version.version,
+        config=read_config(version.config),
+        actor=replace(person, hermetic=True),
+        session_type=session.session_type,
+        output_type=session.output_type,
+        trace_id=session.trace_id or "",
+        chat_id=None,
+        turn_id=None,
+        turns=list(snapshot["turns"]),
+        earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
+        events=events_of(session.id, actor=actor),
+        record=record,
+        prompt=prompt,
+        memories=remembered(snapshot["memories"].get("texts") or [], actor=actor),
+        live=False,
+        replay=replay,
     )
 
 

@@ -29,18 +29,18 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
     """Everything that went into the session. What it had in its prompt counts, not what is active now."""
     events = [_plain(event) for event in events_of(session.id, actor=actor)]
     loaded = first_loaded(events)
-    meta = session.meta
+    meta, agent = session.meta, _agent(session)
     return build_snapshot(
         Inputs(
             session_type=session.session_type,
             output_type=session.output_type,
-            agent=_agent(session),
+            agent=agent,
             model=session.model,
             events=events,
             entity=_entity(session),
             view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
             earlier=earlier_messages(session, meta.get("turn_id")),
-            tools=_tools(meta.get("tools") or loaded.get("tools")),
+            tools=_tools(meta.get("tools"), agent["config"]),
             rows=rows_loaded(loaded, session.agent_id, actor=actor),
             loaded=loaded,
             memories=_memories(session, loaded, actor),
@@ -54,9 +54,10 @@ def _plain(event: Event) -> dict[str, Any]:
     return {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
 
 
-def _tools(given: Any) -> list[dict[str, Any]]:
-    """The tools that the run could use: an importer says them, our own runs note them with what they loaded."""
-    return [tool for tool in given if isinstance(tool, dict)] if isinstance(given, list) else []
+def _tools(given: Any, config: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tools that the run could use, as far as they are not ours: an importer says them, and so does an agent."""
+    said = given if isinstance(given, list) else config.get("http_tools") or []
+    return [tool for tool in said if isinstance(tool, dict)]
 
 
 def _agent(session: AgentSession) -> dict[str, Any]:

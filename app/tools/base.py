@@ -47,11 +47,13 @@ class ToolScope:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool answers, in JSON's types, and what it did, for the session's events."""
+    """What a tool answers, in JSON's types, and what it did, for the session's events. `replay` says how a recording
+    answered in its place."""
 
     output: Any
     is_error: bool = False
     events: list[NewEvent] = field(default_factory=list)
+    replay: dict[str, Any] | None = None
 
 
 Call = Callable[[Any, ToolScope], Outcome]

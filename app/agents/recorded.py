@@ -1,0 +1,102 @@
+"""Tools of a replay: answered from the golden's own recording, so that nothing happens a second time.
+
+Only what the recording never looked at is read, in a transaction that cannot write; only a tool that an admin set to
+`live` is called, and never one of ours that writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import text
+
+from app.agents.history import Open
+from app.db import db
+from app.evals.recorded import READ, Answered, recording_of
+from app.services.replays import LIVE, Replay
+from app.services.session_events import Event, NewEvent
+from app.tools import Outcome, Tool, ToolScope
+
+# Ours that only read the workspace; a corrected agent may look where the recording never looked.
+READABLE = ("entities-read", "context")
+EFFECTS = ("entity.created", "entity.updated", "response.submitted", "knowledge.changed", "feedback.reviewed")
+REFUSED = "This tool is not used in replays."
+READ_ONLY = text("SET TRANSACTION READ ONLY")
+Execute = Callable[[Tool], Awaitable[Outcome]]
+
+
+class Recorded:
+    """Answers the calls of one replay."""
+
+    def __init__(self, replay: Replay, tools: Sequence[Tool]) -> None:
+        self.replay = replay
+        self.tools = {tool.name: tool for tool in tools}
+        self.recording = recording_of(replay.golden.run)
+        self._effects = _effects_of(replay.golden_events)
+
+    def catch_up(self, events: Sequence[Event]) -> None:
+        """Go through the calls that an attempt which died was answered already."""
+        answered = {event.payload["call_id"] for event in events if event.event_type == "tool.result"}
+        for event in events:
+            if event.event_type == "tool.call" and event.payload["id"] in answered:
+                self._look_up(event.payload["name"], event.payload.get("arguments"))
+
+    async def answer(self, call: Open, execute: Execute) -> Outcome:
+        """What the agent gets for a call."""
+        tool = self.tools.get(call.name)
+        policy = self.replay.policy_of(call.name)
+        if policy == "refuse":
+            return Outcome(REFUSED, is_error=True, replay={"kind": "refused"})
+        if policy == LIVE and tool is not None and not (tool.transactional and tool.writes):
+            outcome = await execute(tool)
+            if tool.writes and not outcome.is_error:
+                self.recording.wrote()
+            return replace(outcome, replay={"kind": LIVE})
+        found = self._look_up(call.name, call.arguments)
+        if found.kind == READ and tool is not None:
+            outcome = await execute(replace(tool, call=_reading(tool)))
+            return replace(outcome, events=[], replay={"kind": READ})
+        effects = self._effects.get(found.golden_seq or 0, ()) if found.kind == "exact" else ()
+        events = [NewEvent(kind, {**payload, "call_id": call.id}) for kind, payload in effects]
+        return Outcome(found.output, found.is_error, events, found.mark())
+
+    def _look_up(self, name: str, arguments: Any) -> Answered:
+        tool = self.tools.get(name)
+        own_read = tool is not None and not tool.writes and tool.group in READABLE
+        return self.recording.answer(name, arguments, writes=tool.writes if tool else None, own_read=own_read)
+
+
+def _reading(tool: Tool) -> Callable[[Any, ToolScope], Outcome]:
+    def call(arguments: Any, scope: ToolScope) -> Outcome:
+        db.session.execute(READ_ONLY)
+        return tool.call(arguments, scope)
+
+    return call
+
+
+def _effects_of(events: Sequence[Any]) -> dict[int, list[tuple[str, dict[str, Any]]]]:
+    """What each recorded call did, by the call's place in the golden."""
+    places = {event["payload"].get("id"): event["sequence"] for event in events if event["event_type"] == "tool.call"}
+    found: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+    for event in events:
+        place = places.get(event["payload"].get("call_id"))
+        if event["event_type"] in EFFECTS and place is not None:
+            found.setdefault(place, []).append((event["event_type"], event["payload"]))
+    return found
+
+
+def only_called(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
+    """Tools of servers that are not reached in a replay, as far as the recording called them."""
+    known = {tool.name for tool in tools}
+    called = recording_of(replay.golden.run).called()
+    return [_stand_in(name, writes) for name, writes in called.items() if name not in known]
+
+
+def _stand_in(name: str, writes: bool) -> Tool:
+    def call(arguments: Any, scope: ToolScope) -> Outcome:
+        return Outcome(REFUSED, is_error=True)
+
+    schema = {"type": "object", "properties": {}, "additionalProperties": True}
+    return Tool(name, "recorded", "", schema, writes, "member", call, transactional=False)
