@@ -63,6 +63,7 @@ APIS = (
     "app.api.reactions",
     "app.api.evals",
     "app.api.evals_compare",
+    "app.api.eval_runs",
     "app.api.mcp",
 )  # fmt: skip
 

@@ -18,7 +18,7 @@ COMMANDS = {
     "key": ("app.cli.people", "Make API keys."),
     "import": ("app.cli.imports", "Take in recorded work."),
     "feedback": ("app.cli.feedback", "Give feedback."),
-    "evals": ("app.cli.evals", "Compare sessions and run golden sets."),
+    "evals": ("app.cli.eval_run", "Compare sessions and run golden sets."),
     "signin-link": ("app.cli.people", "Print a link that signs somebody in once."),
 }
 

@@ -280,3 +280,20 @@ def _apply(feedback_ids: Sequence[UUID], session: AgentSession, set_name: str, a
         return 0
     outcome = {"kind": "golden", "id": str(session.id), "text": f"promoted to {set_name}"}
     return len(feedback.settle_pending(feedback_ids, "applied", actor=actor, outcome=outcome))
+
+
+def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
+    """The sets that hold goldens of an agent; NotFound when there is none."""
+    names = db.session.scalars(
+        select(AgentSession.golden_set)
+        .distinct()
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.golden_set.is_not(None),
+            AgentSession.agent_id == agent_id,
+        )
+        .order_by(AgentSession.golden_set)
+    ).all()
+    if not names:
+        raise NotFound("This agent has no goldens; name the sets to replay.")
+    return [str(name) for name in names]

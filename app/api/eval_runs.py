@@ -1,0 +1,220 @@
+"""Eval runs over JSON: started, followed, cancelled; and the hook that a deployment calls."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from flask import Blueprint, Flask, g
+from pydantic import Field
+
+from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
+from app.api.route import route
+from app.models import EvalRun
+from app.services import agents, eval_runs, golden, pages, run_lists, run_results
+from app.services.eval_runs import NewRun
+
+bp = Blueprint("eval_runs_api", __name__)
+ADMIN = ("admin", "admin")
+Context = Literal["frozen", "live"]
+Tools = Literal["recorded", "live"]
+MOST_SETS = 20
+
+
+class Configuration(Body):
+    """What goldens are replayed with. Left out: each golden's own agent in its current version, as it was recorded."""
+
+    agentId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
+    agentVersionId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
+    context: Context = Field("frozen", description="The knowledge that the golden had, or what is active now.")
+    tools: Tools = Field("recorded", description="`live` calls tools that are not ours; ours never write.")
+    toolPolicies: dict[str, Literal["recorded", "live", "refuse"]] = Field(  # noqa: N815 - the same.
+        {}, max_length=200, description="The same for single tools, by name."
+    )
+    plusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
+    minusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
+    trials: int = Field(1, ge=1, le=eval_runs.MOST_TRIALS, description="How often each golden is replayed.")
+    ref: str | None = Field(None, max_length=200, description="What you call it, such as a commit.")
+
+    def asked(self, **what: Any) -> NewRun:
+        everything = {"*": "live"} if self.tools == "live" else {}
+        return NewRun(
+            agent_id=self.agentId,
+            agent_version_id=self.agentVersionId,
+            context_mode=self.context,
+            tools=everything | self.toolPolicies,
+            plus_rows=self.plusRows,
+            minus_rows=self.minusRows,
+            trials=self.trials,
+            ref=self.ref,
+            **what,
+        )
+
+
+class GoldenRun(Configuration):
+    """One golden, or a set."""
+
+    goldenSessionId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
+    setName: str | None = Field(None, max_length=60)  # noqa: N815 - the same.
+
+
+class SetRun(Configuration):
+    """A whole set."""
+
+    setName: str = Field(max_length=60)  # noqa: N815 - the API speaks camel case here.
+
+
+class Started(Answer):
+    id: UUID
+    status: str
+
+
+class Outcome(Answer):
+    """How far a run is."""
+
+    total: int
+    ended: int
+    verdicts: dict[str, int]
+    seconds_left: int | None
+
+
+class RunAnswer(Answer):
+    """A run. `results.bySession` says what came of each golden, by its id."""
+
+    id: UUID
+    name: str
+    set_name: str | None
+    agent_id: UUID | None
+    agent_version_id: UUID | None
+    triggered_by: str
+    status: str
+    context_mode: str
+    trials: int
+    ref: str | None
+    started_at: Moment
+    completed_at: Moment | None
+    golden_session_count: int
+    passed_count: int
+    failed_count: int
+    results: dict[str, Any]
+    created_by: UUID | None
+    progress: Outcome | None = None
+
+
+class RunPage(Answer):
+    items: list[RunAnswer]
+    next_cursor: str | None
+
+
+class RunQuery(Query):
+    set: str | None = Field(None, max_length=60, description="Only runs of this set.")
+    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class Deployed(Body):
+    """What was deployed. Without `sets`, every set that has goldens of the agent is replayed."""
+
+    sets: list[str] = Field([], max_length=MOST_SETS)
+    agent: str = Field(min_length=1, max_length=120, description="Slug of the agent.")
+    version: int | None = Field(None, ge=1, description="Its version; the current one if left out.")
+    ref: str | None = Field(None, max_length=200)
+
+
+class DeployedRuns(Answer):
+    ids: list[UUID]
+
+
+@route(
+    bp, "POST", "/api/admin/evals/runs", access=ADMIN, body=GoldenRun, answer=Started, status=202, idempotent=True,
+    summary="Replay a golden or a set",
+    also={404: "There is no such golden, set, agent or version.", 409: "The agent runs elsewhere or is archived."},
+)  # fmt: skip
+def start(body: GoldenRun) -> Started:
+    ids = [body.goldenSessionId] if body.goldenSessionId else []
+    return _started(eval_runs.start_run(body.asked(set_name=body.setName, golden_ids=ids), actor=g.actor))
+
+
+@route(
+    bp, "POST", "/api/admin/evals/runs/set", access=ADMIN, body=SetRun, answer=Started, status=202, idempotent=True,
+    summary="Replay a set",
+    also={404: "There is no such set, agent or version.", 409: "The agent runs elsewhere or is archived."},
+)  # fmt: skip
+def start_set(body: SetRun) -> Started:
+    return _started(eval_runs.start_run(body.asked(set_name=body.setName), actor=g.actor))
+
+
+def _started(run: EvalRun) -> Started:
+    return Started(id=run.id, status=run.status)
+
+
+@route(
+    bp, "GET", "/api/admin/evals/runs", access=ADMIN, query=RunQuery, answer=RunPage, summary="List runs",
+    about="Newest first, without their results.",
+)  # fmt: skip
+def list_runs(query: RunQuery) -> RunPage:
+    found = run_lists.list_runs(pages.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
+    return RunPage(
+        items=[RunAnswer.model_validate({**vars(row), "results": {}}) for row in found.items],
+        next_cursor=found.next_cursor,
+    )
+
+
+@route(
+    bp, "GET", "/api/admin/evals/runs/<uuid:run_id>", access=ADMIN, answer=RunAnswer, summary="Read a run",
+    about="While it is under way `results` holds what is known so far, and `progress` how far it is.",
+)  # fmt: skip
+def read(run_id: UUID) -> RunAnswer:
+    return _shown(eval_runs.get_run(run_id, actor=g.actor))
+
+
+@route(
+    bp, "POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", access=ADMIN, body=Body, answer=RunAnswer,
+    summary="Cancel a run", also={409: "It has ended already."},
+    about="What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine.",
+)  # fmt: skip
+def cancel(run_id: UUID, body: Body) -> RunAnswer:
+    return _shown(eval_runs.cancel_run(run_id, actor=g.actor))
+
+
+@route(
+    bp, "POST", "/api/admin/evals/runs/<uuid:run_id>/retry", access=ADMIN, body=Body, answer=RunAnswer,
+    summary="Replay again what errored", also={409: "It is under way, was cancelled, or nothing errored."},
+)  # fmt: skip
+def retry(run_id: UUID, body: Body) -> RunAnswer:
+    eval_runs.retry_errored(run_id, actor=g.actor)
+    return _shown(eval_runs.get_run(run_id, actor=g.actor))
+
+
+def _shown(run: EvalRun) -> RunAnswer:
+    found = {name: getattr(run, name) for name in RunAnswer.model_fields if hasattr(run, name)}
+    if run.completed_at is None:
+        cases = run_results.cases_of(run.id, actor=g.actor, divergences=True)
+        found["results"] = run_results.results_of(cases)
+        found["progress"] = Outcome.model_validate(run_results.progress_of(run, cases))
+    return RunAnswer.model_validate(found)
+
+
+@route(
+    bp, "POST", "/api/hooks/post-deploy", access=ADMIN, body=Deployed, answer=DeployedRuns, status=202,
+    idempotent=True, summary="Replay goldens after a deployment",
+    also={404: "There is no such agent, version or set.", 409: "The agent runs elsewhere or is archived."},
+)  # fmt: skip
+def post_deploy(body: Deployed) -> DeployedRuns:
+    agent = agents.known_agent(body.agent, actor=g.actor)
+    version = agents.version_id(agent, body.version)
+    sets = body.sets or golden.sets_of_agent(agent.id, actor=g.actor)
+    runs = [
+        eval_runs.start_run(
+            NewRun(
+                set_name=name, agent_id=agent.id, agent_version_id=version, ref=body.ref, triggered_by="post-deploy"
+            ),
+            actor=g.actor,
+        )
+        for name in dict.fromkeys(sets)
+    ]
+    return DeployedRuns(ids=[run.id for run in runs])
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

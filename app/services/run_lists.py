@@ -1,0 +1,102 @@
+"""Eval runs as they are listed, and the course of each set over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Float, cast, func, select
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, AgentVersion, EvalRun, User
+from app.services.pages import Page, Slice, read_page
+
+SPARK = 12
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in a list."""
+
+    id: UUID
+    name: str
+    set_name: str | None
+    agent_id: UUID | None
+    agent_version_id: UUID | None
+    triggered_by: str
+    status: str
+    context_mode: str
+    trials: int
+    ref: str | None
+    started_at: datetime
+    completed_at: datetime | None
+    golden_session_count: int
+    passed_count: int
+    failed_count: int
+    created_by: UUID | None
+    accuracy: float | None
+    agent: str | None
+    agent_version: int | None
+    person: str | None
+
+
+@dataclass(frozen=True)
+class SetCourse:
+    """How a set has fared: the accuracy of its latest runs, oldest first, and the last of them."""
+
+    accuracies: list[float]
+    last: RunRow
+
+
+_ACCURACY = cast(EvalRun.results["accuracy"].astext, Float)
+_COLUMNS: tuple[Any, ...] = (
+    EvalRun.id, EvalRun.name, EvalRun.set_name, EvalRun.agent_id, EvalRun.agent_version_id, EvalRun.triggered_by,
+    EvalRun.status, EvalRun.context_mode, EvalRun.trials, EvalRun.ref, EvalRun.started_at, EvalRun.completed_at,
+    EvalRun.golden_session_count, EvalRun.passed_count, EvalRun.failed_count, EvalRun.created_by, _ACCURACY,
+    Agent.slug, AgentVersion.version, User.name,
+)  # fmt: skip
+
+
+def _statement() -> Any:
+    return (
+        select(*_COLUMNS)
+        .outerjoin(Agent, (Agent.tenant_id == EvalRun.tenant_id) & (Agent.id == EvalRun.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == EvalRun.agent_version_id)
+        .outerjoin(User, (User.id == EvalRun.created_by) & User.is_system.is_(False))
+    )
+
+
+def list_runs(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice[RunRow]:
+    """One page of the runs, newest first. Two queries."""
+    where: list[Any] = [EvalRun.tenant_id == actor.tenant_id]
+    if set_name is not None:
+        where.append(EvalRun.set_name == set_name)
+    found = read_page(_statement(), page, at=EvalRun.created_at, id=EvalRun.id, where=where)
+    return found.map(lambda row: RunRow(*row))
+
+
+def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse]:
+    """How each of the sets has fared in its latest runs that ended. One query."""
+    place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))
+    ranked = (
+        select(EvalRun.id, place.label("place"))
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(set_names), EvalRun.status == "completed")
+        .subquery()
+    )
+    rows = db.session.execute(
+        _statement()
+        .join(ranked, ranked.c.id == EvalRun.id)
+        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= SPARK)
+        .order_by(EvalRun.set_name, ranked.c.place)
+    )
+    grouped: dict[str, list[RunRow]] = {}
+    for row in rows:
+        grouped.setdefault(str(row.set_name), []).append(RunRow(*row))
+    return {
+        name: SetCourse([run.accuracy for run in reversed(runs) if run.accuracy is not None], runs[0])
+        for name, runs in grouped.items()
+    }
