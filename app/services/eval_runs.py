@@ -320,3 +320,18 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     db.session.flush()
     audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(rows))
     return len(rows)
+
+
+def models_of(run: EvalRun, *, actor: Actor) -> list[str]:
+    """The models that the agents of a run are configured with; empty text stands for the server's own."""
+    configured = AgentVersion.config["model"].astext
+    rows = db.session.scalars(
+        select(func.coalesce(configured, ""))
+        .distinct()
+        .join(AgentSession, AgentSession.agent_version_id == AgentVersion.id)
+        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
+        .where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run.id, Agent.kind == "builtin"
+        )
+    )
+    return sorted(str(name) for name in rows)

@@ -82,3 +82,13 @@ def _row(row: tuple[Any, ...]) -> GoldenRow:
     values = [*row]
     values[-3:-1] = [flag == "true" for flag in row[-3:-1]]
     return GoldenRow(*values)
+
+
+def titles_of(session_ids: list[str], *, actor: Actor) -> dict[str, str]:
+    """What sessions are called, by their id as text."""
+    rows = db.session.execute(
+        select(AgentSession.id, AgentSession.title).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_([UUID(found) for found in session_ids])
+        )
+    )
+    return {str(session_id): title for session_id, title in rows}

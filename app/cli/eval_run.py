@@ -1,0 +1,170 @@
+"""`upshot evals run`: a golden set replayed and judged, for a build to act on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+from flask import current_app
+
+from app.cli.evals import CONFIGURATION, INCONCLUSIVE, PASSED, REGRESSION, coded_failures, evals
+from app.cli.output import emit, fail, json_option
+
+if TYPE_CHECKING:
+    from app.actor import Actor
+    from app.models import EvalRun
+
+POLL = 0.5
+
+
+@evals.command("run")
+@click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
+@click.option("--set", "set_name", required=True, help="The golden set.")
+@click.option("--agent", "agent_slug", help="Slug of the agent to test; each golden's own when left out.")
+@click.option("--version", "version", type=click.IntRange(min=1), help="Its version; the current one when left out.")
+@click.option("--live-context", is_flag=True, help="With the knowledge of today, not what each golden had.")
+@click.option("--trials", type=click.IntRange(1, 20), default=1, show_default=True, help="Replay each golden so often.")
+@click.option("--fail-under", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Least accuracy.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML to this file.")
+@click.option("--ref", help="What you call it, such as a commit.")
+@json_option
+@coded_failures
+def run_set(
+    slug: str,
+    set_name: str,
+    agent_slug: str | None,
+    version: int | None,
+    live_context: bool,
+    trials: int,
+    fail_under: float,
+    junit: Path | None,
+    ref: str | None,
+    as_json: bool,
+) -> None:
+    """Replay a golden set here and now, and say whether the agents got worse.
+
+    The replays are run by this process, and by any worker that has room for them.
+    """
+    from app.services import workspaces
+
+    if version is not None and agent_slug is None:
+        raise click.UsageError("--version goes with --agent.")
+    if junit is not None and not junit.parent.is_dir():
+        fail(f"There is no directory {junit.parent} to write {junit.name} into.", CONFIGURATION)
+    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    started = _start(system, set_name, agent_slug, version, "live" if live_context else "frozen", trials, ref)
+    run = _follow(started, system, shown=sys.stderr.isatty() and not as_json)
+    results = run.results.get("bySession", {})
+    if junit is not None:
+        _write_junit(junit, run, results, system)
+    payload = {
+        "id": str(run.id),
+        "status": run.status,
+        "accuracy": run.results.get("accuracy"),
+        "fail_under": fail_under,
+        "verdicts": run.results.get("verdicts", {}),
+        "results": results,
+    }
+    emit(payload, _told(run, fail_under), as_json)
+    sys.exit(exit_code(run.results, fail_under))
+
+
+def exit_code(results: dict[str, Any], fail_under: float) -> int:
+    """Regression when something failed and the accuracy is too low; inconclusive when too little could be judged."""
+    verdicts, accuracy = results.get("verdicts", {}), results.get("accuracy")
+    broken = verdicts.get("fail", 0) + verdicts.get("flaky", 0)
+    if accuracy is not None and broken and accuracy < fail_under:
+        return REGRESSION
+    if accuracy is None or verdicts.get("errored", 0) + verdicts.get("unknown", 0):
+        return INCONCLUSIVE
+    return PASSED
+
+
+def _start(
+    system: Actor, set_name: str, agent_slug: str | None, version: int | None, context: str, trials: int, ref: str | None
+) -> UUID:
+    from app.agents.models import check_model
+    from app.db import acting_as, transaction
+    from app.services import agents, eval_runs
+    from app.services.eval_runs import NewRun
+
+    with acting_as(system), transaction():
+        agent = agents.known_agent(agent_slug, actor=system) if agent_slug else None
+        run = eval_runs.start_run(
+            NewRun(
+                set_name=set_name,
+                agent_id=agent.id if agent else None,
+                agent_version_id=agents.version_id(agent, version) if agent else None,
+                context_mode=context,
+                trials=trials,
+                ref=ref,
+            ),
+            actor=system,
+        )
+        for model in eval_runs.models_of(run, actor=system):
+            # A model that cannot be asked would leave every golden without a verdict.
+            check_model(model, current_app.config["SETTINGS"])
+        return run.id
+
+
+def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
+    """Run what waits until the run has ended. Ctrl-C cancels it."""
+    from app.db import acting_as, transaction
+    from app.jobs.executor import Executor
+    from app.services import eval_runs
+
+    executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
+    executor.start()
+    try:
+        while True:
+            with acting_as(system), transaction():
+                run = eval_runs.get_run(run_id, actor=system)
+                line = _progress(run, system) if shown else ""
+            if shown:
+                click.echo(line, nl=False, err=True)
+            if run.completed_at is not None:
+                return run
+            time.sleep(POLL)
+    except KeyboardInterrupt:
+        with acting_as(system), transaction():
+            eval_runs.cancel_run(run_id, actor=system)
+        raise
+    finally:
+        executor.stop()
+        if shown:
+            click.echo(err=True)
+
+
+def _progress(run: EvalRun, system: Actor) -> str:
+    from app.services import run_results
+
+    found = run_results.progress_of(run, run_results.cases_of(run.id, actor=system))
+    left = f", about {found.seconds_left} s left" if found.seconds_left else ""
+    verdicts = ", ".join(f"{count} {name}" for name, count in found.verdicts.items() if count)
+    return f"\r{found.ended} of {found.total} replays{f': {verdicts}' if verdicts else ''}{left}      "
+
+
+def _told(run: EvalRun, fail_under: float) -> str:
+    accuracy = run.results.get("accuracy")
+    said = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}, at least {fail_under:.0%} wanted"
+    verdicts = ", ".join(f"{count} {name}" for name, count in run.results.get("verdicts", {}).items() if count)
+    lines = [f"{run.set_name}: {said} ({verdicts})."]
+    for golden_id, result in run.results.get("bySession", {}).items():
+        if result["verdict"] != "pass":
+            lines.append(f"  {result['verdict']:<8} {golden_id}  {result.get('reason') or ''}")
+    return "\n".join(lines)
+
+
+def _write_junit(path: Path, run: EvalRun, results: dict[str, Any], system: Actor) -> None:
+    from app.db import acting_as, transaction
+    from app.evals.junit import junit_xml
+    from app.services import golden_lists
+
+    with acting_as(system), transaction():
+        titles = golden_lists.titles_of(list(results), actor=system)
+    seconds = (run.completed_at - run.started_at).total_seconds() if run.completed_at else 0.0
+    path.write_text(junit_xml(run.set_name or run.name, results, titles, seconds), "utf-8")
