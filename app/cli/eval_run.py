@@ -85,7 +85,13 @@ def exit_code(results: dict[str, Any], fail_under: float) -> int:
 
 
 def _start(
-    system: Actor, set_name: str, agent_slug: str | None, version: int | None, context: str, trials: int, ref: str | None
+    system: Actor,
+    set_name: str,
+    agent_slug: str | None,
+    version: int | None,
+    context: str,
+    trials: int,
+    ref: str | None,
 ) -> UUID:
     from app.agents.models import check_model
     from app.db import acting_as, transaction
@@ -150,7 +156,9 @@ def _progress(run: EvalRun, system: Actor) -> str:
 
 def _told(run: EvalRun, fail_under: float) -> str:
     accuracy = run.results.get("accuracy")
-    said = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}, at least {fail_under:.0%} wanted"
+    said = (
+        "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}, at least {fail_under:.0%} wanted"
+    )
     verdicts = ", ".join(f"{count} {name}" for name, count in run.results.get("verdicts", {}).items() if count)
     lines = [f"{run.set_name}: {said} ({verdicts})."]
     for golden_id, result in run.results.get("bySession", {}).items():

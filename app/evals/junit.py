@@ -20,8 +20,8 @@ def junit_xml(name: str, results: Mapping[str, Mapping[str, Any]], titles: Mappi
     failures = sum(verdict in (FAIL, FLAKY) for verdict in verdicts)
     errors = sum(verdict not in (PASS, FAIL, FLAKY) for verdict in verdicts)
     head = (
-        f"<testsuite name={_quoted(name)} tests=\"{len(cases)}\" failures=\"{failures}\" errors=\"{errors}\""
-        f" time=\"{seconds:.3f}\">"
+        f'<testsuite name={_quoted(name)} tests="{len(cases)}" failures="{failures}" errors="{errors}"'
+        f' time="{seconds:.3f}">'
     )
     return "\n".join(['<?xml version="1.0" encoding="UTF-8"?>', head, *cases, "</testsuite>", ""])
 

@@ -330,8 +330,6 @@ def models_of(run: EvalRun, *, actor: Actor) -> list[str]:
         .distinct()
         .join(AgentSession, AgentSession.agent_version_id == AgentVersion.id)
         .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
-        .where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run.id, Agent.kind == "builtin"
-        )
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run.id, Agent.kind == "builtin")
     )
     return sorted(str(name) for name in rows)

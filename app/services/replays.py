@@ -15,13 +15,12 @@ from app.db import db
 from app.errors import Refused
 from app.evals.compare import Golden, compare
 from app.evals.expected import read_expected
-from app.evals.nearness import nearness_of
 from app.evals.runs import Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
-from app.learning.embeddings import embed
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
 from app.models import AgentSession, AgentVersion, EvalRun, Feedback, GoldenSet, SharedContext, Tenant
 from app.services import audit, feedback, intake, leases
+from app.services.comparisons import nearness
 from app.services.intake import NewFeedback
 from app.services.leases import Ending, Lease
 from app.services.run_results import cases_of, finish_if_done, lock_run, verdict_of
@@ -149,7 +148,7 @@ def judge(replay: Replay, events: Sequence[Mapping[str, Any]], status: str, tool
         status=status,
         tools=tools,
     )
-    return compare(replay.golden, found, nearness_of(embed), replay.policy).as_json()
+    return compare(replay.golden, found, nearness(), replay.policy).as_json()
 
 
 def settle(lease: Lease, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
