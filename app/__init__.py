@@ -41,6 +41,7 @@ VIEWS = (
     "app.views.own_feedback",
     "app.views.entities",
     "app.views.tasks",
+    "app.views.schedules",
 )  # fmt: skip
 APIS = (
     "app.api.problems",

@@ -11,7 +11,8 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
-from app.models import Agent, AgentSession, Task
+from app.models import Agent, AgentSession, Task, TaskTick
+from app.services.workspaces import REVIEW_TASK
 
 MOST_OPEN = 50
 MOST_DONE = 15
@@ -20,9 +21,10 @@ OPEN = ("pending", "running")
 
 @dataclass(frozen=True)
 class TaskRow:
-    """Scheduled work. `outcome` and `detail` are of its last run."""
+    """Scheduled work. `outcome`, `detail` and `session_id` are of its last run."""
 
     id: UUID
+    slug: str
     name: str
     agent: str | None
     cron: str
@@ -31,6 +33,16 @@ class TaskRow:
     last_run_at: datetime | None
     outcome: str | None
     detail: str | None
+    session_id: UUID | None
+
+    @property
+    def runs(self) -> bool:
+        """The review agent comes with a later release; until then its task only waits for it."""
+        return self.slug != REVIEW_TASK
+
+    @property
+    def failed(self) -> bool:
+        return self.enabled and self.outcome == "failed"
 
 
 @dataclass(frozen=True)
@@ -42,18 +54,33 @@ class WorkRow:
     status: str
     error: str | None
     agent: str
+    agent_kind: str
+    created_by: UUID | None
+    stopping: bool
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     duration_ms: int | None
 
+    def stops_for(self, actor: Actor) -> bool:
+        """Whether the actor may stop it. What runs elsewhere is not ours to stop."""
+        return self.agent_kind != "external" and (actor.is_admin or self.created_by == actor.id)
+
 
 def list_tasks(*, actor: Actor) -> list[TaskRow]:
     """What is scheduled, by name. One query."""
+    last = (
+        select(TaskTick.session_id)
+        .where(TaskTick.tenant_id == Task.tenant_id, TaskTick.task_id == Task.id, TaskTick.session_id.is_not(None))
+        .order_by(TaskTick.scheduled_for.desc())
+        .limit(1)
+        .correlate(Task)
+        .scalar_subquery()
+    )
     rows = db.session.execute(
         select(
-            Task.id, Task.name, Agent.slug, Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
-            Task.last_outcome, Task.last_detail,
+            Task.id, Task.slug, Task.name, Agent.slug, Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
+            Task.last_outcome, Task.last_detail, last,
         )
         .outerjoin(Agent, Agent.id == Task.agent_id)
         .where(Task.tenant_id == actor.tenant_id)
@@ -81,7 +108,8 @@ def _work(actor: Actor) -> Any:
     return (
         select(
             AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.error, Agent.slug,
-            AgentSession.created_at, AgentSession.started_at, AgentSession.finished_at, AgentSession.duration_ms,
+            Agent.kind, AgentSession.created_by, AgentSession.cancel_requested_at.is_not(None), AgentSession.created_at,
+            AgentSession.started_at, AgentSession.finished_at, AgentSession.duration_ms,
         )
         .join(Agent, Agent.id == AgentSession.agent_id)
         .where(

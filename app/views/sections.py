@@ -65,7 +65,7 @@ ADMIN_SECTIONS = (
             Section("Home", "building", "home.index", role="member"),
             Section("Chat", "message-circle", "chat.index", role="member", within=("own_feedback",)),
             Section("Entities", "database", "entities.index", role="member"),
-            Section("Tasks", "list-check", "tasks.index", role="member"),
+            Section("Tasks", "list-check", "tasks.index", role="member", within=("schedules",)),
             Section("Settings", "settings", "settings.index", within=("members", "keys", "imports", "masking")),
         ),
     ),

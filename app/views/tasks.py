@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from uuid import UUID
 
-from flask import Blueprint, Flask, g, redirect, render_template, url_for
+from flask import Blueprint, Flask, flash, g, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
 from app.access import access
-from app.services import task_pages
+from app.db import transaction
+from app.services import runs, task_pages
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
@@ -26,6 +28,16 @@ def index() -> Any:
         open_work=task_pages.list_open(actor=g.actor),
         done=task_pages.list_done(actor=g.actor),
     )
+
+
+@bp.post("/tasks/work/<uuid:session_id>/stop")
+@access("member")
+def stop(session_id: UUID) -> Response:
+    """Stop a run: at once while it waits, within seconds while it runs."""
+    with transaction():
+        session = runs.stop_run(session_id, actor=g.actor)
+    flash("Stopped." if session.status == "cancelled" else "It stops within a few seconds.", "success")
+    return redirect(url_for(".index"), 303)
 
 
 @bp.get("/sessions")

@@ -42,6 +42,11 @@ def day(at: datetime) -> str:
     return f"{at.day} {at:%b %Y}"
 
 
+def minute(at: datetime) -> str:
+    """`Mon 23 Nov 2026, 07:00`: for what is planned, in UTC."""
+    return f"{at.astimezone(UTC):%a} {day(at)}, {at.astimezone(UTC):%H:%M}"
+
+
 def clock(at: datetime) -> str:
     return f"{at.astimezone(UTC):%H:%M:%S}"
 
@@ -86,6 +91,7 @@ def initials(name: str) -> str:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "minute": minute,
     "age": age,
     "ago": ago,
     "exact": exact,

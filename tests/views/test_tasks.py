@@ -51,7 +51,7 @@ def test_scheduled_work_and_its_state(workspace: Workspace, app: Flask, sign_in:
     assert "Feedback Review" in row
     assert "every hour" in row
     assert "off" in row
-    assert "never" in row
+    assert "not part of this release" in row
     assert "Nothing waits and nothing runs." in page.text
     assert "No work has ended yet." in page.text
 

@@ -1,0 +1,137 @@
+"""Scheduled tasks for admins: set up, changed, turned on and off, run now, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid
+from app.models import Task
+from app.services import agents, schedules
+from app.services.schedules import Plan
+from app.views.htmx import varied
+
+# What most people want, for whoever does not know the five fields by heart.
+USUAL = ("0 * * * *", "0 */6 * * *", "0 7 * * *", "0 7 * * 1-5", "0 7 * * 1", "0 7 1 * *")
+
+bp = Blueprint("schedules", __name__, url_prefix="/tasks")
+
+
+@bp.get("/new")
+@access("admin")
+def new() -> Any:
+    return _form(None, {"cron": USUAL[2], "agent": request.args.get("agent", "")})
+
+
+@bp.post("")
+@access("admin")
+def create() -> Any:
+    try:
+        with transaction():
+            task = schedules.create_task(_plan(), actor=g.actor)
+    except Invalid as wrong:
+        return _form(None, request.form, wrong.fields, 422)
+    flash(f"{task.name} is scheduled.", "success")
+    return redirect(url_for("tasks.index"), 303)
+
+
+@bp.get("/<uuid:task_id>")
+@access("admin")
+def detail(task_id: UUID) -> Any:
+    task, agent = schedules.get_task(task_id, actor=g.actor)
+    return _form(task, {"name": task.name, "agent": agent or "", "message": task.message, "cron": task.cron})
+
+
+@bp.post("/<uuid:task_id>")
+@access("admin")
+def save(task_id: UUID) -> Any:
+    try:
+        with transaction():
+            task = schedules.change_task(task_id, _plan(), actor=g.actor)
+    except Invalid as wrong:
+        known, _ = schedules.get_task(task_id, actor=g.actor)
+        return _form(known, request.form, wrong.fields, 422)
+    flash(f"{task.name} is saved.", "success")
+    return redirect(url_for(".detail", task_id=task_id), 303)
+
+
+@bp.post("/<uuid:task_id>/switch")
+@access("admin")
+def switch(task_id: UUID) -> Any:
+    """On or off, as the button said."""
+    wanted = request.form.get("enabled") == "1"
+    with transaction():
+        task = schedules.switch_task(task_id, wanted, actor=g.actor)
+    flash(f"{task.name} is {'on' if wanted else 'off'}.", "success")
+    return redirect(url_for("tasks.index"), 303)
+
+
+@bp.post("/<uuid:task_id>/run")
+@access("admin")
+def run(task_id: UUID) -> Any:
+    with transaction():
+        tick = schedules.start_task(task_id, actor=g.actor)
+    flash("It runs now.", "success")
+    if tick.session_id is None:
+        return redirect(url_for("tasks.index"), 303)
+    return redirect(url_for("sessions.own_detail", session_id=tick.session_id), 303)
+
+
+@bp.post("/<uuid:task_id>/delete")
+@access("admin")
+def delete(task_id: UUID) -> Any:
+    with transaction():
+        name = schedules.delete_task(task_id, actor=g.actor)
+    flash(f"{name} is deleted. The sessions of its runs stay.", "success")
+    return redirect(url_for("tasks.index"), 303)
+
+
+@bp.get("/preview")
+@access("admin")
+def preview() -> Response:
+    """When a schedule would run next, while it is being written."""
+    cron = request.args.get("cron", "")
+    return varied(make_response(render_template("tasks/_next.html", cron=cron, **_next(cron))))
+
+
+def _plan() -> Plan:
+    given = {name: request.form.get(name, "") for name in ("name", "agent", "message", "cron")}
+    return Plan(**given)
+
+
+def _next(cron: str) -> dict[str, Any]:
+    try:
+        return {"times": schedules.next_runs(cron, datetime.now(UTC)), "wrong": ""}
+    except Invalid as error:
+        return {"times": [], "wrong": error.fields.get("cron", "")}
+
+
+def _form(
+    task: Task | None, form: Mapping[str, str], errors: dict[str, str] | None = None, status: int = 200
+) -> Response:
+    known = [row for row in agents.list_agents(actor=g.actor) if row.kind != "external" and not row.is_system]
+    cron = form.get("cron", "")
+    html = render_template(
+        "tasks/detail.html",
+        task=task,
+        review=task is not None and schedules.is_review(task),
+        no_review=schedules.NO_REVIEW,
+        form=form,
+        errors=errors or {},
+        agents=[(row.slug, row.name) for row in known],
+        usual=USUAL,
+        cron=cron,
+        runs=schedules.runs_of(task.id, actor=g.actor) if task else [],
+        **_next(cron),
+    )
+    return make_response(html, status)
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)
