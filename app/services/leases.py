@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import delete, func, select, text, update
+from sqlalchemy.orm import undefer
 
 from app.actor import Actor
 from app.db import db
@@ -73,7 +74,11 @@ def claim(owner: str, most: int, lease: timedelta) -> list[Lease]:
 def hold(lease: Lease) -> AgentSession:
     """The session, locked, if it is still ours."""
     session = db.session.scalar(
-        select(AgentSession).where(*_ours(lease)).with_for_update().execution_options(populate_existing=True)
+        select(AgentSession)
+        .options(undefer(AgentSession.meta))
+        .where(*_ours(lease))
+        .with_for_update()
+        .execution_options(populate_existing=True)
     )
     if session is None:
         raise LeaseLost

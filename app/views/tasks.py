@@ -57,6 +57,9 @@ def schedule(cron: str) -> str:
         return ""
     if (hour, day, weekday) == ("*", "*", "*"):
         return _within_the_hour(minute)
+    step = re.fullmatch(r"\*/(2|3|4|6|8|12)", hour, re.ASCII)
+    if step and (minute, day, weekday) == ("0", "*", "*"):
+        return f"every {step[1]} hours"
     if not minute.isdigit() or not hour.isdigit() or int(minute) > 59 or int(hour) > 23:
         return ""
     return _on_days(day, weekday, f"at {int(hour):02}:{int(minute):02}")
