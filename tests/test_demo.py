@@ -42,7 +42,7 @@ from app.models import (
 from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
-from app.services import accounts, feedback, workspaces
+from app.services import accounts, comparisons, feedback, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.pages import Page
 
@@ -267,3 +267,14 @@ def test_the_conversations_read_as_they_are_written() -> None:
     assert expand("{FY}: {iso 1}, {day 2}", now) == "FY25: 2026-02-28, 27 February"
     openings = Counter(talk.steps[0].text for talk in talks())
     assert len(openings) >= 45
+
+
+def test_every_session_equals_itself(demo: Any) -> None:
+    sessions = db.session.execute(select(AgentSession.id, AgentSession.title, AgentSession.status)).all()
+    for session_id, title, status in sessions:
+        found = comparisons.compare_sessions(session_id, session_id, actor=demo)
+        assert found.divergences == [], title
+        if status == "completed":
+            assert (found.verdict, found.overall_accuracy) == ("pass", 1.0), title
+        else:
+            assert found.passed is None, title

@@ -84,7 +84,7 @@ def _agent(
     message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
     if _message_decides(golden, before):
         message = replace(message, decides=True)
-    elif not before.effects:
+    if not before.effects and not golden.expected.about_answer:
         message = asked_dimension(before.run, after.run, message)
     return [
         *effect_dimensions(*effects),

@@ -45,8 +45,8 @@ def message_dimension(golden: Message, replay: Message, expected: Expected, near
 def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
     """The last message where nothing changed and a person asked for figures: those of the golden must have been said.
 
-    A replay whose person asked for none is not held to them. The words around a figure differ from run to run and do
-    not count.
+    A replay whose person asked for none is not held to them. The words around a figure differ from run to run and count
+    only where they decide anyway.
     """
     figures = asked_figures(golden)
     if not figures or not asks_for_figure(turns_of(replay)):
@@ -57,7 +57,10 @@ def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
         Divergence(MESSAGE, "figures", figure, None, f"the agent never said {figure:g}, which was asked for")
         for figure in missing
     )
-    score = 1 - len(missing) / len(figures)
+    said_so = 1 - len(missing) / len(figures)
+    score = min(said_so, message.score) if message.decides else said_so
+    if message.decides and not found:
+        return message
     reason = found[0].text if found else "the agent said the figures that were asked for"
     return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
 

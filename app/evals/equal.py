@@ -283,5 +283,5 @@ def clipped(value: Any, most: int = 500) -> Any:
         return value if len(value) <= most else value[:most] + "…"
     if isinstance(value, dict | list):
         text = json.dumps(value, ensure_ascii=False, default=repr)
-        return json.loads(text) if len(text) <= most else text[:most] + "…"
+        return value if len(text) <= most else text[:most] + "…"
     return value

@@ -91,6 +91,16 @@ def test_figures_that_were_asked_for_decide(answer: str, verdict: str) -> None:
     assert compare_sessions(golden, replay)["verdict"] == verdict
 
 
+def test_another_figure_in_the_same_words_fails_a_single_question() -> None:
+    golden = talk("How many deals closed in March?", "In March 14 deals closed, most of them in the north.")
+    replay = talk("How many deals closed in March?", "In March 12 deals closed, most of them in the north.")
+
+    result = compare_sessions(golden, replay)
+
+    assert (result["verdict"], result["reason"]) == ("fail", "the agent never said 14, which was asked for")
+    assert compare_sessions(golden, golden)["overall_accuracy"] == 1.0
+
+
 def test_figures_that_the_person_said_or_never_asked_for_do_not_decide() -> None:
     tools = [READ, WRITE]
     golden = talk("I have 4 bags", "Yes?", "In total, may I take all of them?", "Yes, all 4.", tools=tools)
