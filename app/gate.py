@@ -23,7 +23,7 @@ from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-BIND = "select * from bind_credential(%(hash)s)"
+BIND = "select * from bind_credential('{hash}')"
 
 
 class Credential(NamedTuple):
@@ -160,12 +160,12 @@ def _enter_visitor(token: str) -> None:
 
 def bind(token: str) -> Credential | None:
     """Sign in and bind the transaction in one round trip; once more when the pooled connection had died meanwhile."""
-    parameters = {"hash": tokens.digest(token)}
+    statement = BIND.format(hash=tokens.digest(token))
     try:
-        found = run(BIND, parameters)
+        found = run(statement)
     except OperationalError:
         db.session.rollback()
-        found = run(BIND, parameters)
+        found = run(statement)
     return Credential(*found[0]) if found else None
 
 

@@ -17,6 +17,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
 
 from app.actor import Actor
+from app.db import direct
 from app.db.types import Base
 
 BIND = text(
@@ -63,16 +64,18 @@ def transaction() -> Iterator[Session]:
         raise
 
 
-def run(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def run(statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
     """One of our own statements as it stands, in the transaction of the session: for what happens with every request
-    and every thumb, where building a statement and an object costs more than PostgreSQL does."""
+    and every thumb, where building a statement and an object costs more than PostgreSQL does. Without parameters it is
+    the first of its transaction."""
     session = db.session()
     session.flush()
     connection = session.connection()
     driver: Any = connection.connection.driver_connection
     try:
-        found: list[tuple[Any, ...]] = driver.execute(statement, parameters).fetchall()
-        return found
+        if parameters is None:
+            return direct.begin_with(driver, statement)
+        return direct.execute(driver, statement, parameters)
     except psycopg.Error as error:
         dead = bool(driver.closed)
         if dead:
