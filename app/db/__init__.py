@@ -70,8 +70,7 @@ def run(statement: str, parameters: Mapping[str, Any] | None = None) -> list[tup
     the first of its transaction."""
     session = db.session()
     session.flush()
-    connection = session.connection()
-    driver: Any = connection.connection.driver_connection
+    connection, driver = _connection_of(session)
     try:
         if parameters is None:
             return direct.begin_with(driver, statement)
@@ -83,6 +82,16 @@ def run(statement: str, parameters: Mapping[str, Any] | None = None) -> list[tup
             connection.invalidate(error)
             connection.engine.dispose()
         raise DBAPIError.instance(statement, None, error, psycopg.Error, connection_invalidated=dead) from error
+
+
+def _connection_of(session: Session) -> tuple[Connection, Any]:
+    """The connection of the session's transaction and what is under it. Asked for once: finding it takes a while."""
+    known = session.info.get("direct")
+    if known is None or known[0] is not session.get_transaction():
+        connection = session.connection()
+        known = (session.get_transaction(), connection, connection.connection.driver_connection)
+        session.info["direct"] = known
+    return known[1], known[2]
 
 
 def act_as(actor: Actor | None) -> None:

@@ -11,6 +11,7 @@ from flask import Flask
 
 from app.config import Settings
 from app.db import db, engine_options
+from app.db.direct import Connection
 from app.errors import Unusable
 
 if TYPE_CHECKING:
@@ -120,10 +121,11 @@ def check_current(connection: psycopg.Connection[Any]) -> None:
 
 
 def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
-    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in."""
+    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. It prepares
+    nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too."""
 
     def creator() -> psycopg.Connection[Any]:
-        return psycopg.connect(opened.app_url, connect_timeout=5, application_name="upshot")
+        return Connection.connect(opened.app_url, connect_timeout=5, application_name="upshot", prepare_threshold=None)
 
     # Runs have threads of their own that ask the database.
     options = engine_options(settings.threads + (settings.run_threads if settings.runs_agents else 0)) | {

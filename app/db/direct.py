@@ -18,7 +18,22 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
 
 Rows = list[tuple[Any, ...]]
-Connection = psycopg.Connection[Any]
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection of the app's pool, which ends its transactions as directly."""
+
+    def commit(self) -> None:
+        self._end(b"COMMIT")
+
+    def rollback(self) -> None:
+        self._end(b"ROLLBACK")
+
+    def _end(self, command: bytes) -> None:
+        if self.pgconn.transaction_status != TransactionStatus.IDLE:
+            _good(self, self.pgconn.exec_(command))
+
+
 # The statements that a connection knows, by their text: the name there, and what reads its rows.
 _known: WeakKeyDictionary[Connection, dict[str, tuple[bytes, Any]]] = WeakKeyDictionary()
 

@@ -52,7 +52,7 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 
 def line(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> dict[str, Any]:
-    """The values of an entry, for those who write it in a statement of their own."""
+    """The values of an entry."""
     return {
         "id": uuid4(),
         "tenant_id": actor.tenant_id,
@@ -61,9 +61,15 @@ def line(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, 
         "action": action,
         "subject_type": subject_type,
         "subject_id": subject_id,
-        "details": _plain(details | ({"key_id": actor.key_id} if actor.key_id else {})),
+        "details": details_of(actor, **details),
         "request_id": actor.request_id,
     }
+
+
+def details_of(actor: Actor, **details: Any) -> dict[str, Any]:
+    """What an entry says beside who did what, for those who write it in a statement of their own as well."""
+    found: dict[str, Any] = _plain(details | ({"key_id": actor.key_id} if actor.key_id else {}))
+    return found
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:

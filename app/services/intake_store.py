@@ -22,6 +22,7 @@ GIVEN = (
     "error_categories", "created_by", "created_at", "occurred_at", "status", "outcome", "reviewed_at",
     "reviewed_by_user_id", "reviewed_by_agent_id",
 )  # fmt: skip
+_json = json.JSONEncoder(default=str).encode
 LATER = ("review_notes", "assignee_id", "replay_session_id")
 # What an admin thinks of the answer outlives what the author says anew.
 SAID = """comment = excluded.comment, occurred_at = excluded.occurred_at,
@@ -71,22 +72,14 @@ def store(values: dict[str, Any], *, actor: Actor, opposite: str | None = None) 
     return db.session.get(Feedback, row_id, populate_existing=True), opposite_id
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, default=str)
-
-
 def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
     """The line for a new row, and the line for one that was changed; the statement takes the one that fits."""
-    created = audit.line(
-        actor, "feedback.created", "feedback", None, source_type=values["source_type"], kind=values["kind"]
-    )
-    changed = audit.line(actor, "feedback.changed", "feedback", None, rating=values["rating"])
     return {
-        "user": created["actor_user_id"],
-        "agent": created["actor_agent_id"],
-        "request": created["request_id"],
-        "created": _json(created["details"]),
-        "changed": _json(changed["details"]),
+        "user": actor.id,
+        "agent": actor.agent_id,
+        "request": actor.request_id,
+        "created": _json(audit.details_of(actor, source_type=values["source_type"], kind=values["kind"])),
+        "changed": _json(audit.details_of(actor, rating=values["rating"])),
     }
 
 
