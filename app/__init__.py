@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask
 
@@ -69,13 +70,19 @@ APIS = (
 )  # fmt: skip
 
 
+class Upshot(Flask):
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """No view is a coroutine; Flask would look at each function of each request to find that out."""
+        return func
+
+
 def create_app(settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False) -> Flask:
     """The app on an open database. Without one it opens the database that the settings name."""
     from app.db.boot import connect_app, open_database
 
     settings = settings or Settings.from_env()
     opened = opened or open_database(settings)
-    app = Flask(__name__)
+    app = Upshot(__name__)
     app.config.update(
         SETTINGS=settings,
         SECRET_KEY=opened.secret_key,
