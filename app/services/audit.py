@@ -47,23 +47,18 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
     db.session.flush()
     db.session.execute(
         insert(AuditEntry.__table__).inline(),  # type: ignore[arg-type]
-        line(actor, action, subject_type, subject_id, **details),
+        {
+            "id": uuid4(),
+            "tenant_id": actor.tenant_id,
+            "actor_user_id": actor.id,
+            "actor_agent_id": actor.agent_id,
+            "action": action,
+            "subject_type": subject_type,
+            "subject_id": subject_id,
+            "details": details_of(actor, **details),
+            "request_id": actor.request_id,
+        },
     )
-
-
-def line(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> dict[str, Any]:
-    """The values of an entry."""
-    return {
-        "id": uuid4(),
-        "tenant_id": actor.tenant_id,
-        "actor_user_id": actor.id,
-        "actor_agent_id": actor.agent_id,
-        "action": action,
-        "subject_type": subject_type,
-        "subject_id": subject_id,
-        "details": details_of(actor, **details),
-        "request_id": actor.request_id,
-    }
 
 
 def details_of(actor: Actor, **details: Any) -> dict[str, Any]:

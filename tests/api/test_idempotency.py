@@ -97,7 +97,7 @@ def test_what_failed_is_not_remembered(member: Api, count: Callable[..., int], m
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(audit, "line", fail)
+        patched.setattr(audit, "details_of", fail)
         assert give(member, "a").status_code == 500
     assert (count(), count(IdempotencyKey)) == (0, 0)
     assert give(member, "a").status_code == 201
