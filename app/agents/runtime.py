@@ -29,7 +29,7 @@ from app.services.leases import MOST_ATTEMPTS, Ending, Lease, LeaseLost
 from app.services.replays import Replay
 from app.services.run_inputs import Work, load_work
 from app.services.session_events import NewEvent, events_of, write_events
-from app.tools import Tool, tailored, tools_of
+from app.tools import Tool, find, tailored, tools_of
 
 log = logging.getLogger("upshot")
 GIVEN_UP = "Three attempts to run this session ended without an answer, because the process that ran it was lost."
@@ -124,8 +124,12 @@ class Run:
         return Begun(system, work, talk, self._tools(work), left)
 
     def _tools(self, work: Work) -> list[Tool]:
-        entity_id = work.record.id if work.record else None
-        return tailored(tools_of(work.config.tool_groups), actor=work.actor, entity_id=entity_id)
+        given, submit = tools_of(work.config.tool_groups), find("submitResponse")
+        if work.output_type in ("field", "fields") and submit not in given:
+            # An extraction that could not hand in what it found would be for nothing.
+            given.append(submit)
+        record = work.record.id if work.record else None
+        return tailored(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
 
     async def _play(self, begun: Begun, outside: Outside) -> None:
         if not begun.talk.said:

@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.models import AgentSession, Chat, Entity, Feedback, SharedContext, SharedContextFeedback
+from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, Feedback, SharedContext, SharedContextFeedback
 from app.services import search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
@@ -87,6 +87,17 @@ class Learned:
     content: str
 
 
+@dataclass(frozen=True)
+class Retry:
+    """How it went to ask again after a rejection. `response` is the state of what was submitted then, if anything."""
+
+    status: str
+    error: str | None
+    agent: str
+    elsewhere: bool
+    response: str | None
+
+
 COLUMNS: tuple[Any, ...] = tuple(getattr(Feedback, field.name) for field in fields(OwnRow))
 
 
@@ -144,6 +155,25 @@ def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learne
         .order_by(SharedContext.created_at)
     )
     return {row[0]: Learned(*row[1:]) for row in found}
+
+
+def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
+    """How the retries of these rows went, by the retry's id. No query where there is none."""
+    wanted = {str(row.context.get("retry_ref") or "") for row in rows}
+    ids = [UUID(text) for text in wanted if AN_ID.fullmatch(text)]
+    if not ids:
+        return {}
+    found = db.session.execute(
+        select(AgentSession.id, AgentSession.status, AgentSession.error, Agent.name, Agent.kind, EntityResponse.status)
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .outerjoin(
+            EntityResponse,
+            (EntityResponse.tenant_id == AgentSession.tenant_id) & (EntityResponse.session_id == AgentSession.id),
+        )
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
+        .order_by(EntityResponse.created_at)
+    )
+    return {str(row[0]): Retry(row[1], row[2], row[3], row[4] == "external", row[5]) for row in found}
 
 
 def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Place]:

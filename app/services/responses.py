@@ -13,7 +13,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
-from app.services import audit
+from app.services import agents, audit
 from app.services.intake import NewFeedback, give_feedback
 from app.services.sessions import NewEvent, NewSession, create_session
 
@@ -166,14 +166,24 @@ def _report(row: EntityResponse, why: str, field_name: str | None, actor: Actor,
 def _start_retry(
     row: EntityResponse, entity: Entity, why: str, field: str | None, actor: Actor, at: datetime | None
 ) -> AgentSession | None:
-    """A pending session with the rejection as its instruction; none for what is a retry itself."""
+    """A pending session with the rejection as its instruction; none for what is a retry itself, nor by an agent that
+    was archived. An agent that runs here is told when it begins; one that runs elsewhere reads it in the session."""
     if row.agent_id is None:
         return None
     if row.session_id is not None and "retry_of" in db.session.get_one(AgentSession, row.session_id).meta:
         return None
-    agent = db.session.get_one(Agent, row.agent_id)
+    agent = agents.ensure_agent(db.session.get_one(Agent, row.agent_id).slug, actor=actor)
+    if agent.archived_at is not None:
+        return None
     what = field.replace("_", " ") if field else "the values"
-    instruction = f"Extract {what} of {entity.name} again. The last answer was rejected: {why}"
+    last = _value(row.values[field]) if field else None
+    said = f"The last answer, {last}, was rejected" if isinstance(last, int | float) else "The last answer was rejected"
+    instruction = f"Extract {what} of {entity.name} again. {said}: {why}"
+    metadata: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
+    if row.criteria_set_id:
+        metadata["criteria_set_id"] = str(row.criteria_set_id)
+    told = NewEvent("user.message", {"text": instruction}, at)
+    elsewhere = agent.kind == "external"
     retry, _ = create_session(
         NewSession(
             agent=agent.slug,
@@ -181,9 +191,9 @@ def _start_retry(
             session_type="agent",
             output_type="field" if field else "fields",
             entity_id=entity.id,
-            metadata={"retry_of": str(row.id), "instruction": instruction},
+            metadata=metadata if elsewhere else metadata | {"turns": [instruction]},
             created_at=at,
-            events=[NewEvent("user.message", {"text": instruction}, at)],
+            events=[told] if elsewhere else [],
         ),
         actor=actor,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
@@ -13,6 +14,7 @@ from app.errors import NotFound, Refused
 from app.learning.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
 from app.models import Agent, AgentSession, AgentVersion, Entity, EntityType, Membership, Message, User
+from app.services.intake_links import AN_ID
 from app.services.leases import Lease, hold
 from app.services.memories import Section, memory_section, remembered
 from app.services.replays import Replay, load_replay
@@ -56,6 +58,7 @@ class Work:
     memories: Section
     live: bool
     replay: Replay | None = None
+    criteria_set_id: UUID | None = None
 
 
 def load_work(lease: Lease, *, actor: Actor) -> Work:
@@ -85,6 +88,7 @@ def load_work(lease: Lease, *, actor: Actor) -> Work:
         earlier=earlier_messages(session, turn_id),
         events=events_of(session.id, actor=actor),
         record=record,
+        criteria_set_id=_id(meta.get("criteria_set_id")),
         prompt=load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None),
         memories=memory_section(None if person.role == "system" else person.id, actor=actor),
         live=session.chat_id is not None or bool(meta.get("live")),
@@ -122,6 +126,10 @@ def _replayed(
         live=False,
         replay=replay,
     )
+
+
+def _id(text: Any) -> UUID | None:
+    return UUID(text) if isinstance(text, str) and AN_ID.fullmatch(text) else None
 
 
 def _agent(session: AgentSession) -> tuple[Agent, AgentVersion]:

@@ -84,6 +84,7 @@ class SessionDetail:
     person: str | None
     chat_title: str | None
     entity_name: str | None
+    agent_kind: str
 
 
 def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool]:
@@ -272,7 +273,9 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
     """One session with its names. Any member may open any session of the workspace."""
     row = db.session.execute(
-        select(AgentSession, Agent.slug, Agent.name, AgentVersion.version, User.name, Chat.title, Entity.name)
+        select(
+            AgentSession, Agent.slug, Agent.name, AgentVersion.version, User.name, Chat.title, Entity.name, Agent.kind
+        )
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .outerjoin(User, (User.id == AgentSession.created_by) & User.is_system.is_(False))

@@ -56,9 +56,9 @@
   const lost = (is) => { const line = part()?.querySelector(".u-lost"); if (line) line.hidden = !is; };
 
   /* Whoever reads the end goes on reading the end. */
-  const page = document.scrollingElement;
-  const atEnd = () => page.scrollHeight - page.scrollTop - page.clientHeight < 80;
-  const toEnd = () => { page.scrollTop = page.scrollHeight; };
+  const live = () => document.getElementById("live");
+  const atEnd = () => live().getBoundingClientRect().bottom - innerHeight < 80;
+  const toEnd = () => live()?.scrollIntoView({ block: "end" });
   let stay = false;
 
   const ours = (event) => event.target.closest?.("#live") && event.detail?.ctx?.target?.id === "run";

@@ -20,25 +20,30 @@ FIELDS = {"createEntity": ("fields", False), "updateEntity": ("changes", False),
 MOST_NAMED = 50
 
 
-def tailored(tools: Sequence[Tool], *, actor: Actor, entity_id: UUID | None = None) -> list[Tool]:
-    """The same tools with what this workspace has. `entity_id` is the record that a session is about. Two queries."""
+def tailored(
+    tools: Sequence[Tool], *, actor: Actor, entity_id: UUID | None = None, criteria_set_id: UUID | None = None
+) -> list[Tool]:
+    """The same tools with what this workspace has. `entity_id` is the record that a session is about,
+    `criteria_set_id` what its answer is judged by. Two queries."""
     if not any(tool.group.startswith("entities-") or tool.name == "getContext" for tool in tools):
         return list(tools)
     types = entities.list_types(actor=actor)
     sets = [(str(row.id), row.name) for row in entities.list_criteria_sets(actor=actor)]
-    return [replace(tool, parameters=_parameters(tool, types, sets, entity_id)) for tool in tools]
+    meant = {"entityId": entity_id, "criteriaSetId": criteria_set_id}
+    return [replace(tool, parameters=_parameters(tool, types, sets, meant)) for tool in tools]
 
 
 def _parameters(
-    tool: Tool, types: list[TypeRow], sets: list[tuple[str, str]], entity_id: UUID | None
+    tool: Tool, types: list[TypeRow], sets: list[tuple[str, str]], meant: dict[str, UUID | None]
 ) -> dict[str, Any]:
     properties = dict(tool.parameters["properties"])
     if "entityType" in properties and 0 < len(types) <= MOST_NAMED:
         properties["entityType"] = properties["entityType"] | {"enum": [row.slug for row in types]}
     if "criteriaSetId" in properties and 0 < len(sets) <= MOST_NAMED:
         properties["criteriaSetId"] = properties["criteriaSetId"] | _chosen(sets)
-    if "entityId" in properties and entity_id is not None:
-        properties["entityId"] = properties["entityId"] | {"default": str(entity_id)}
+    for name, id in meant.items():
+        if name in properties and id is not None:
+            properties[name] = properties[name] | {"default": str(id)}
     if tool.name in FIELDS:
         name, wrapped = FIELDS[tool.name]
         properties[name] = properties[name] | {"properties": _fields(types, wrapped)}

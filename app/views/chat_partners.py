@@ -11,7 +11,7 @@ from app.services import chat_runs
 from app.services.chat_runs import Partner
 
 CAN = {
-    "context": "knows what the workspace learned",
+    "context": "workspace knowledge",
     "entities-read": "reads records",
     "entities-write": "changes records",
     "feedback-review": "reads feedback",

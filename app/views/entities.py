@@ -148,9 +148,10 @@ def _read(entity_id: UUID) -> dict[str, Any]:
     found = entities.get_entity(entity_id, actor=g.actor)
     said = own_feedback.rows_about(entity_id, actor=g.actor)
     learned = own_feedback.learned_from(said, actor=g.actor)
+    retries = own_feedback.retries_of(said, actor=g.actor)
     own: dict[str, list[Own]] = {}
     for row in said:
-        own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned))
+        own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned, retries=retries))
     return {
         "entity": found.entity,
         "entity_type": found.entity_type,

@@ -14,7 +14,7 @@ from app.access import access
 from app.models.feedback import RATINGS, STATUSES
 from app.services import own_feedback
 from app.services.filters import FeedbackFilters
-from app.services.own_feedback import Learned, OwnRow, Place
+from app.services.own_feedback import Learned, OwnRow, Place, Retry
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.htmx import page
@@ -47,7 +47,17 @@ RATED = {"positive": "Good", "negative": "Not good", "neutral": "Neither good no
 OUTCOMES = {
     "golden": "It became a test that every new version has to pass.",
     "agent_version": "The agent was changed.",
-    "retry": "It is asked again, with your reason as instruction.",
+}
+AGAIN = {
+    "pending": "It waits to be asked again, with your reason as instruction.",
+    "running": "It is being asked again, with your reason as instruction.",
+    "completed": "It was asked again, and nothing was submitted.",
+    "cancelled": "It was to be asked again, which was stopped.",
+}
+SUBMITTED = {
+    "submitted": "It was asked again; the new values wait for a decision.",
+    "accepted": "It was asked again, and the new values were accepted.",
+    "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
 }
 
 bp = Blueprint("own_feedback", __name__)
@@ -89,10 +99,11 @@ def index() -> Any:
     found = own_feedback.list_own(asked.filters, asked.page, actor=g.actor)
     learned = own_feedback.learned_from(found.items, actor=g.actor)
     places = own_feedback.places_of(found.items, actor=g.actor)
+    retries = own_feedback.retries_of(found.items, actor=g.actor)
     return page(
         "chat/mine.html",
         "chat/_mine.html",
-        rows=[as_own(row, learned, places.get(row.id)) for row in found.items],
+        rows=[as_own(row, learned, places.get(row.id), retries) for row in found.items],
         found=found,
         asked=asked,
         fields=[listing.choices("status", STATUSES), listing.choices("rating", RATINGS), *listing.DAYS],
@@ -100,7 +111,12 @@ def index() -> Any:
     )
 
 
-def as_own(row: OwnRow, learned: Mapping[UUID, Learned], place: Place | None = None) -> Own:
+def as_own(
+    row: OwnRow,
+    learned: Mapping[UUID, Learned],
+    place: Place | None = None,
+    retries: Mapping[str, Retry] | None = None,
+) -> Own:
     """The row in the words that its author reads."""
     return Own(
         id=row.id,
@@ -110,7 +126,7 @@ def as_own(row: OwnRow, learned: Mapping[UUID, Learned], place: Place | None = N
         tags=[REASON_WORDS[name] for name in row.details.get("error_categories", []) if name in REASON_WORDS],
         missing=str(row.details.get("missing_context") or ""),
         status=row.status,
-        became=_became(row, learned.get(row.id)),
+        became=_became(row, learned.get(row.id), retries or {}),
         at=row.occurred_at,
         changed=row.edit_distance if row.signal == "edit" else None,
         where=place.title if place else "",
@@ -129,7 +145,7 @@ def _head(row: OwnRow) -> str:
     return f"{word}: {str(field).replace('_', ' ')}" if field else word
 
 
-def _became(row: OwnRow, learned: Learned | None) -> Became:
+def _became(row: OwnRow, learned: Learned | None, retries: Mapping[str, Retry]) -> Became:
     note = row.review_notes or ""
     if learned is not None:
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
@@ -140,17 +156,31 @@ def _became(row: OwnRow, learned: Learned | None) -> Became:
         return Became("An admin read it and will come back to it" + (":" if note else "."), note)
     if row.status == "dismissed":
         return Became("Nothing will be changed:", note)
-    return _applied(row, note)
+    return _applied(row, note, retries)
 
 
-def _applied(row: OwnRow, note: str) -> Became:
+def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Became:
     kind = str(row.outcome.get("kind") or "")
     session = as_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
     if kind == "retry":
-        return Became(OUTCOMES["retry"], href=url_for("sessions.own_detail", session_id=session) if session else "")
+        href = url_for("sessions.own_detail", session_id=session) if session else ""
+        return Became(asked_again(retries.get(str(session))), href=href)
     if kind in OUTCOMES:
         return Became(OUTCOMES[kind], note)
     return Became("It was acted on" + (":" if note else "."), note)
+
+
+def asked_again(retry: Retry | None) -> str:
+    """How it went to ask again."""
+    if retry is None:
+        return "It was asked again, with your reason as instruction."
+    if retry.response is not None:
+        return SUBMITTED[retry.response]
+    if retry.status == "pending" and retry.elsewhere:
+        return f"It waits for {retry.agent}, which runs elsewhere and has to take it up by itself."
+    if retry.status == "failed":
+        return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
+    return AGAIN[retry.status]
 
 
 def _address(row: OwnRow, place: Place | None) -> str:
