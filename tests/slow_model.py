@@ -1,4 +1,5 @@
-"""An OpenAI-compatible server on loopback that writes its answer word by word, as slowly as a test wants."""
+"""An OpenAI-compatible server on loopback: it calls the tools a test wants, then writes its answer word by word, as
+slowly as a test wants."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 
 
 class SlowModel:
-    """Answers every question with `text`, one word each time `pace` seconds passed; while `held` it waits after the
-    first half."""
+    """Makes the `calls` first, one for each question. Then it answers with `text`, one word each time `pace` seconds
+    passed; while it is held it waits after the first half."""
 
     def __init__(self, text: str, pace: float = 0.02) -> None:
         self.text = text
@@ -20,6 +21,7 @@ class SlowModel:
         self.go_on = threading.Event()
         self.go_on.set()
         self.asked: list[dict[str, Any]] = []
+        self.calls: list[tuple[str, dict[str, Any]]] = []
         self.url = ""
 
     def hold(self) -> None:
@@ -45,6 +47,9 @@ def slow_model(text: str, pace: float = 0.02) -> Iterator[SlowModel]:
 
         def do_POST(self) -> None:
             model.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            if not model.asked[-1].get("stream"):
+                self._whole()
+                return
             self.send_response(200)
             self.send_header("Content-Type", "text/event-stream")
             self.send_header("Connection", "close")
@@ -53,6 +58,23 @@ def slow_model(text: str, pace: float = 0.02) -> Iterator[SlowModel]:
                 self._stream()
             except OSError:
                 return
+
+        def _whole(self) -> None:
+            message: dict[str, Any] = {"role": "assistant", "content": model.text}
+            if model.calls:
+                name, arguments = model.calls.pop(0)
+                function = {"name": name, "arguments": json.dumps(arguments)}
+                message = {"role": "assistant", "content": None}
+                message["tool_calls"] = [{"id": "c1", "type": "function", "function": function}]
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+            whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "slow", "choices": [choice]}
+            body = json.dumps(whole | {"usage": usage}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
         def _stream(self) -> None:
             for word in model.words():
