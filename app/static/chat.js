@@ -44,6 +44,7 @@
   const GIVES_UP = new Set([403, 404]);
   let timer = 0;
   let failures = 0;
+  let since = 0;
   let over = false;
   let acted = false;
 
@@ -51,7 +52,9 @@
   const ask = () => {
     if (over || !pace()) return;
     plan(MOST);
-    if (!document.hidden) htmx.trigger(part(), "follow");
+    if (document.hidden) return;
+    since = performance.now();
+    htmx.trigger(part(), "follow");
   };
   const lost = (is) => { const line = part()?.querySelector(".u-lost"); if (line) line.hidden = !is; };
 
@@ -82,7 +85,9 @@
     /* The button that was pressed is gone, and what comes next is said in the box. */
     if (acted) box()?.focus({ preventScroll: true });
     acted = false;
-    plan(Math.min(pace() * 2 ** failures, MOST));
+    /* A server that takes its time is asked less often. */
+    const took = event.target.id === "run" ? performance.now() - since : 0;
+    plan(Math.min(Math.max(pace(), 3 * took) * 2 ** failures, MOST));
   });
   document.addEventListener("visibilitychange", () => { if (!document.hidden) plan(0); });
 

@@ -177,7 +177,7 @@ def asked_again(retry: Retry | None) -> str:
     if retry.response is not None:
         return SUBMITTED[retry.response]
     if retry.status == "pending" and retry.elsewhere:
-        return f"It waits for {retry.agent}, which runs elsewhere and has to take it up by itself."
+        return f"It is asked again as soon as {retry.agent}, which runs elsewhere, takes it up."
     if retry.status == "failed":
         return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
     return AGAIN[retry.status]

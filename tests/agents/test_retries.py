@@ -164,7 +164,7 @@ def test_an_agent_that_runs_elsewhere_is_waited_for(
     seen = bench.look(retry.id)
     assert seen.session.status == "pending"
     assert REASON in seen.payloads("user.message")[0]["text"]
-    assert "It waits for Assistant, which runs elsewhere and has to take it up by itself." in bench.became(sign_in)
+    assert "It is asked again as soon as Assistant, which runs elsewhere, takes it up." in bench.became(sign_in)
     page = sign_in(bench.workspace.actor("member")).get(f"/sessions/{retry.id}")
     assert "This waits until its own program takes it up and reports here." in page.text
 

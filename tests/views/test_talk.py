@@ -13,8 +13,8 @@ from flask.testing import FlaskClient
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
-from app.models import AgentSession, Feedback, Message
-from app.services import agents, chats, leases
+from app.models import AgentSession, Feedback, Message, SharedContext
+from app.services import agents, chats, entities, leases
 from app.services.chats import NewMessage
 from app.services.leases import Ending, Lease
 from tests.agents.running import Desk
@@ -362,3 +362,34 @@ def test_the_page_of_a_running_conversation_asks_at_most_eight_questions(
             person.page()
         assert len(seen) <= 8, seen
         run_sessions()
+
+
+def test_a_routing_row_changes_the_tool_of_the_next_message_and_back(
+    app: Flask, workspace: Workspace, person: Person, sign_in: SignIn, run_sessions: Run
+) -> None:
+    with app.app_context(), acting_as(workspace.actor()), transaction():
+        entities.create_type(slug="deal", name="Deal", fields={}, actor=workspace.actor())
+        entities.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=workspace.actor())
+    admin = Person(app, workspace, sign_in(workspace.actor("admin")), "admin")
+    question = "Search entities for Kestrel"
+
+    def tool_of_the_answer() -> str:
+        run_sessions()
+        return str(person.page().select("#talk .u-moment")[-1].select_one(".u-tool b").text)
+
+    person.begin(question)
+    usual = tool_of_the_answer()
+    assert usual == "searchEntities"
+
+    tab = "/admin/agent-review/knowledge"
+    rule = "Use listEntities instead of searchEntities"
+    added = admin.post(tab, content=rule, type="routing", context="search entities", agent_id="", entity_type_id="")
+    assert added.status_code == 303
+    person.say(question)
+    assert tool_of_the_answer() == "listEntities"
+
+    (row,) = admin.read(SharedContext.id, content=rule)
+    off = admin.post(f"{tab}/{row.id}/state", state="inactive", reason="It hides what was searched for")
+    assert off.status_code == 303
+    person.say(question)
+    assert tool_of_the_answer() == usual
