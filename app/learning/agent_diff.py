@@ -45,6 +45,7 @@ def diff_versions(before: dict[str, Any], after: dict[str, Any]) -> list[Change]
         *_named("HTTP tool", old.http_tools, new.http_tools, _tool_lines),
         *_named("MCP server", old.mcp_servers, new.mcp_servers, _server_lines),
         *_value("Address", old.endpoint_url, new.endpoint_url),
+        *_value("Headers of the address", _headers(old.endpoint_headers_env), _headers(new.endpoint_headers_env)),
         *_limits(old, new),
     ]
     return changes

@@ -30,9 +30,9 @@ HEADER = ("header", "variable")
 PARAMETER = ("name", "type", "description", "required")
 HTTP_TOOL = ("name", "description", "url", "method", "writes")
 MCP_SERVER = ("name", "url")
-PARTS = {"skills": SKILL, "http_tools": HTTP_TOOL, "mcp_servers": MCP_SERVER}
+PARTS = {"skills": SKILL, "http_tools": HTTP_TOOL, "mcp_servers": MCP_SERVER, "endpoint_headers": HEADER}
 WITHIN = {"headers": HEADER, "parameters": PARAMETER}
-HAS = {"skills": (), "http_tools": ("headers", "parameters"), "mcp_servers": ("headers",)}
+HAS = {"skills": (), "http_tools": ("headers", "parameters"), "mcp_servers": ("headers",), "endpoint_headers": ()}
 MOST_ROWS = 40
 
 Row = dict[str, Any]
@@ -78,6 +78,7 @@ class AgentForm:
                 "skills": [{"name": skill.name, "text": skill.text} for skill in config.skills],
                 "http_tools": [_tool_row(tool) for tool in config.http_tools],
                 "mcp_servers": [_server_row(server) for server in config.mcp_servers],
+                "endpoint_headers": _header_rows(config.endpoint_headers_env),
             },
             limits={name: str(getattr(config.limits, name)) for name in LIMITS},
         )
@@ -122,6 +123,7 @@ class AgentForm:
             "http_tools": [_tool(row, place) for place, row in enumerate(self.rows["http_tools"])],
             "mcp_servers": [_server(row, place) for place, row in enumerate(self.rows["mcp_servers"])],
             "endpoint_url": self.endpoint_url,
+            "endpoint_headers_env": _headers(self.rows["endpoint_headers"]),
             "limits": {name: _number(self.limits[name]) for name in LIMITS if self.limits.get(name)},
         }
         return Draft(self.kind, self.slug, self.name, self.description, config)
@@ -153,15 +155,16 @@ class AgentForm:
     def _field(self, place: str) -> str:
         """The field that a place of the configuration stands in. Headers are rows here: the first that is wrong is."""
         path, _, last = place.rpartition(".")
-        if last != "headers_env":
+        if not last.endswith("headers_env"):
             return place
-        part, _, number = path.partition(".")
-        for at, row in enumerate(self.rows[part][int(number)]["headers"]):
+        within = place.removesuffix("_env")
+        rows = _find(self.rows, within)[0] or []
+        for at, row in enumerate(rows):
             if not HEADER_NAME.fullmatch(row["header"]):
-                return f"{path}.headers.{at}.header"
+                return f"{within}.{at}.header"
             if not ENV_NAME.fullmatch(row["variable"]):
-                return f"{path}.headers.{at}.variable"
-        return f"{path}.name"
+                return f"{within}.{at}.variable"
+        return f"{path}.name" if path else "endpoint_url"
 
     def overtaken(self, sentence: str, theirs: list[Change], version: int) -> AgentForm:
         """The same form over the version that somebody else saved, so that saving again is a decision."""

@@ -51,6 +51,11 @@ class Desk:
         with self.app.app_context(), acting_as(actor), transaction():
             return runs.start_run(agent, turns, actor=actor, **more).id
 
+    def stop(self, session_id: UUID) -> None:
+        actor = self.workspace.actor("admin")
+        with self.app.app_context(), acting_as(actor), transaction():
+            runs.stop_run(session_id, actor=actor)
+
     def look(self, session_id: UUID) -> Seen:
         actor = self.workspace.actor("admin")
         with self.app.app_context(), acting_as(actor), transaction():

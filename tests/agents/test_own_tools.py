@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import BaseModel
 
@@ -293,3 +294,38 @@ def test_a_server_that_dies_during_a_run_is_an_answer(outing: Outing, sums: McpT
     assert seen.session.status == "completed", seen.session.error
     assert outputs(seen)[1][0] is True
     assert seen.payloads("agent.message")[-1]["text"] == "It is gone."
+
+
+def test_a_run_is_stopped_while_a_tool_waits(outing: Outing) -> None:
+    server = Loopback(lambda asked: Reply(str(server.left.wait(30)).encode()))
+    with server, LoopbackModel(call("wait", {})) as model:
+        outing.set(openai_base_url=model.base_url, outbound_allow=server.host)
+        outing.agent(model="openai:loopback", http_tools=[{"name": "wait", "url": server.url}])
+        asked = outing.desk.ask("Wait for it")
+        running = threading.Thread(target=outing.executor.drain)
+        running.start()
+        while not server.asked:
+            time.sleep(0.05)
+        began = time.monotonic()
+        outing.desk.stop(asked)
+        running.join(15)
+        assert time.monotonic() - began < 10
+    assert outing.desk.look(asked).session.status == "cancelled"
+    assert outing.held() == 0
+
+
+def test_no_transaction_is_open_while_somebody_else_answers(outing: Outing, superuser_url: str) -> None:
+    idle: list[int] = []
+
+    def count(asked: Asked) -> Reply:
+        with psycopg.connect(superuser_url) as connection:
+            row = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'"
+            ).fetchone()
+        idle.append(row[0] if row else -1)
+        return as_json({})
+
+    with Loopback(count) as server:
+        tool = {"name": "count", "url": server.url}
+        run(outing, server.host, call("count", {}), say("Done."), http_tools=[tool])
+    assert idle == [0]

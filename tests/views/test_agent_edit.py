@@ -135,6 +135,15 @@ def test_an_agent_with_tools_of_its_own_without_a_script(app: Flask, workspace: 
             },
             "f-mcp_servers-0-headers-0-variable",
         ),
+        (
+            {
+                "kind": "endpoint",
+                "endpoint_url": "https://agents.example.com/run",
+                "endpoint_headers.0.header": "Authorization",
+                "endpoint_headers.0.variable": "OPENAI_API_KEY",
+            },
+            "f-endpoint_headers-0-variable",
+        ),
     ],
 )
 def test_bad_input_is_said_in_place_and_kept(
@@ -152,6 +161,24 @@ def test_bad_input_is_said_in_place_and_kept(
     for name, value in ({"instructions": "Kept."} | given).items():
         assert kept[name] == value
     assert [row.text for row in soup(client.get(BASE)).select("tbody .u-main a")] == ["feedback-review-agent"]
+
+
+def test_an_agent_behind_an_address_sends_headers(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    client: Any = sign_in(workspace.actor())
+    sent = form_at(client.get(f"{BASE}/new?kind=endpoint")) | {
+        "kind": "endpoint", "name": "Triage", "slug": "triage", "endpoint_url": "https://agents.example.com/run",
+    }  # fmt: skip
+    grown = form_at(client.post(f"{BASE}/new", data=sent | {"do": "add:endpoint_headers"}))
+    assert grown["endpoint_headers.0.header"] == ""
+    named = {"endpoint_headers.0.header": "Authorization", "endpoint_headers.0.variable": "UPSHOT_TOOL_RUN"}
+    answer = client.post(f"{BASE}/new", data=grown | named | {"do": "save"})
+    assert answer.status_code == 303, answer.text
+    assert stored(app, workspace)["endpoint_headers_env"] == {"Authorization": "UPSHOT_TOOL_RUN"}
+    kept = form_at(client.get(f"{answer.location}/edit"))
+    assert kept["endpoint_headers.0.variable"] == "UPSHOT_TOOL_RUN"
+    changed = kept | {"endpoint_headers.0.variable": "UPSHOT_TOOL_OTHER", "do": "save"}
+    assert client.post(f"{answer.location}/edit", data=changed).status_code == 303
+    assert stored(app, workspace)["endpoint_headers_env"] == {"Authorization": "UPSHOT_TOOL_OTHER"}
 
 
 def test_a_model_without_its_key_is_said_and_saved(
