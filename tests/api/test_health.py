@@ -140,3 +140,24 @@ def test_addresses_that_lead_nowhere_do_not_grow_the_figures(app: Flask) -> None
     assert routes <= {rule.rule for rule in app.url_map.iter_rules()} | {"none"}
     methods = set(re.findall(r'method="([^"]*)"', body))
     assert methods <= {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "other"}
+
+
+def test_a_process_whose_leases_or_clock_stand_still_is_not_ready(app: Flask) -> None:
+    from app.jobs.process import TICK_SECONDS, Jobs
+
+    jobs = Jobs(app)
+    app.extensions["upshot.jobs"] = jobs
+    client = app.test_client()
+    try:
+        assert client.get("/readyz").status_code == 200
+        jobs.ticked_at -= 2 * TICK_SECONDS + 1
+        answer = client.get("/readyz")
+        assert (answer.status_code, "scheduled work" in answer.text) == (503, True)
+        jobs.ticked_at += 2 * TICK_SECONDS + 1
+        jobs.executor.beaten_at -= 2 * jobs.executor.beat + 1
+        answer = client.get("/readyz")
+        assert (answer.status_code, "leases" in answer.text) == (503, True)
+    finally:
+        del app.extensions["upshot.jobs"]
+        jobs.executor.stop()
+    assert client.get("/readyz").status_code == 200
