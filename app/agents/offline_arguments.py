@@ -40,6 +40,10 @@ URL_NAMES = frozenset(("url", "uri", "link"))
 POINTING = re.compile(r"\b(?:it|its|this|that|them|their|these|those|same)\b", re.IGNORECASE)
 
 
+# What follows is the value of something.
+SET_TO = re.compile(r"(?:\bto|\bis|[=:])\s*$", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Known:
     """What a value may be taken from: the step, the results of this turn, earlier turns; newest first."""
@@ -214,10 +218,9 @@ class _Filling:
             return False
         if any(named_item(items_of(result) or [], self.known.step) for result in self.known.past_results()):
             return False
-        after_to = re.compile(r"(?:\bto|\bis|[=:])\s*$", re.IGNORECASE)
         for run in runs(self.known.step):
             before = self.known.step[: self.known.step.find(run)]
-            if any(sign.islower() for sign in run) and not after_to.search(before):
+            if any(sign.islower() for sign in run) and not SET_TO.search(before):
                 return True
         return False
 
@@ -241,10 +244,9 @@ class _Filling:
 
     def _texts(self) -> list[str]:
         step = self.known.step
-        said = quotations(step)[:1]
         if self.known.looking_up:
-            said += runs(step)
-        return [*said, spoken(step)]
+            return [*_named(step), *quotations(step)[:1], spoken(step)]
+        return [*quotations(step)[:1], spoken(step)]
 
     def _fields(self, schema: Schema) -> Any:
         """Each `X to Y` or `X = Y` whose X is a property of the schema; of an open schema, any X."""
@@ -259,6 +261,12 @@ class _Filling:
             if value is not NOTHING:
                 found[name] = value
         return found or NOTHING
+
+
+def _named(step: str) -> list[str]:
+    """What a record may be called in a step: what is quoted, unless something is set to it, then capitalised words."""
+    quoted = [text for text in quotations(step) if not SET_TO.search(step[: step.find(text) - 1])]
+    return [*quoted[:1], *runs(without_quotations(step))]
 
 
 def _format_of(name: str, schema: Schema) -> str:

@@ -37,7 +37,8 @@ def read_line(tool: OfferedTool, call: Call) -> str:
 def write_line(tool: OfferedTool, call: Call, names: dict[str, str]) -> str:
     """`Done: update entity Halden: stage = won`. `names` are those of records that were read, by id."""
     target, used = _target(call, names)
-    pairs = [pair for name, value in call.arguments.items() if name not in used for pair in _pairs(name, value)]
+    told = {name: value for name, value in call.arguments.items() if name not in used and not _is_id(name, value)}
+    pairs = [pair for name, value in told.items() for pair in _pairs(name, value)]
     changed = ", ".join(f"{name} = {_short(value)}" for name, value in pairs)
     return f"Done: {tool.spoken}" + (f" {target}" if target else "") + (f": {changed}" if changed else "")
 
@@ -112,6 +113,11 @@ def _target(call: Call, names: dict[str, str]) -> tuple[str, list[str]]:
     known = told or next((names[value] for name in ids if (value := str(call.arguments[name])) in names), None)
     by_argument = next((str(call.arguments[name]) for name in [*titles, *ids]), "")
     return _short(known or by_argument), used
+
+
+def _is_id(name: str, value: Any) -> bool:
+    """What belongs to what is for machines; people are told what was changed."""
+    return split_name(name)[-1:] == ["id"] and isinstance(value, str)
 
 
 def _pairs(name: str, value: Any) -> list[tuple[str, Any]]:

@@ -1,203 +1,237 @@
-"""One conversation of the demo, written through the product's own services as if it had just happened."""
+"""One conversation of the demo: how it went, and what people said and decided afterwards."""
 
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Protocol
 from uuid import UUID
 
-from app.actor import Actor
 from app.demo import remarks
-from app.demo.talks import Step, Talk, read_remark
-from app.demo.timeline import Moment, priced, timed
+from app.demo.effects import do_again
+from app.demo.recording import Names, Recorded
+from app.demo.talks import Talk, read_remark
+from app.demo.timeline import timed
 from app.demo.world import World
-from app.models import AgentSession, Chat, Message
+from app.models import AgentSession, Chat
 from app.services import chats, entities, sessions
 from app.services.chats import NewMessage
 from app.services.entities import NewResponse
+from app.services.session_events import lock_for_events, write_events
 from app.services.sessions import NewEvent, NewSession
+from app.services.shared_prompt import load_shared_context_prompt
 
-DECISIONS = ("accept", "reject", "retried")
+MODEL = "offline"
 
 
 @dataclass
-class Scene:
-    """A conversation while it is played."""
+class Held:
+    """A conversation that was held: its session, and for each turn when it was answered and by which message."""
 
-    world: World
-    talk: Talk
-    person: Actor
-    session: AgentSession
-    chat: Chat | None
-    events: list[NewEvent] = field(default_factory=list)
-    said: list[tuple[int, NewMessage]] = field(default_factory=list)
-    messages: dict[int, Message] = field(default_factory=dict)
-    calls: int = 0
-    call: tuple[str, dict[str, Any]] = ("", {})
-    response: UUID | None = None
-
-    @property
-    def agent(self) -> str:
-        return self.talk.facts["agent"].split()[0]
+    session_id: UUID
+    answers: list[tuple[datetime, UUID | None]] = field(default_factory=list)
+    call_id: str = "call_1"
+    response_id: UUID | None = None
 
 
-def play(world: World, talk: Talk, model: str) -> None:
-    """Write the session, its chat and events, what it changed, and what people said about it."""
-    moments, ended, effort = timed(talk, talk.began(world.now))
-    scene = _begin(world, talk, moments[0].at, priced(effort, model), model)
-    for place, moment in enumerate(moments):
-        _happen(scene, place, moment)
-    if talk.fact("status", "completed") == "completed" and not any(step.mark == "!" for step in talk.steps):
-        scene.events.append(NewEvent("session.completed", {}, ended))
-    sessions.append_events(scene.session.id, scene.events, actor=world.system)
-    if talk.fact("status") == "cancelled":
-        sessions.finish_session(scene.session.id, "cancelled", actor=scene.person, finished_at=ended)
-    if scene.chat:
-        stored = chats.append_messages(scene.chat.id, [new for _, new in scene.said], actor=world.system)
-        scene.messages = {place: row for (place, _), row in zip(scene.said, stored, strict=True)}
-    _follow(scene, moments)
+class Player(Protocol):
+    """Holds conversations: from the recording, or really."""
+
+    def hold(self, talk: Talk) -> Held: ...
+
+    def within(self) -> AbstractContextManager[Any]: ...
+
+    def reserve(self, session_id: UUID) -> None: ...
+
+    def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None: ...
 
 
-def _begin(world: World, talk: Talk, began: datetime, effort: Any, model: str) -> Scene:
-    person = world.people[talk.facts["person"]]
-    agent, version = talk.facts["agent"].split()
-    chat = None
-    if talk.fact("type", "chat") == "chat":
-        chat = chats.create_chat(
-            actor=world.system, agent_slug=agent, title=talk.title, user_id=person.id, created_at=began
-        )
-    session, _ = sessions.create_session(
-        NewSession(
-            agent=agent,
-            agent_version=int(version[1:]),
-            title=talk.title,
-            session_type=talk.fact("type", "chat"),
-            output_type=talk.facts.get("output"),
-            status="running",
-            chat_id=chat.id if chat else None,
-            entity_id=world.records[talk.facts["entity"]] if "entity" in talk.facts else None,
-            person_id=person.id,
-            model=model,
-            input_tokens=effort.input_tokens,
-            output_tokens=effort.output_tokens,
-            cost=effort.cost,
-            duration_ms=effort.duration_ms if talk.fact("status") != "running" else None,
-            environment=talk.fact("environment", "production"),
-            tags=(talk.facts["persona"],),
+def play(world: World, talk: Talk, player: Player) -> None:
+    """Hold the conversation, then let people speak and decide, then let the agent try again what was rejected."""
+    held = player.hold(talk)
+    with player.within():
+        again = _follow(world, talk, held, player)
+    for session_id, at in again:
+        player.try_again(talk, session_id, at)
+
+
+def held_of(world: World, talk: Talk, session_id: UUID, recorded: Recorded, messages: list[UUID] | None = None) -> Held:
+    """What those who speak afterwards refer to."""
+    moments, _ = timed(recorded.events, world.at(talk.when))
+    held, said = Held(session_id), iter(messages or [])
+    for (kind, payload), at in zip(recorded.events, moments, strict=True):
+        if kind == "agent.message":
+            held.answers.append((at, next(said, None)))
+        elif kind == "tool.call":
+            held.call_id = payload["id"]
+        elif kind == "response.submitted":
+            held.response_id = UUID(Names(world, talk.key).resolved(payload["response_id"]))
+    held.answers += [(moments[-1], None)] * (len(talk.prompts) - len(held.answers))
+    return held
+
+
+class Kept:
+    """Conversations from the recording, written through the services that take in what happens elsewhere."""
+
+    def __init__(self, world: World, recorded: dict[str, Recorded]) -> None:
+        self.world = world
+        self.recorded = recorded
+
+    def within(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def reserve(self, session_id: UUID) -> None:
+        """Nobody else can see the session yet."""
+
+    def hold(self, talk: Talk) -> Held:
+        world, recorded = self.world, self.recorded[talk.key]
+        moments, work = timed(recorded.events, world.at(talk.when))
+        chat = self._chat(talk, moments[0]) if talk.fact("type", "chat") == "chat" else None
+        session = self._session(talk, recorded, moments, work, chat)
+        world.refs[f"session.{talk.key}"] = session.id
+        names = Names(world, talk.key)
+        do_again(recorded, moments, names, world.actor(talk), session.id)
+        events = self._events(recorded, moments, names, session)
+        write_events(session, events, actor=world.system)
+        return held_of(world, talk, session.id, recorded, self._messages(chat, session, events) if chat else None)
+
+    def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None:
+        world, recorded = self.world, self.recorded[talk.key].again
+        if recorded is None:
+            return
+        moments, work = timed(recorded.events, at)
+        session = lock_for_events(session_id, actor=world.system)
+        session.status, session.started_at, session.duration_ms = "running", at, work
+        session.model, session.input_tokens, session.output_tokens, session.cost = MODEL, 0, 0, Decimal(0)
+        session.tags = [talk.persona]
+        names = Names(world, talk.key)
+        do_again(recorded, moments, names, world.actor(talk), session_id)
+        # What the agent is asked stands there since the rejection.
+        events = self._events(recorded, moments, names, session)[1:]
+        sessions.append_events(session_id, events, actor=world.system)
+
+    def _chat(self, talk: Talk, began: datetime) -> Chat:
+        return chats.create_chat(
+            actor=self.world.system,
+            agent_slug=talk.agent,
+            title=self.world.text(talk.prompts[0]),
+            user_id=self.world.people[talk.person].id,
             created_at=began,
-            started_at=began,
-        ),
-        actor=world.system,
-    )
-    return Scene(world, talk, person, session, chat)
-
-
-def _happen(scene: Scene, place: int, moment: Moment) -> None:
-    step, at = moment.step, moment.at
-    if step.mark in "><":
-        _say(scene, place, step, at)
-    elif step.mark == "@":
-        name, _, arguments = step.text.split(" ", 2)
-        scene.calls += 1
-        scene.call = (name, scene.world.data(arguments))
-        payload = {"id": f"call-{scene.calls}", "name": name, "arguments": scene.call[1]}
-        scene.events.append(NewEvent("tool.call", payload, at))
-    elif step.mark.startswith("="):
-        _answer(scene, step, at)
-    elif step.mark == "%" and step.text.split()[0] in ("submit", "answer"):
-        _submit(scene, step, at)
-    elif step.mark == "!":
-        scene.events.append(NewEvent("session.failed", {"reason": step.text.partition(" ")[2]}, at))
-
-
-def _say(scene: Scene, place: int, step: Step, at: datetime) -> None:
-    text = scene.world.text(step.text)
-    user = step.mark == ">"
-    scene.events.append(NewEvent("user.message" if user else "agent.message", {"text": text}, at))
-    if user and not any(event.event_type == "context.loaded" for event in scene.events):
-        loaded = scene.world.loaded(scene.agent, at)
-        scene.events.append(NewEvent("context.loaded", loaded, at + timedelta(milliseconds=40)))
-    new = NewMessage(
-        role="user" if user else "agent",
-        content=text,
-        session_id=scene.session.id,
-        trace_id=scene.session.trace_id,
-        created_at=at,
-    )
-    scene.said.append((place, new))
-
-
-def _answer(scene: Scene, step: Step, at: datetime) -> None:
-    """A result, and what it changed. Records change for real, so that the page of a record agrees with its session."""
-    name, arguments = scene.call
-    call_id = f"call-{scene.calls}"
-    changed = None if step.mark != "=" else _change(scene, name, arguments, call_id, at)
-    payload: dict[str, Any] = {"call_id": call_id, "name": name, "output": _output(scene, step)}
-    if step.mark != "=?":
-        payload["is_error"] = step.mark == "=!"
-    scene.events.append(NewEvent("tool.result", payload, at))
-    if changed:
-        scene.events.append(changed)
-
-
-def _output(scene: Scene, step: Step) -> Any:
-    return step.text if step.mark == "=!" else scene.world.data(step.text)
-
-
-def _change(scene: Scene, name: str, arguments: dict[str, Any], call_id: str, at: datetime) -> NewEvent | None:
-    world = scene.world
-    if name == "updateEntity":
-        record = UUID(arguments["id"])
-        changes = entities.update_entity(record, arguments["fields"], actor=scene.person, at=at)
-        kind = next(world.kinds[key] for key, value in world.records.items() if value == record)
-        payload = {"entity_id": str(record), "entity_type": kind, "changes": changes, "call_id": call_id}
-        return NewEvent("entity.updated", payload, at + timedelta(milliseconds=5))
-    if name == "createEntity":
-        kind = arguments["type"]
-        row = entities.create_entity(
-            entity_type=kind, name=arguments["name"], fields=arguments["fields"], actor=scene.person, created_at=at
         )
-        key = arguments["name"].lower().replace(" ", "-")
-        world.records[key], world.kinds[key] = row.id, kind
-        payload = {"entity_id": str(row.id), "entity_type": kind, "fields": row.fields, "call_id": call_id}
-        return NewEvent("entity.created", payload, at + timedelta(milliseconds=5))
-    return None
+
+    def _session(
+        self, talk: Talk, recorded: Recorded, moments: list[datetime], work: int, chat: Chat | None
+    ) -> AgentSession:
+        world = self.world
+        session, _ = sessions.create_session(
+            NewSession(
+                agent=talk.agent,
+                agent_version=world.version(talk),
+                title=_title(world.text(talk.prompts[0])),
+                session_type=talk.fact("type", "chat"),
+                output_type=talk.facts.get("output"),
+                status=recorded.status,
+                error=recorded.error,
+                chat_id=chat.id if chat else None,
+                entity_id=world.refs[f"record.{talk.facts['entity']}"] if "entity" in talk.facts else None,
+                person_id=world.people[talk.person].id,
+                model=MODEL,
+                input_tokens=0,
+                output_tokens=0,
+                cost=Decimal(0),
+                duration_ms=work,
+                environment="production",
+                tags=(talk.persona,),
+                created_at=moments[0],
+                started_at=moments[0],
+                finished_at=moments[-1],
+            ),
+            actor=world.system,
+        )
+        return session
+
+    def _events(
+        self, recorded: Recorded, moments: list[datetime], names: Names, session: AgentSession
+    ) -> list[NewEvent]:
+        events = []
+        for (kind, payload), at in zip(recorded.events, moments, strict=True):
+            told = names.resolved(payload)
+            if kind == "context.loaded":
+                told |= self._loaded(session, at)
+            events.append(NewEvent(kind, told, at))
+        return events
+
+    def _loaded(self, session: AgentSession, at: datetime) -> dict[str, Any]:
+        """What a prompt holds at this moment of the demo. Its hash is the workspace's own, so it is not recorded."""
+        world = self.world
+        kind = next((key for key, value in world.refs.items() if value == session.entity_id), "")
+        type_id = world.refs[f"type.{world.kinds[kind]}"] if kind else None
+        prompt = load_shared_context_prompt(session.tenant_id, session.agent_id, type_id)
+        for row_id in prompt.row_ids:
+            world.used.setdefault(row_id, []).append(at)
+        return {
+            "row_ids": [str(row_id) for row_id in prompt.row_ids],
+            "versions": list(prompt.versions),
+            "sha256": prompt.sha256,
+        }
+
+    def _messages(self, chat: Chat, session: AgentSession, events: list[NewEvent]) -> list[UUID]:
+        """The chat as people saw it; the ids of the agent's messages."""
+        new = [
+            NewMessage(
+                role="user" if event.event_type == "user.message" else "agent",
+                content=event.payload["text"],
+                session_id=session.id,
+                trace_id=session.trace_id,
+                details={name: value for name, value in event.payload.items() if name.endswith("_rules")},
+                created_at=event.occurred_at,
+            )
+            for event in events
+            if event.event_type in ("user.message", "agent.message")
+        ]
+        stored = chats.append_messages(chat.id, new, actor=self.world.system)
+        return [message.id for message in stored if message.role == "agent"]
 
 
-def _submit(scene: Scene, step: Step, at: datetime) -> None:
-    how, criteria, values = step.text.split(" ", 2)
-    world = scene.world
-    row = entities.submit_response(
-        NewResponse(
-            entity_id=world.records[scene.talk.facts["entity"]],
-            values=json.loads(world.text(values)),
-            criteria_set_id=world.criteria[criteria],
-            session_id=scene.session.id,
-            agent_id=world.agents[scene.agent],
-            extracted=how == "submit",
-            created_at=at,
-        ),
-        actor=world.system,
-    )
-    scene.response = row.id
-    scene.events.append(NewEvent("response.submitted", {"response_id": str(row.id), "values": row.values}, at))
+def _title(prompt: str) -> str:
+    line = " ".join(prompt.split())
+    return line if len(line) <= 120 else line[:119].rstrip() + "…"
 
 
-def _follow(scene: Scene, moments: list[Moment]) -> None:
-    """What people said and decided afterwards."""
-    last: tuple[datetime, Message | None] = (moments[0].at, None)
-    for place, moment in enumerate(moments):
-        step = moment.step
-        if step.mark == "<":
-            last = (moment.at, scene.messages.get(place))
-        elif step.mark == "!":
-            last = (moment.at, last[1])
+def _follow(world: World, talk: Talk, held: Held, player: Player) -> list[tuple[UUID, datetime]]:
+    """What people said and decided afterwards; the second tries that this asks for."""
+    turn, again = -1, []
+    for place, step in enumerate(talk.steps):
+        if step.mark == ">":
+            turn += 1
         elif step.mark == "~":
             wanted = None
-            if place + 1 < len(moments) and moments[place + 1].step.mark == "~>":
-                wanted = scene.world.text(moments[place + 1].step.text)
-            remarks.give(scene.world, read_remark(step.text), scene.session, last, f"call-{scene.calls}", wanted)
-        elif step.mark == "%" and step.text.split()[0] in DECISIONS:
-            remarks.decide(scene.world, step.text, scene.response, scene.person, last[0])
+            if place + 1 < len(talk.steps) and talk.steps[place + 1].mark == "~>":
+                wanted = world.text(talk.steps[place + 1].text)
+            remarks.give(world, read_remark(step.text), held.session_id, held.answers[turn], held.call_id, wanted)
+        elif step.mark == "%" and step.text.startswith("answer "):
+            held.response_id = _answer(world, talk, held, step.text)
+        elif step.mark == "%":
+            retry = remarks.decide(world, step.text, held.response_id, held.answers[turn][0])
+            if retry:
+                player.reserve(retry[0])
+                again.append(retry)
+    return again
+
+
+def _answer(world: World, talk: Talk, held: Held, text: str) -> UUID:
+    """Values that a person submitted themselves after what the agent said."""
+    _, who, criteria, values = text.split(" ", 3)
+    return entities.submit_response(
+        NewResponse(
+            entity_id=world.refs[f"record.{talk.facts['entity']}"],
+            values={name: {"value": value} for name, value in json.loads(values).items()},
+            criteria_set_id=world.refs[f"criteria.{criteria}"],
+            session_id=held.session_id,
+            created_at=world.past(held.answers[-1][0]),
+        ),
+        actor=world.people[who],
+    ).id

@@ -8,16 +8,14 @@ from uuid import UUID
 
 from sqlalchemy import select
 
-from app.actor import Actor
 from app.db import db
 from app.demo.talks import Remark, read_remark
 from app.demo.world import World
 from app.learning.signals import REACTIONS
-from app.models import AgentSession, Feedback, Message
+from app.models import Feedback
 from app.models.feedback import SIGNALS
-from app.services import entities, feedback, sessions
+from app.services import entities, feedback
 from app.services.intake import NewFeedback, give_feedback
-from app.services.sessions import NewEvent
 
 REVIEWED_AFTER = timedelta(hours=26)
 
@@ -25,8 +23,8 @@ REVIEWED_AFTER = timedelta(hours=26)
 def give(
     world: World,
     remark: Remark,
-    session: AgentSession,
-    last: tuple[datetime, Message | None],
+    session_id: UUID,
+    last: tuple[datetime, UUID | None],
     call_id: str,
     wanted: str | None,
 ) -> None:
@@ -41,8 +39,8 @@ def give(
             origin=origin,
             confidence=float(remark.options.get("conf", "1")),
             comment=world.text(remark.words) if remark.words else None,
-            session_id=session.id,
-            message_id=str(message.id) if message else None,
+            session_id=session_id,
+            message_id=str(message) if message else None,
             details=_details(remark, wanted),
             created_at=at,
         ),
@@ -96,23 +94,27 @@ def _review(world: World, remark: Remark, feedback_id: UUID, at: datetime) -> No
             feedback.review([feedback_id], action, actor=world.people["admin"], notes=remark.note, at=moment)
 
 
-def decide(world: World, text: str, response_id: UUID | None, person: Actor, submitted: datetime) -> None:
-    """Accept or reject what an agent submitted; report on the retry."""
+def decide(
+    world: World, text: str, response_id: UUID | None, submitted: datetime
+) -> tuple[UUID, datetime] | None:
+    """Accept or reject what was submitted; the session of the second try, if there is one, and when it begins."""
     if response_id is None:
         raise ValueError(f"There is nothing to decide: {text}")
     verdict, rest = text.split(" ", 1)
-    if verdict == "retried":
-        _retry(world, response_id, rest, submitted)
-        return
-    remark = read_remark(rest if verdict == "reject" else f"{rest.split()[0]} - {' '.join(rest.split()[1:])}")
+    who, *more = rest.split(" ", 1)
+    remark = read_remark(rest if verdict == "reject" else f"{who} - {' '.join(more)}")
     actor = world.people[remark.who]
     at = world.past(submitted + remark.after)
     if verdict == "accept":
         entities.decide_response(response_id, "accepted", actor=actor, at=at)
-        return
-    entities.decide_response(response_id, "rejected", actor=actor, reason=remark.words, field_name=remark.what, at=at)
+        return None
+    field = None if remark.what == "-" else remark.what
+    reason = world.text(remark.words or "")
+    entities.decide_response(response_id, "rejected", actor=actor, reason=reason, field_name=field, at=at)
     row = _rejection(world, response_id)
     _label(world, remark, row.id)
+    retry = row.context.get("retry_ref")
+    return (UUID(retry), at) if retry else None
 
 
 def _rejection(world: World, response_id: UUID) -> Feedback:
@@ -121,18 +123,3 @@ def _rejection(world: World, response_id: UUID) -> Feedback:
             Feedback.tenant_id == world.system.tenant_id, Feedback.context["response_id"].astext == str(response_id)
         )
     ).one()
-
-
-def _retry(world: World, response_id: UUID, rest: str, submitted: datetime) -> None:
-    """The agent tried again and said what it did."""
-    remark = read_remark(f"agent - {rest}")
-    row = _rejection(world, response_id)
-    at = world.past(row.created_at + remark.after)
-    sessions.append_events(
-        UUID(row.context["retry_ref"]),
-        [
-            NewEvent("agent.message", {"text": world.text(remark.words or "")}, at),
-            NewEvent("session.completed", {}, at + timedelta(milliseconds=20)),
-        ],
-        actor=world.system,
-    )

@@ -1,33 +1,31 @@
-"""The demo's conversations as they are written down, one line for each thing that happens.
+"""The demo's conversations as they are written down: who asked which agent what, when, and what was said about it.
 
-    # Title of the conversation
-    agent: deal-analyst v3          who answers, in which version
-    when: 3h  |  2d 09:40           how long ago it began
+    @ deal-analyst sam 24d 09:40 entity=kestrel      agent, person, when it began, and more about the session
+    > What the person says                           (lines that begin with two spaces continue the text)
+    ~ sam inaccurate +9m | Text                      feedback on the answer to it; `~>` the answer that was wanted
+    % accept priya +20m                              a decision on what the agent submitted; or `% reject …`
+    % answer sam deal-screening {…}                  what somebody submitted after the answer
 
-    > What the person says          (lines that begin with two spaces continue the text)
-    @ tool 340 {"q": "…"}           a call that took 340 ms, then its result: `=` fine, `=!` an error, `=?` not said
-    < What the agent answers
-    ~ sam inaccurate +9m | Text     feedback on the last answer; `~>` the answer that was wanted
-    % submit SET {…}                values of a record; then `% accept`, `% reject` and `% retried`
-    ! failed Why                    the end, when it went wrong
-
-`{iso 12}` and `{day 12}` stand for the date twelve days ago, `{FY}` for the last fiscal year, `ref:key` for a record.
+What the agents answered is not written here: it is recorded, see `recorded.ndjson`. Days are working days.
+`{iso 12}` stands for the date twelve days ago. A conversation ends with an empty line.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 
-PLACEHOLDER = re.compile(r"\{(iso|day) (-?\d+)\}|\{FY\}")
+DATE = re.compile(r"\{iso (-?\d+)\}")
 SPAN = re.compile(r"\+(\d+)(m|h|d)")
 MINUTES = {"m": 1, "h": 60, "d": 1440}
+SATURDAY = 5
 
 
 @dataclass(frozen=True)
 class Step:
-    """One line: its mark, its words, and the text behind the first bar, if any."""
+    """One line: its mark and its words."""
 
     mark: str
     text: str
@@ -35,15 +33,20 @@ class Step:
 
 @dataclass
 class Talk:
-    title: str
+    key: str
+    persona: str
+    agent: str
+    person: str
+    when: str
     facts: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def fact(self, name: str, default: str = "") -> str:
         return self.facts.get(name, default)
 
-    def began(self, now: datetime) -> datetime:
-        return moment(self.facts["when"], now)
+    @property
+    def prompts(self) -> list[str]:
+        return [step.text for step in self.steps if step.mark == ">"]
 
 
 @dataclass(frozen=True)
@@ -58,41 +61,32 @@ class Remark:
     note: str | None
 
 
-def read_talks(text: str) -> list[Talk]:
+def read_talks(text: str, persona: str) -> Iterator[Talk]:
     """All conversations of a file."""
-    talks: list[Talk] = []
-    in_facts = False
-    for line in text.splitlines():
-        if line.startswith("# "):
-            talks.append(Talk(line[2:].strip()))
-            in_facts = True
-        elif in_facts and ": " in line:
-            name, value = line.split(": ", 1)
-            talks[-1].facts[name] = value.strip()
-        elif not line.strip():
-            in_facts = _blank(talks, in_facts)
+    talk: Talk | None = None
+    number = 0
+    for line in [*text.splitlines(), ""]:
+        if not line.strip():
+            if talk:
+                yield talk
+            talk = None
+        elif line.startswith("@ "):
+            number += 1
+            talk = _begun(line[2:], f"{persona}-{number:03}", persona)
+        elif talk is None:
+            raise ValueError(f"{persona}: nobody is asked: {line}")
+        elif line.startswith("  "):
+            last = talk.steps.pop()
+            talk.steps.append(Step(last.mark, f"{last.text}\n{line[2:]}"))
         else:
-            _step(talks[-1], line)
-    for talk in talks:
-        talk.steps = [Step(step.mark, step.text.strip()) for step in talk.steps]
-    return talks
+            mark, _, words = line.partition(" ")
+            talk.steps.append(Step(mark, words.strip()))
 
 
-def _blank(talks: list[Talk], in_facts: bool) -> bool:
-    """An empty line ends the facts; within a text it is part of it."""
-    if not in_facts and talks and talks[-1].steps:
-        last = talks[-1].steps[-1]
-        talks[-1].steps[-1] = Step(last.mark, last.text + "\n")
-    return False
-
-
-def _step(talk: Talk, line: str) -> None:
-    if line.startswith("  "):
-        last = talk.steps[-1]
-        talk.steps[-1] = Step(last.mark, f"{last.text}\n{line[2:]}")
-        return
-    mark, _, text = line.partition(" ")
-    talk.steps.append(Step(mark, text))
+def _begun(head: str, key: str, persona: str) -> Talk:
+    agent, person, *rest = head.split()
+    facts = dict(part.split("=", 1) for part in rest if "=" in part)
+    return Talk(key, persona, agent, person, " ".join(part for part in rest if "=" not in part), facts)
 
 
 def read_remark(text: str) -> Remark:
@@ -112,23 +106,29 @@ def read_remark(text: str) -> Remark:
     return Remark(who, what, after, options, words.strip() or None if bar else None, note.strip() or None)
 
 
-def moment(when: str, now: datetime) -> datetime:
-    """`3h`, `25m`, or `2d 09:40`: two days ago at that time of day."""
+def place_of(when: str) -> tuple[int, float]:
+    """Where a moment stands in the order of all, whatever the day is on which somebody looks."""
     span, _, clock = when.partition(" ")
-    back = timedelta(minutes=int(span[:-1]) * MINUTES[span[-1]])
     if not clock:
-        return now - back
+        return 0, -int(span[:-1]) * MINUTES[span[-1]]
     hour, minute = clock.split(":")
-    return (now - back).replace(hour=int(hour), minute=int(minute), second=7, microsecond=0)
+    return -int(span[:-1]), int(hour) * 60 + int(minute)
+
+
+def moment(when: str, now: datetime) -> datetime:
+    """`3h`, `25m`, or `2d 09:40`: two working days ago at that time of day."""
+    span, _, clock = when.partition(" ")
+    if not clock:
+        return now - timedelta(minutes=int(span[:-1]) * MINUTES[span[-1]])
+    day = now
+    for _ in range(int(span[:-1])):
+        day -= timedelta(days=1)
+        while day.weekday() >= SATURDAY:
+            day -= timedelta(days=1)
+    hour, minute = clock.split(":")
+    return datetime.combine(day.date(), time(int(hour), int(minute), 7), now.tzinfo)
 
 
 def expand(text: str, now: datetime) -> str:
     """The dates that a text leaves open."""
-
-    def put(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return f"FY{(now.year - 1) % 100:02d}"
-        day = now - timedelta(days=int(found[2]))
-        return day.date().isoformat() if found[1] == "iso" else f"{day.day} {day:%B}"
-
-    return PLACEHOLDER.sub(put, text)
+    return DATE.sub(lambda found: (now - timedelta(days=int(found[1]))).date().isoformat(), text)
