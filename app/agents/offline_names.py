@@ -10,7 +10,8 @@ from app.learning.words import STOP, split_name, without_quotations
 MOST_WORDS = 12
 _QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
 _ENDS = re.compile(
-    r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s\w+\s*[=:]\s*\S", re.IGNORECASE
+    r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s\w+\s*[=:]\s*\S",
+    re.IGNORECASE,
 )
 _TOKEN = re.compile(r"[^\W_](?:[\w&’'-]*[^\W_])?")
 _POSSESSIVE = re.compile(r"['’]s$")

@@ -45,7 +45,7 @@ def _submit(given: dict[str, Any], place: Place) -> UUID:
         NewResponse(
             entity_id=UUID(given["entityId"]),
             criteria_set_id=UUID(given["criteriaSetId"]),
-            values={name: value if isinstance(value, dict) else {"value": value} for name, value in given["values"].items()},
+            values={name: _valued(value) for name, value in given["values"].items()},
             session_id=place.session_id,
             agent_id=place.actor.agent_id,
             extracted=True,
@@ -53,6 +53,10 @@ def _submit(given: dict[str, Any], place: Place) -> UUID:
         ),
         actor=place.actor,
     ).id
+
+
+def _valued(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"value": value}
 
 
 def _propose(kind: str) -> Callable[[dict[str, Any], Place], UUID]:
@@ -65,9 +69,7 @@ def _propose(kind: str) -> Callable[[dict[str, Any], Place], UUID]:
 
 
 def _remember(given: dict[str, Any], place: Place) -> UUID:
-    memory = memories.save_memory(given["content"], actor=place.actor, session_id=place.session_id)
-    memory.created_at = place.at
-    return memory.id
+    return memories.save_memory(given["content"], actor=place.actor, session_id=place.session_id, at=place.at).id
 
 
 EFFECTS: dict[str, Callable[[dict[str, Any], Place], UUID]] = {

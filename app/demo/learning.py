@@ -73,12 +73,13 @@ def _triage(world: World, entry: dict[str, Any]) -> None:
     """The weekly round: what was said by then and leads to no rule is dismissed together, with one note."""
     spoken_for = {*world.labels.values(), *(row_id for ids in world.waiting.values() for row_id in ids)}
     at = world.at(entry["when"])
+    before = world.at(entry.get("before", entry["when"]))
     ids = db.session.scalars(
         select(Feedback.id).where(
             Feedback.tenant_id == world.system.tenant_id,
             Feedback.status == "pending",
             Feedback.rating.in_(entry["ratings"]),
-            Feedback.created_at < at,
+            Feedback.created_at < before,
         )
     )
     wanted = [row_id for row_id in ids if row_id not in spoken_for]

@@ -16,7 +16,7 @@ from app.agents.runtime import Run
 from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, db, transaction
-from app.demo.play import Held, held_of
+from app.demo.play import Held, held_of, keep_chat, keep_messages
 from app.demo.recording import Names, Recorded
 from app.demo.talks import Talk
 from app.demo.timeline import timed
@@ -24,7 +24,7 @@ from app.demo.world import World
 from app.models import AgentSession, Entity, EntityResponse, SharedContext
 from app.services import session_events, sessions
 from app.services.leases import Lease
-from app.services.sessions import NewSession
+from app.services.sessions import NewEvent, NewSession
 
 OWNER = "demo record"
 LONGEST_RUN = timedelta(minutes=5)
@@ -75,7 +75,19 @@ class Live:
         world.refs[f"session.{talk.key}"] = session.id
         recorded = self._run(session.id, talk.key, world.at(talk.when))
         self.recorded[talk.key] = recorded
-        return held_of(world, talk, session.id, recorded)
+        with self.within():
+            return held_of(world, talk, session.id, recorded, self._messages(talk, session.id, recorded))
+
+    def _messages(self, talk: Talk, session_id: UUID, recorded: Recorded) -> list[UUID]:
+        """The chat of the session, so that people can speak about its messages."""
+        moments, _ = timed(recorded.events, self.world.at(talk.when))
+        told = Names(self.world, talk.key).resolved([payload for _, payload in recorded.events])
+        kinds = [kind for kind, _ in recorded.events]
+        session = db.session.get_one(AgentSession, session_id)
+        chat = keep_chat(self.world, talk, moments[0])
+        session.chat_id = chat.id if chat else None
+        events = [NewEvent(*event) for event in zip(kinds, told, moments, strict=True)]
+        return keep_messages(self.world, chat, session, events)
 
     def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         self.recorded[talk.key].again = self._run(session_id, talk.key, at)

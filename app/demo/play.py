@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -58,10 +59,10 @@ def play(world: World, talk: Talk, player: Player) -> None:
         player.try_again(talk, session_id, at)
 
 
-def held_of(world: World, talk: Talk, session_id: UUID, recorded: Recorded, messages: list[UUID] | None = None) -> Held:
+def held_of(world: World, talk: Talk, session_id: UUID, recorded: Recorded, messages: Sequence[UUID] = ()) -> Held:
     """What those who speak afterwards refer to."""
     moments, _ = timed(recorded.events, world.at(talk.when))
-    held, said = Held(session_id), iter(messages or [])
+    held, said = Held(session_id), iter(messages)
     for (kind, payload), at in zip(recorded.events, moments, strict=True):
         if kind == "agent.message":
             held.answers.append((at, next(said, None)))
@@ -89,14 +90,14 @@ class Kept:
     def hold(self, talk: Talk) -> Held:
         world, recorded = self.world, self.recorded[talk.key]
         moments, work = timed(recorded.events, world.at(talk.when))
-        chat = self._chat(talk, moments[0]) if talk.fact("type", "chat") == "chat" else None
+        chat = keep_chat(world, talk, moments[0])
         session = self._session(talk, recorded, moments, work, chat)
         world.refs[f"session.{talk.key}"] = session.id
         names = Names(world, talk.key)
         do_again(recorded, moments, names, world.actor(talk), session.id)
         events = self._events(recorded, moments, names, session)
         write_events(session, events, actor=world.system)
-        return held_of(world, talk, session.id, recorded, self._messages(chat, session, events) if chat else None)
+        return held_of(world, talk, session.id, recorded, keep_messages(world, chat, session, events))
 
     def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         world, recorded = self.world, self.recorded[talk.key].again
@@ -112,15 +113,6 @@ class Kept:
         # What the agent is asked stands there since the rejection.
         events = self._events(recorded, moments, names, session)[1:]
         sessions.append_events(session_id, events, actor=world.system)
-
-    def _chat(self, talk: Talk, began: datetime) -> Chat:
-        return chats.create_chat(
-            actor=self.world.system,
-            agent_slug=talk.agent,
-            title=self.world.text(talk.prompts[0]),
-            user_id=self.world.people[talk.person].id,
-            created_at=began,
-        )
 
     def _session(
         self, talk: Talk, recorded: Recorded, moments: list[datetime], work: int, chat: Chat | None
@@ -178,22 +170,38 @@ class Kept:
             "sha256": prompt.sha256,
         }
 
-    def _messages(self, chat: Chat, session: AgentSession, events: list[NewEvent]) -> list[UUID]:
-        """The chat as people saw it; the ids of the agent's messages."""
-        new = [
-            NewMessage(
-                role="user" if event.event_type == "user.message" else "agent",
-                content=event.payload["text"],
-                session_id=session.id,
-                trace_id=session.trace_id,
-                details={name: value for name, value in event.payload.items() if name.endswith("_rules")},
-                created_at=event.occurred_at,
-            )
-            for event in events
-            if event.event_type in ("user.message", "agent.message")
-        ]
-        stored = chats.append_messages(chat.id, new, actor=self.world.system)
-        return [message.id for message in stored if message.role == "agent"]
+
+def keep_chat(world: World, talk: Talk, began: datetime) -> Chat | None:
+    """The chat that a conversation belongs to, if it is one."""
+    if talk.fact("type", "chat") != "chat":
+        return None
+    return chats.create_chat(
+        actor=world.system,
+        agent_slug=talk.agent,
+        title=world.text(talk.prompts[0]),
+        user_id=world.people[talk.person].id,
+        created_at=began,
+    )
+
+
+def keep_messages(world: World, chat: Chat | None, session: AgentSession, events: Sequence[NewEvent]) -> list[UUID]:
+    """The chat as people saw it; the ids of the agent's messages."""
+    if chat is None:
+        return []
+    new = [
+        NewMessage(
+            role="user" if event.event_type == "user.message" else "agent",
+            content=event.payload["text"],
+            session_id=session.id,
+            trace_id=session.trace_id,
+            details={name: value for name, value in event.payload.items() if name.endswith("_rules")},
+            created_at=event.occurred_at,
+        )
+        for event in events
+        if event.event_type in ("user.message", "agent.message")
+    ]
+    stored = chats.append_messages(chat.id, new, actor=world.system)
+    return [message.id for message in stored if message.role == "agent"]
 
 
 def _title(prompt: str) -> str:
@@ -203,7 +211,7 @@ def _title(prompt: str) -> str:
 
 def _follow(world: World, talk: Talk, held: Held, player: Player) -> list[tuple[UUID, datetime]]:
     """What people said and decided afterwards; the second tries that this asks for."""
-    turn, again = -1, []
+    turn, again, given = -1, [], held.session_id
     for place, step in enumerate(talk.steps):
         if step.mark == ">":
             turn += 1
@@ -211,7 +219,10 @@ def _follow(world: World, talk: Talk, held: Held, player: Player) -> list[tuple[
             wanted = None
             if place + 1 < len(talk.steps) and talk.steps[place + 1].mark == "~>":
                 wanted = world.text(talk.steps[place + 1].text)
-            remarks.give(world, read_remark(step.text), held.session_id, held.answers[turn], held.call_id, wanted)
+            remark = read_remark(step.text)
+            given = remarks.give(world, remark, held.session_id, held.answers[turn], held.call_id, wanted)
+        elif step.mark == "~#":
+            remarks.discuss(world, step.text, given, held.answers[turn][0])
         elif step.mark == "%" and step.text.startswith("answer "):
             held.response_id = _answer(world, talk, held, step.text)
         elif step.mark == "%":

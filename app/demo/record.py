@@ -24,7 +24,7 @@ RECORDED_AT = datetime(2026, 11, 17, 18, 0, tzinfo=UTC)
 
 
 def record(owner_url: str | None) -> dict[str, Any]:
-    """Write the recording anew. The workspace in which it happens is deleted where the owner of the database is known."""
+    """Write the recording anew. The workspace in which it happens is deleted, if the owner of the database is known."""
     found = hold_all(owner_url)
     place = Path(__file__).with_name(FILE)
     place.write_text("".join(f"{one.line()}\n" for one in found.values()), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What agents answered, as it is kept in a file: ids by name, times relative to now, so that it is the same anywhere."""
+"""What agents answered, as it is kept in a file: ids by name and times relative to now, the same everywhere."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from app.demo.world import World
 from app.learning.signals import REACTIONS
 from app.models import Feedback
 from app.models.feedback import SIGNALS
-from app.services import entities, feedback
+from app.services import desk, entities, feedback
 from app.services.intake import NewFeedback, give_feedback
 
 REVIEWED_AFTER = timedelta(hours=26)
@@ -27,8 +27,8 @@ def give(
     last: tuple[datetime, UUID | None],
     call_id: str,
     wanted: str | None,
-) -> None:
-    """Feedback on the last answer, and its review when it had one."""
+) -> UUID:
+    """Feedback on the last answer, and its review when it had one; its id."""
     at = world.past(last[0] + remark.after)
     origin = remark.who if remark.who in ("machine", "system") else "user"
     actor = world.people.get(remark.who, world.system)
@@ -48,6 +48,17 @@ def give(
     )
     _label(world, remark, row.id)
     _review(world, remark, row.id, at)
+    if "to" in remark.options:
+        desk.assign([row.id], world.people[remark.options["to"]].id, actor=world.people["admin"])
+    given: UUID = row.id
+    return given
+
+
+def discuss(world: World, text: str, feedback_id: UUID, given: datetime) -> None:
+    """What admins said to each other about a row."""
+    remark = read_remark(text.replace(" +", " - +", 1))
+    at = world.past(given + remark.after)
+    desk.add_comment(feedback_id, remark.words or "", actor=world.people[remark.who], at=at)
 
 
 def _what(what: str, call_id: str) -> dict[str, Any]:
@@ -80,7 +91,8 @@ def _details(remark: Remark, wanted: str | None) -> dict[str, Any]:
 
 
 def _label(world: World, remark: Remark, feedback_id: UUID) -> None:
-    """Remember what knowledge will point back to."""
+    """Remember what knowledge will point back to, and what lists of it may show."""
+    world.refs[f"feedback.{sum(name.startswith('feedback.') for name in world.refs) + 1}"] = feedback_id
     if "id" in remark.options:
         world.labels[remark.options["id"]] = feedback_id
     if remark.options.get("applied"):
@@ -94,9 +106,7 @@ def _review(world: World, remark: Remark, feedback_id: UUID, at: datetime) -> No
             feedback.review([feedback_id], action, actor=world.people["admin"], notes=remark.note, at=moment)
 
 
-def decide(
-    world: World, text: str, response_id: UUID | None, submitted: datetime
-) -> tuple[UUID, datetime] | None:
+def decide(world: World, text: str, response_id: UUID | None, submitted: datetime) -> tuple[UUID, datetime] | None:
     """Accept or reject what was submitted; the session of the second try, if there is one, and when it begins."""
     if response_id is None:
         raise ValueError(f"There is nothing to decide: {text}")

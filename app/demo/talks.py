@@ -3,6 +3,7 @@
     @ deal-analyst sam 24d 09:40 entity=kestrel      agent, person, when it began, and more about the session
     > What the person says                           (lines that begin with two spaces continue the text)
     ~ sam inaccurate +9m | Text                      feedback on the answer to it; `~>` the answer that was wanted
+    ~# admin +1d | Text                              what an admin said to the others about that feedback
     % accept priya +20m                              a decision on what the agent submitted; or `% reject …`
     % answer sam deal-screening {…}                  what somebody submitted after the answer
 

@@ -13,7 +13,8 @@ AT_ONCE = 6
 
 def timed(events: Sequence[tuple[str, dict[str, Any]]], began: datetime) -> tuple[list[datetime], int]:
     """The time of each event, and the milliseconds of work in all, without the time that a person took to answer."""
-    at, work, moments, said = began, 0, [], 0
+    at, work, said = began, 0, 0
+    moments: list[datetime] = []
     for kind, payload in events:
         spent = 0 if not moments else _spent(kind, payload)
         if kind == "user.message":

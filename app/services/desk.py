@@ -192,7 +192,7 @@ def comments_of(feedback_id: UUID, *, actor: Actor) -> list[Comment]:
     return [Comment(*row[:4], mine=row[4] == actor.id) for row in rows]
 
 
-def add_comment(feedback_id: UUID, body: str, *, actor: Actor) -> UUID:
+def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | None = None) -> UUID:
     """Say something to the other admins about a row."""
     _only_admins(actor)
     body = body.strip()
@@ -203,6 +203,8 @@ def add_comment(feedback_id: UUID, body: str, *, actor: Actor) -> UUID:
         raise NotFound("There is no such feedback in this workspace.")
     body = masking_of_words(body, None, actor=actor).text(body)
     comment = FeedbackComment(tenant_id=actor.tenant_id, feedback_id=feedback_id, user_id=actor.id, body=body)
+    if at:
+        comment.created_at = at
     db.session.add(comment)
     db.session.flush()
     audit.record(actor, "feedback.commented", "feedback", feedback_id)

@@ -41,7 +41,9 @@ class Section:
     contents: list[str]
 
 
-def save_memory(content: str, *, actor: Actor, session_id: UUID | None = None) -> UserMemory:
+def save_memory(
+    content: str, *, actor: Actor, session_id: UUID | None = None, at: datetime | None = None
+) -> UserMemory:
     """Remember something about the person for whom the work is done. The same words again change nothing."""
     user_id = _person(actor, session_id)
     words = masking_for(actor).text(" ".join(content.split()))
@@ -56,6 +58,8 @@ def save_memory(content: str, *, actor: Actor, session_id: UUID | None = None) -
         return known
     _check_number(user_id, actor)
     memory = UserMemory(tenant_id=actor.tenant_id, user_id=user_id, content=words, session_id=session_id)
+    if at:
+        memory.created_at = at
     db.session.add(memory)
     db.session.flush()
     audit.record(actor, "memory.saved", "memory", memory.id)
