@@ -1,4 +1,4 @@
-"""`upshot demo`: fill or refill the demo workspace."""
+"""`upshot demo`: fill or refill the demo workspace, and record what its agents answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.cli.output import emit, workspace_command
 
 @click.group()
 def demo() -> None:
-    """Fill or refill the demo workspace."""
+    """Fill or refill the demo workspace, and record what its agents answer."""
 
 
 @demo.command("seed")
@@ -33,6 +33,20 @@ def reset_command(as_json: bool) -> None:
 
     made = reset(current_app.extensions["upshot.opened"].owner_url)
     emit(made, _sentence("is new again" if made["removed"] else "is ready", made), as_json)
+
+
+@demo.command("record")
+@workspace_command
+def record_command(as_json: bool) -> None:
+    """Hold the demo's conversations with the offline agents and write their answers into app/demo.
+
+    For developers: after a change to the conversations, the knowledge or the offline model. It happens in a workspace
+    of its own, which is deleted afterwards.
+    """
+    from app.demo.record import record
+
+    made = record(current_app.extensions["upshot.opened"].owner_url)
+    emit(made, f"Recorded {made['conversations']} conversations in {made['file']}.", as_json)
 
 
 def _sentence(what: str, made: dict[str, Any]) -> str:

@@ -11,6 +11,9 @@ from decimal import Decimal
 from typing import Any, Protocol
 from uuid import UUID
 
+from sqlalchemy import select
+
+from app.db import db
 from app.demo import remarks
 from app.demo.effects import do_again
 from app.demo.recording import Names, Recorded
@@ -19,6 +22,7 @@ from app.demo.timeline import timed
 from app.demo.world import World
 from app.models import AgentSession, Chat
 from app.services import chats, entities, sessions
+from app.services.bulk_sessions import create_sessions
 from app.services.chats import NewMessage
 from app.services.entities import NewResponse
 from app.services.session_events import lock_for_events, write_events
@@ -77,9 +81,12 @@ def held_of(world: World, talk: Talk, session_id: UUID, recorded: Recorded, mess
 class Kept:
     """Conversations from the recording, written through the services that take in what happens elsewhere."""
 
-    def __init__(self, world: World, recorded: dict[str, Recorded]) -> None:
+    def __init__(self, world: World, recorded: dict[str, Recorded], wanted: Sequence[Talk]) -> None:
         self.world = world
         self.recorded = recorded
+        self.chats: dict[str, Chat] = {}
+        self.sessions: dict[str, AgentSession] = {}
+        self._sessions(wanted)
 
     def within(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -89,15 +96,16 @@ class Kept:
 
     def hold(self, talk: Talk) -> Held:
         world, recorded = self.world, self.recorded[talk.key]
-        moments, work = timed(recorded.events, world.at(talk.when))
-        chat = keep_chat(world, talk, moments[0])
-        session = self._session(talk, recorded, moments, work, chat)
+        moments, _ = timed(recorded.events, world.at(talk.when))
+        session = self.sessions[talk.key]
         world.refs[f"session.{talk.key}"] = session.id
         names = Names(world, talk.key)
         do_again(recorded, moments, names, world.actor(talk), session.id)
         events = self._events(recorded, moments, names, session)
         write_events(session, events, actor=world.system)
-        return held_of(world, talk, session.id, recorded, keep_messages(world, chat, session, events))
+        return held_of(
+            world, talk, session.id, recorded, keep_messages(world, self.chats.get(talk.key), session, events)
+        )
 
     def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         world, recorded = self.world, self.recorded[talk.key].again
@@ -110,40 +118,50 @@ class Kept:
         session.tags = [talk.persona]
         names = Names(world, talk.key)
         do_again(recorded, moments, names, world.actor(talk), session_id)
-        # What the agent is asked stands there since the rejection.
-        events = self._events(recorded, moments, names, session)[1:]
+        events = self._events(recorded, moments, names, session)
         sessions.append_events(session_id, events, actor=world.system)
 
-    def _session(
-        self, talk: Talk, recorded: Recorded, moments: list[datetime], work: int, chat: Chat | None
-    ) -> AgentSession:
-        world = self.world
-        session, _ = sessions.create_session(
-            NewSession(
-                agent=talk.agent,
-                agent_version=world.version(talk),
-                title=_title(world.text(talk.prompts[0])),
-                session_type=talk.fact("type", "chat"),
-                output_type=talk.facts.get("output"),
-                status=recorded.status,
-                error=recorded.error,
-                chat_id=chat.id if chat else None,
-                entity_id=world.refs[f"record.{talk.facts['entity']}"] if "entity" in talk.facts else None,
-                person_id=world.people[talk.person].id,
-                model=MODEL,
-                input_tokens=0,
-                output_tokens=0,
-                cost=Decimal(0),
-                duration_ms=work,
-                environment="production",
-                tags=(talk.persona,),
-                created_at=moments[0],
-                started_at=moments[0],
-                finished_at=moments[-1],
-            ),
-            actor=world.system,
+    def _sessions(self, wanted: Sequence[Talk]) -> None:
+        """Every session at once, before anything is said in it."""
+        new = [self._new(talk) for talk in wanted]
+        create_sessions(new, actor=self.world.system)
+        found = db.session.scalars(
+            select(AgentSession).where(
+                AgentSession.tenant_id == self.world.system.tenant_id, AgentSession.external_id.is_not(None)
+            )
         )
-        return session
+        by_name = {row.external_id: row for row in found}
+        self.sessions = {talk.key: by_name[f"demo:{talk.key}"] for talk in wanted}
+
+    def _new(self, talk: Talk) -> NewSession:
+        world, recorded = self.world, self.recorded[talk.key]
+        moments, work = timed(recorded.events, world.at(talk.when))
+        chat = keep_chat(world, talk, moments[0])
+        if chat:
+            self.chats[talk.key] = chat
+        return NewSession(
+            external_id=f"demo:{talk.key}",
+            agent=talk.agent,
+            agent_version=world.version(talk),
+            title=_title(world.text(talk.prompts[0])),
+            session_type=talk.fact("type", "chat"),
+            output_type=talk.facts.get("output"),
+            status=recorded.status,
+            error=recorded.error,
+            chat_id=chat.id if chat else None,
+            entity_id=world.refs[f"record.{talk.facts['entity']}"] if "entity" in talk.facts else None,
+            person_id=world.people[talk.person].id,
+            model=MODEL,
+            input_tokens=0,
+            output_tokens=0,
+            cost=Decimal(0),
+            duration_ms=work,
+            environment="production",
+            tags=(talk.persona,),
+            created_at=moments[0],
+            started_at=moments[0],
+            finished_at=moments[-1],
+        )
 
     def _events(
         self, recorded: Recorded, moments: list[datetime], names: Names, session: AgentSession

@@ -11,12 +11,12 @@ from typing import Any
 from app.db import acting_as, transaction
 from app.db.boot import connect
 from app.demo.live import Live
-from app.demo.play import Held, Kept
+from app.demo.play import Held, Kept, Player
 from app.demo.recording import FILE, Recorded, read_recorded
 from app.demo.seed import NAME, history
 from app.demo.setting import set_up
 from app.demo.talks import Talk
-from app.demo.world import World
+from app.demo.world import World, talks
 from app.services import workspaces
 
 # The recording is made as of one moment, so that it is the same whenever it is made.
@@ -39,7 +39,7 @@ def hold_all(owner_url: str | None, only: Collection[str] | None = None) -> dict
         set_up(world)
     live = Live(world)
     try:
-        player = live if only is None else _Some(live, Kept(world, read_recorded()), only)
+        player: Player = live if only is None else _some(world, live, only)
         for step in history(world, player):
             step()
     finally:
@@ -48,6 +48,12 @@ def hold_all(owner_url: str | None, only: Collection[str] | None = None) -> dict
             with connect(owner_url, "UPSHOT_OWNER_DATABASE_URL") as connection:
                 connection.execute("select purge_tenant(%s)", (system.tenant_id,))
     return dict(sorted(live.recorded.items()))
+
+
+def _some(world: World, live: Live, only: Collection[str]) -> _Some:
+    with live.within():
+        kept = Kept(world, read_recorded(), [talk for talk in talks() if talk.key not in only])
+    return _Some(live, kept, only)
 
 
 class _Some:

@@ -20,6 +20,7 @@ from app.demo.world import World, talks
 from app.errors import NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Entity, Feedback, Membership, SharedContext
 from app.services import accounts, workspaces
+from app.services.masks import one_masking
 
 SLUG = "demo"
 NAME = "Acme Capital"
@@ -56,9 +57,10 @@ def _made() -> dict[str, Any]:
     with transaction():
         _, system = workspaces.create_workspace(slug=SLUG, name=NAME)
         world = World(datetime.now(UTC).replace(microsecond=0), system)
-        set_up(world)
-        for step in history(world, Kept(world, read_recorded())):
-            step()
+        with one_masking(system):
+            set_up(world)
+            for step in history(world, Kept(world, read_recorded(), list(talks()))):
+                step()
         note_usage(world)
         return {"workspace": SLUG, "created": True, **counts(system)}
 

@@ -20,7 +20,10 @@ from app.services.sessions import NewSession, check_new, report_failure, values_
 
 
 def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
-    """Store sessions that all have an `external_id` and no links; how many were new. Known ones stay as they are."""
+    """Store sessions that all have an `external_id`; how many were new. Known ones stay as they are.
+
+    Links to chats and records are not looked up one by one: the database refuses those of another workspace.
+    """
     for new in sessions:
         check_new(new)
     named = {new.external_id: new for new in reversed(sessions)}
@@ -49,11 +52,12 @@ def _prepared(fresh: list[NewSession], actor: Actor) -> tuple[list[dict[str, Any
     """The rows of the sessions, and of the events of each."""
     masking = masking_for(actor)
     found = {slug: agents.ensure_agent(slug, actor=actor) for slug in dict.fromkeys(new.agent for new in fresh)}
-    versions = {slug: agents.version_id(agent) for slug, agent in found.items()}
+    wanted = dict.fromkeys((new.agent, new.agent_version) for new in fresh)
+    versions = {(slug, number): agents.version_id(found[slug], number) for slug, number in wanted}
     rows, events = [], {}
     for new in fresh:
         events[str(new.external_id)] = own = rows_of(new.events, masking)
-        row = values_of(new, found[new.agent], versions[new.agent], masking, actor)
+        row = values_of(new, found[new.agent], versions[new.agent, new.agent_version], masking, actor)
         rows.append(row | {"event_count": len(own)})
     return rows, events
 

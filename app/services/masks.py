@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from uuid import UUID
+
 from sqlalchemy import select
 
 from app.actor import Actor
@@ -9,9 +14,24 @@ from app.db import db
 from app.learning.masking import Masking
 from app.models import Tenant
 
+_kept: ContextVar[tuple[UUID, Masking] | None] = ContextVar("kept_masking", default=None)
+
+
+@contextmanager
+def one_masking(actor: Actor) -> Iterator[None]:
+    """Ask once for all that is taken in meanwhile, in one transaction and for one workspace."""
+    token = _kept.set((actor.tenant_id, masking_for(actor)))
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
 
 def masking_for(actor: Actor) -> Masking:
     """Secrets and card numbers always; e-mail addresses and phone numbers if the admins want that. One query."""
+    kept = _kept.get()
+    if kept is not None and kept[0] == actor.tenant_id:
+        return kept[1]
     emails, phones = db.session.execute(
         select(Tenant.settings["mask_emails"].as_boolean(), Tenant.settings["mask_phones"].as_boolean()).where(
             Tenant.id == actor.tenant_id

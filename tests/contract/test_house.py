@@ -21,7 +21,7 @@ BELOW = {
     "tools": {"services", "models", "learning", "db", "evals"},
     "agents": {"tools", "services", "models", "learning", "db", "evals"},
     "jobs": {"agents", "services", "models", "learning", "db", "evals"},
-    "demo": {"services", "models", "learning", "db", "evals"},
+    "demo": {"services", "models", "learning", "db", "evals", "agents"},
     "api": {"services", "models", "learning", "db", "tools", "evals"},
     "views": {"services", "models", "learning", "db", "api", "evals"},
     "cli": {"services", "models", "learning", "db", "demo", "tools", "agents", "jobs", "evals"},

@@ -15,6 +15,7 @@ from app.learning.embeddings import embed
 from app.learning.hygiene import CHECKS, Finding, Named, Row, World, check_alone, check_row
 from app.learning.hygiene_dates import last_day
 from app.learning.hygiene_text import hidden_signs, strip_hidden, talks_to_model
+from app.tools import tools_of
 from scripts.fit_hygiene import fitted
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, id_of, lines, score_of
 
@@ -76,8 +77,8 @@ def demo() -> tuple[list[Row], World]:
     agents, records, knowledge = (json.loads((DEMO / f"{name}.json").read_text()) for name in NAMES)
     tools: dict[str, frozenset[object]] = {}
     for agent in agents:
-        for tool in agent["versions"][-1]["config"].get("tools", []):
-            tools[tool] = tools.get(tool, frozenset()) | {id_of(agent["slug"])}
+        for tool in tools_of(agent["versions"][-1]["config"]["tool_groups"]):
+            tools[tool.name] = tools.get(tool.name, frozenset()) | {id_of(agent["slug"])}
     types = records["types"]
     world = World(
         [Named(id_of(agent["slug"]), agent["slug"], agent["name"]) for agent in agents],
