@@ -117,7 +117,7 @@ class Live:
         """What agents did lies in the past, when it is said to have happened: lists show what changed last first."""
         moments, _ = timed(events, began)
         for (kind, payload), at in zip(events, moments, strict=True):
-            if kind in ("entity.created", "entity.updated"):
+            if kind in ("entity.created", "entity.updated") and payload.get("changes") != {}:
                 _set(Entity, payload["entity_id"], updated_at=at)
             elif kind == "response.submitted":
                 _set(EntityResponse, payload["response_id"], created_at=at)

@@ -19,6 +19,7 @@ DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 REFERENCE = re.compile(r"ref:([a-z0-9_.-]*[a-z0-9])|\{at (-?[\d.]+)\}|\{iso (-?\d+)\}")
 # The mark around knowledge in a prompt is the workspace's own, and so is the hash of the whole.
 OWN = "sha256"
+MARK = re.compile(r"(?<=workspace-knowledge )[0-9a-f]{32}(?=>>>)")
 
 
 @dataclass
@@ -89,7 +90,7 @@ class Names:
             except ValueError:
                 return found[0]
 
-        return DAY.sub(ago, TIME.sub(since, ID.sub(name, text)))
+        return DAY.sub(ago, TIME.sub(since, ID.sub(name, MARK.sub("0" * 32, text))))
 
     def resolved(self, value: Any) -> Any:
         """The same with the ids and times of this workspace."""

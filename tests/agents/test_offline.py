@@ -12,6 +12,7 @@ from tests.agents.offline_desk import (
     CONTACTS,
     FINANCIALS,
     HALDEN,
+    ID,
     SEARCH,
     TESSERA,
     TEXT,
@@ -221,6 +222,39 @@ def test_a_missing_id_is_looked_up_once_by_name_or_asked_for() -> None:
     twice = {"items": [{"id": HALDEN, "name": "Halden"}, {"id": TESSERA, "name": "Halden"}]}
     assert play("Get the EBITDA of Halden", answer=lambda call: twice)[1].text == "Which deal id?"
     assert play("Get the EBITDA of Halden", tools=[FINANCIALS])[1].text == "Which deal id?"
+
+
+def test_a_lookup_searches_for_the_record_and_not_for_what_is_set() -> None:
+    noted = tool(
+        "updateDeal",
+        "Change fields of a record.",
+        {"dealId": ID, "changes": {"type": "object", "properties": {"owner": TEXT}}},
+        ["dealId", "changes"],
+        writes=True,
+    )
+    asked = 'Update the deal owner of Halden Health to "Tessera Jones"'
+    assert play(asked, tools=[SEARCH, noted])[0] == [
+        ("searchDeals", {"query": "Halden Health"}),
+        ("updateDeal", {"dealId": HALDEN, "changes": {"owner": "Tessera Jones"}}),
+    ]
+    assert play('Update the deal "Halden Health": owner is Jonas', tools=[SEARCH, noted])[0][0] == (
+        "searchDeals", {"query": "Halden Health"},
+    )  # fmt: skip
+
+
+def test_thousands_belong_to_their_number_and_ids_are_not_told() -> None:
+    calls, move = play("Update the deal Tessera: value to 64,000, stage to won")
+    assert calls[-1][1]["changes"] == {"stage": "won", "value": 64000}
+    submit = tool(
+        "submitResponse",
+        "Submit values.",
+        {"dealId": ID, "criteriaSetId": ID, "values": {"type": "object", "properties": {"value": {"type": "number"}}}},
+        ["dealId", "values"],
+        writes=True,
+    )
+    calls, move = play(f"Submit a response for deal {HALDEN} and criteria set {TESSERA}: value is 5", tools=[submit])
+    assert calls[0][1] == {"dealId": HALDEN, "criteriaSetId": TESSERA, "values": {"value": 5}}
+    assert move.text == f"Done: submit response {HALDEN}: value = 5"
 
 
 def test_it_stops_on_errors_questions_repetition_and_after_six_calls() -> None:
