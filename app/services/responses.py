@@ -177,8 +177,9 @@ def _start_retry(
         return None
     what = field.replace("_", " ") if field else "the values"
     last = _value(row.values[field]) if field else None
-    said = f"The last answer, {last}, was rejected" if isinstance(last, int | float) else "The last answer was rejected"
-    instruction = f"Extract {what} of {entity.name} again. {said}: {why}"
+    said = f"the last answer, {last}, was rejected" if isinstance(last, int | float) else "the last answer was rejected"
+    # One sentence: what to extract and what the person says about it belong together.
+    instruction = f"Extract {what} of {entity.name} again, because {said}: {why}"
     metadata: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
     if row.criteria_set_id:
         metadata["criteria_set_id"] = str(row.criteria_set_id)

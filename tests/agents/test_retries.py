@@ -113,7 +113,7 @@ def test_a_rejected_value_is_extracted_again_once(
         "session.completed",
     ]  # fmt: skip
     assert seen.payloads("user.message")[0]["text"] == (
-        f"Extract ebitda of Kestrel again. The last answer, 118, was rejected: {REASON}"
+        f"Extract ebitda of Kestrel again, because the last answer, 118, was rejected: {REASON}"
     )
     sent = model.asked[0]
     system = sent["messages"][0]["content"]
