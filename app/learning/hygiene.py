@@ -1,7 +1,7 @@
 """Checks of knowledge rows that need no language model. A finding says what is wrong, quoting the words, and what
 would put it right.
 
-Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisions/0005-hygiene.md has the figures.
+Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisions/0008-hygiene.md has the figures.
 """
 
 from __future__ import annotations
