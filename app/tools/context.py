@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from app.errors import Forbidden, Invalid, Refused
 from app.models import SharedContext
-from app.services import agents, entities, knowledge, memories, proposals, shared_prompt
+from app.services import agents, entities, knowledge, knowledge_usage, memories, proposals, shared_prompt
 from app.services.filters import KnowledgeFilters
 from app.services.pages import Page
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
@@ -75,6 +75,9 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     that are active, the best of each. Put `prompt` into your instructions as it is."""
     agent_id, type_id = _scope_of(arguments, scope)
     found = shared_prompt.load_shared_context_prompt(scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
+    if scope.session_id is None:
+        # An agent outside puts this into its prompt; a run of ours had it there before the tool was called.
+        knowledge_usage.note(scope.actor.tenant_id, found.row_ids)
     return answer(
         prompt=found.text,
         row_ids=found.row_ids,

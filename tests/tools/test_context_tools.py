@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.db import db
 from app.errors import Stale
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
-from app.services import knowledge, proposals
+from app.services import knowledge, knowledge_usage, proposals
 from tests.tools.conftest import Bench
 
 
@@ -163,8 +163,11 @@ def test_context_is_what_prompts_get(bench: Bench) -> None:
     assert "Waits." not in found["prompt"]
     assert found["row_ids"] == [row["id"] for row in found["rows"]]
     assert len(found["sha256"]) == 64
+    knowledge_usage.take()
     outside = bench.ok("getContext", {}, actor=bench.actor("member"))
     assert "Only for the analyst." not in outside["prompt"]
+    noted = knowledge_usage.take()
+    assert [str(row_id) for counts in noted.values() for row_id in counts] == outside["row_ids"]
     assert "no agent" in bench.refused("getContext", {"agent": "nobody"})
     assert "no entity type" in bench.refused("getContext", {"entityType": "nothing"})
 
