@@ -92,18 +92,16 @@ def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str,
     for _ in range(ROUNDS):
         for name, (tenant, agent, kind) in places.items():
             connection.execute(BIND, bound(Actor(UUID(int=1), tenant, "admin")))
-            given = {"tenant": tenant, "agent": agent, "entity_type": kind, "most": 0}
             _time(spent[name], "select_1", lambda: connection.exec_driver_sql("SELECT 1").fetchall())
-            _time(spent[name], "query", partial(_query, connection, given))
+            _time(spent[name], "query", partial(_query, connection, tenant, agent, kind))
             _time(spent[name], "function", partial(shared_prompt.load_shared_context_prompt, tenant, agent, kind))
     return {name: {what: statistics.median(times[WARMING:]) for what, times in spent[name].items()} for name in places}
 
 
-def _query(connection: Any, given: dict[str, Any]) -> None:
-    from app.services.shared_prompt import scopes_of, statement
+def _query(connection: Any, tenant: UUID, agent: UUID, kind: UUID) -> None:
+    from app.services.shared_prompt import statement
 
-    wanted = statement(scopes_of(given["agent"], given["entity_type"]))
-    assert len(connection.exec_driver_sql(wanted, given).fetchall()) == 40
+    assert len(connection.exec_driver_sql(statement(tenant, agent, kind)).fetchall()) == 40
 
 
 def _time(spent: dict[str, list[float]], what: str, work: Callable[[], object]) -> None:
