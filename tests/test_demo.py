@@ -48,7 +48,7 @@ from app.models import (
 from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
-from app.services import accounts, comparisons, feedback, workspaces
+from app.services import accounts, comparisons, feedback, knowledge_checks, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.pages import Page
 
@@ -163,6 +163,16 @@ def test_knowledge_has_every_type_state_and_scope(demo: Any) -> None:
     assert set(db.session.scalars(applied)) <= behind
     used = db.session.scalar(select(func.sum(SharedContextUsage.injected))) or 0
     assert used > 100
+
+
+def test_the_checks_find_little_in_good_knowledge(demo: Any) -> None:
+    """At most one finding per twenty rows, or nobody would read them."""
+    report = knowledge_checks.check_all(actor=demo)
+    said = [
+        f"{kept.row.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found
+    ]
+    assert report.looked_at >= 20
+    assert len(said) <= report.looked_at / 20, said
 
 
 def test_rules_that_claim_to_change_answers_are_followed(demo: Any) -> None:
