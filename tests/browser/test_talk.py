@@ -67,6 +67,7 @@ def test_from_a_question_to_the_feedback_desk(
     expect(answer).to_contain_text("offline model: follows rules, no language model")
     expect(page.locator("#spoken")).to_contain_text("Helper: ")
     expect(box(page)).to_be_focused()
+    expect(page.locator("#send-it")).to_be_visible()
     page.keyboard.type("One line")
     page.keyboard.press("Shift+Enter")
     page.keyboard.type("and another")

@@ -85,8 +85,9 @@ def test_a_worker_that_is_stopped_gives_its_sessions_back(office: Place, model: 
     within(PATIENCE, lambda: model.asked >= 10)
     send(first, signal.SIGTERM)
     assert first.wait(60) == 0
-    given_back = "SELECT DISTINCT status, attempt, lease_owner FROM sessions"
-    assert office.fetch(given_back) == [("pending", 0, None)]
+    # On a machine with too much to do a lease may have run out before; then a second attempt was given back.
+    given_back = "SELECT DISTINCT status, attempt < 2, lease_owner FROM sessions"
+    assert office.fetch(given_back) == [("pending", True, None)]
     model.seconds = 0.1
     up(worker(office, model))
     within(PATIENCE, lambda: office.ended() == 10)
