@@ -113,6 +113,15 @@ def answer(talk: Talk, text: str, *, final: bool = True) -> None:
     talk.answered, talk.last_answer = final, text
 
 
+def as_stored(value: Any) -> Any:
+    """The same value with its keys in the order in which the database gives them back, so that a second attempt and a
+    replay show a model what the first run showed it, to the byte."""
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: (len(name.encode()), name.encode()))
+        return {name: as_stored(value[name]) for name in names}
+    return [as_stored(inner) for inner in value] if isinstance(value, list) else value
+
+
 def returned(talk: Talk, call: Open, output: Any, is_error: bool) -> None:
     """A tool answers a call."""
     from pydantic_ai.messages import ModelRequest, ToolReturnPart

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from app.agents import models
-from app.agents.history import Open, Talk, answer, returned
+from app.agents.history import Open, Talk, answer, as_stored, returned
 from app.agents.offline import rule_ids
 from app.agents.recorded import Recorded
 from app.agents.secrets import hide, hide_in
@@ -227,7 +227,7 @@ class Turn:
         return await self.threads.call(lambda: run_tool(tool, call.arguments, scope), outside=not tool.transactional)
 
     async def _result(self, talk: Talk, call: Open, outcome: Outcome) -> None:
-        output = hide(outcome.output)
+        output = as_stored(hide(outcome.output))
         if len(json.dumps(output, default=str)) > LONGEST_OUTPUT:
             output = {"cut": json.dumps(output, default=str, ensure_ascii=False)[: LONGEST_OUTPUT // 4] + " …"}
         payload = {"call_id": call.id, "name": hide_in(call.name)[:200], "output": output, "is_error": outcome.is_error}

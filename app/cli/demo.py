@@ -36,17 +36,18 @@ def reset_command(as_json: bool) -> None:
 
 
 @demo.command("record")
+@click.option("--replays", is_flag=True, help="Take the conversations as they are recorded; replay the goldens only.")
 @workspace_command
-def record_command(as_json: bool) -> None:
-    """Hold the demo's conversations with the offline agents and write their answers into app/demo.
+def record_command(as_json: bool, replays: bool) -> None:
+    """Hold the demo's conversations with the offline agents, replay its goldens, and write all of it into app/demo.
 
     For developers: after a change to the conversations, the knowledge or the offline model. It happens in a workspace
     of its own, which is deleted afterwards.
     """
     from app.demo.record import record
 
-    made = record(current_app.extensions["upshot.opened"].owner_url)
-    emit(made, f"Recorded {made['conversations']} conversations in {made['file']}.", as_json)
+    made = record(current_app.extensions["upshot.opened"].owner_url, replays_only=replays)
+    emit(made, f"Recorded {made['conversations']} conversations and {made['runs']} runs over goldens.", as_json)
 
 
 def _sentence(what: str, made: dict[str, Any]) -> str:

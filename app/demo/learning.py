@@ -78,6 +78,7 @@ def _triage(world: World, entry: dict[str, Any]) -> None:
         select(Feedback.id).where(
             Feedback.tenant_id == world.system.tenant_id,
             Feedback.status == "pending",
+            Feedback.kind != "replay_failure",
             Feedback.rating.in_(entry["ratings"]),
             Feedback.created_at < before,
         )

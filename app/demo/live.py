@@ -16,8 +16,10 @@ from app.agents.runtime import Run
 from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, db, transaction
+from app.demo.goldens import date_failures, start
 from app.demo.play import Held, held_of, keep_chat, keep_messages
 from app.demo.recording import Names, Recorded
+from app.demo.replayed import Replayed, recorded_case
 from app.demo.talks import Talk
 from app.demo.timeline import timed
 from app.demo.world import World
@@ -38,6 +40,7 @@ class Live:
         self.threads = Threads(current_app._get_current_object(), 2)  # type: ignore[attr-defined]
         self.settings: Settings = current_app.config["SETTINGS"]
         self.recorded: dict[str, Recorded] = {}
+        self.replayed: dict[str, Replayed] = {}
         self._leases: dict[UUID, Lease] = {}
 
     def within(self) -> AbstractContextManager[Any]:
@@ -92,6 +95,23 @@ class Live:
     def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         self.recorded[talk.key].again = self._run(session_id, talk.key, at)
 
+    def replay(self, run: dict[str, Any]) -> None:
+        """Replay goldens with the versions of the day, and keep what came of it."""
+        with self.within():
+            started = start(self.world, run)
+            cases = {talk: case.id for talk, case in started.cases.items()}
+            for session_id in cases.values():
+                self.reserve(session_id)
+        for session_id in cases.values():
+            asyncio.run(self._attempt(session_id).to_the_end())
+        with self.within():
+            date_failures(self.world, run, list(cases.values()))
+            kept = Replayed(run["key"])
+            for talk, session_id in cases.items():
+                session = db.session.get_one(AgentSession, session_id, populate_existing=True)
+                kept.cases[talk] = recorded_case(self.world, session, f"{run['key']}.{talk}")
+            self.replayed[run["key"]] = kept
+
     def close(self) -> None:
         self.threads.close()
 
@@ -101,10 +121,11 @@ class Live:
         db.session.flush()
         return Lease(session.id, session.tenant_id, OWNER, 1)
 
+    def _attempt(self, session_id: UUID) -> Run:
+        return Run(self._leases.pop(session_id), self.threads, self.settings, lambda *_: None)
+
     def _run(self, session_id: UUID, key: str, began: datetime) -> Recorded:
-        lease = self._leases.pop(session_id)
-        run = Run(lease, self.threads, self.settings, lambda *_: None)
-        asyncio.run(run.to_the_end())
+        asyncio.run(self._attempt(session_id).to_the_end())
         world = self.world
         with self.within():
             session = db.session.get_one(AgentSession, session_id, populate_existing=True)

@@ -17,6 +17,7 @@ from app.db import db
 from app.demo import remarks
 from app.demo.effects import do_again
 from app.demo.recording import Names, Recorded
+from app.demo.replayed import read_replayed, take_in
 from app.demo.talks import Talk, read_remark
 from app.demo.timeline import timed
 from app.demo.world import World
@@ -53,6 +54,8 @@ class Player(Protocol):
 
     def try_again(self, talk: Talk, session_id: UUID, at: datetime) -> None: ...
 
+    def replay(self, run: dict[str, Any]) -> None: ...
+
 
 def play(world: World, talk: Talk, player: Player) -> None:
     """Hold the conversation, then let people speak and decide, then let the agent try again what was rejected."""
@@ -86,6 +89,7 @@ class Kept:
         self.recorded = recorded
         self.chats: dict[str, Chat] = {}
         self.sessions: dict[str, AgentSession] = {}
+        self.replayed = read_replayed()
         self._sessions(wanted)
 
     def within(self) -> AbstractContextManager[Any]:
@@ -120,6 +124,9 @@ class Kept:
         do_again(recorded, moments, names, world.actor(talk), session_id)
         events = self._events(recorded, moments, names, session)
         sessions.append_events(session_id, events, actor=world.system)
+
+    def replay(self, run: dict[str, Any]) -> None:
+        take_in(self.world, run, self.replayed[run["key"]])
 
     def _sessions(self, wanted: Sequence[Talk]) -> None:
         """Every session at once, before anything is said in it."""

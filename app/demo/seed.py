@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import acting_as, db, transaction
+from app.demo.goldens import golden_steps
 from app.demo.learning import learning_steps, note_usage
 from app.demo.play import Kept, Player, play
 from app.demo.recording import read_recorded
@@ -67,7 +68,7 @@ def _made() -> dict[str, Any]:
 
 def history(world: World, player: Player) -> list[Callable[[], None]]:
     """Everything that happened, in order: conversations, what people said about them, and what was learned."""
-    steps = learning_steps(world, player)
+    steps = [*learning_steps(world, player), *golden_steps(world, player)]
     for talk in talks():
         steps.append((place_of(talk.when), partial(play, world, talk, player)))
     return [step for _, step in sorted(steps, key=lambda item: item[0])]

@@ -19,7 +19,8 @@ SHORTEST_ID = 4
 
 @dataclass(frozen=True)
 class Effect:
-    """One change: `fields` in canonical form. `source` and confidence of a submitted value are not part of it."""
+    """One change: `fields` in canonical form. `source` and confidence of a submitted value are not part of it, and
+    neither is `name`, which is what people call the target."""
 
     kind: str
     type: str
@@ -28,6 +29,7 @@ class Effect:
     sequence: int = 0
     call_id: str | None = None
     returned: Any = None
+    name: str | None = None
 
     @cached_property
     def print(self) -> str:
@@ -56,8 +58,8 @@ class Effect:
 
     @property
     def words(self) -> str:
-        """The effect in a few words, such as `update_reservation_flights 1N99U6`."""
-        return f"{self.type} {clipped(self.target, 60)}" if self.target is not None else self.type
+        """The effect in a few words, such as `update_reservation_flights 1N99U6` or `entity Project Quarry`."""
+        return f"{self.type} {clipped(self.name or self.target, 60)}" if self.target is not None else self.type
 
 
 def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Effect], dict[Any, str]]:
@@ -83,7 +85,7 @@ def _of_call(call: Call) -> Effect:
         kind, of, target, fields = ours
         fields = values_of(fields) if kind == RESPONSE else fields
         returned = None if kind == UPDATED else _returned(call)
-        return Effect(kind, of, target, fields, call.sequence, call.id, returned)
+        return Effect(kind, of, target, fields, call.sequence, call.id, returned, _called(call, kind))
     name = target_of(call)
     if name is None:
         return Effect(CREATED, call.name, None, call.arguments, call.sequence, call.id, _returned(call))
@@ -118,6 +120,13 @@ def _returned(call: Call) -> Any:
     if found is None:
         found = next((output[key] for key in output if isinstance(key, str) and _is_id_of(key, call.name)), None)
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+
+
+def _called(call: Call, kind: str) -> str | None:
+    """What the record that a call updated is called, as its result says."""
+    output = from_json(call.output) if kind == UPDATED else None
+    name = output.get("name") if isinstance(output, dict) else None
+    return name if isinstance(name, str) and name else None
 
 
 def values_of(values: Mapping[str, Any]) -> dict[str, Any]:

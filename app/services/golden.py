@@ -59,7 +59,7 @@ class SetCount:
     sessions: int
 
 
-def promote_session(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
     """Freeze a completed session with everything that went into it, so that it can be replayed for ever.
 
     Of two who promote it at once, one wins. The feedback that led here is applied in the same transaction.
@@ -79,7 +79,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor) -> Prom
     snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
     golden: dict[str, Any] = {
         "set": set_name,
-        "promoted_at": datetime.now(UTC).isoformat(),
+        "promoted_at": (at or datetime.now(UTC)).isoformat(),
         "promoted_by": str(actor.id),
         "note": note,
         "criteriaSetId": str(given.criteria_set_id) if given.criteria_set_id else None,

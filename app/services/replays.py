@@ -23,7 +23,7 @@ from app.services import audit, feedback, intake, leases
 from app.services.comparisons import nearness
 from app.services.intake import NewFeedback
 from app.services.leases import Ending, Lease
-from app.services.run_results import cases_of, finish_if_done, lock_run, verdict_of
+from app.services.run_results import Case, cases_of, finish_if_done, lock_run, verdict_of
 from app.services.session_events import Event, events_of
 
 LIVE, RECORDED = "live", "recorded"
@@ -162,14 +162,16 @@ def settle(lease: Lease, ending: Ending, result: dict[str, Any], *, actor: Actor
     golden_id = str(session.meta["eval_source"])
     group = cases_of(run.id, actor=actor, golden_id=golden_id, divergences=True)
     verdict = verdict_of(group)
-    if verdict is not None and run.cancel_requested_at is None:
-        _speak(verdict, group, session, run, actor)
+    if run.cancel_requested_at is None:
+        speak(verdict, group, session, run, actor=actor)
     finish_if_done(run, actor=actor)
 
 
-def _speak(verdict: str, group: Sequence[Any], session: AgentSession, run: EvalRun, actor: Actor) -> None:
+def speak(verdict: str | None, group: Sequence[Case], session: AgentSession, run: EvalRun, *, actor: Actor) -> None:
     """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
     at once, one after the other has its say."""
+    if verdict not in (PASS, FAIL):
+        return
     golden_id = UUID(str(session.meta["eval_source"]))
     db.session.execute(
         select(AgentSession.id)
@@ -202,7 +204,7 @@ def _open_row(session: AgentSession, run: EvalRun, actor: Actor) -> Feedback | N
     )
 
 
-def _report(group: Sequence[Any], session: AgentSession, run: EvalRun, actor: Actor) -> None:
+def _report(group: Sequence[Case], session: AgentSession, run: EvalRun, actor: Actor) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
     divergences = (failed[0].divergences or [])[:DIVERGENCES_KEPT]

@@ -1,0 +1,53 @@
+"""The demo workspace, made once for all that is tested about it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from flask import Flask
+
+from app.config import Settings
+from app.db import act_as, db, transaction
+from app.db.boot import Opened
+from app.demo.seed import seed
+from app.services import accounts, workspaces
+
+
+@pytest.fixture(scope="session")
+def place(server: Any, template: str) -> Iterator[str]:
+    """A database of its own: other tests may have a demo too."""
+    name = f"demo_{secrets.token_hex(6)}"
+    with server.alone(7302):
+        server.copy(template, name)
+    server.prepare(name)
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture(scope="session")
+def demo_app(server: Any, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
+    from app import create_app
+
+    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads_text="2")
+    opened = Opened(server.conninfo("app", place), secrets.token_urlsafe(48), server.conninfo("owner", place))
+    app = create_app(settings, opened)
+    with app.app_context():
+        made = seed()
+    app.config["MADE"] = made
+    yield app
+    with app.app_context():
+        db.session.remove()
+        db.engine.dispose()
+
+
+@pytest.fixture
+def demo(demo_app: Flask) -> Iterator[Any]:
+    """In the demo, as its system user."""
+    with demo_app.app_context():
+        with transaction():
+            actor = accounts.system_in(workspaces.find_workspace("demo"))
+        act_as(actor)
+        yield actor
