@@ -32,6 +32,8 @@ VIEWS = (
     "app.views.feedback",
     "app.views.knowledge",
     "app.views.evals",
+    "app.views.eval_pages",
+    "app.views.eval_diffs",
     "app.views.palette",
     "app.views.saved_views",
     "app.views.agents",

@@ -30,6 +30,8 @@ class Step:
     content: Any = None
     output: Any = None
     failed: bool = False
+    # How a replay's call was answered: from the recording, or otherwise.
+    answered: str | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,9 @@ def steps_of(run: Run) -> list[Step]:
 def _step(event: Event, calls: deque[Call]) -> Step | None:
     if event.event_type == "tool.call":
         call = calls.popleft()
-        return Step("call", call.name, event.sequence, call.arguments, from_json(call.output), call.failed)
+        answered = str(call.replay.get("kind")) if call.replay else None
+        output = from_json(call.output)
+        return Step("call", call.name, event.sequence, call.arguments, output, call.failed, answered)
     if event.event_type in ("user.message", "agent.message"):
         return Step("message", event.event_type, event.sequence, text_of(event))
     if event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed"):

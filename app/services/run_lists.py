@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, cast, func, select
+from sqlalchemy import Float, Integer, cast, func, select
 
 from app.actor import Actor
 from app.db import db
+from app.errors import NotFound
+from app.evals.stats import wilson
 from app.models import Agent, AgentVersion, EvalRun, User
 from app.services.pages import Page, Slice, read_page
 
@@ -42,6 +44,20 @@ class RunRow:
     agent: str | None
     agent_version: int | None
     person: str | None
+    judged: int | None
+    errored: int | None
+    stopping: bool
+
+    @property
+    def open(self) -> bool:
+        return self.completed_at is None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the accuracy may really lie, with 95 % certainty."""
+        if self.accuracy is None or not self.judged:
+            return None
+        return wilson(round(self.accuracy * self.judged), self.judged)
 
 
 @dataclass(frozen=True)
@@ -57,7 +73,8 @@ _COLUMNS: tuple[Any, ...] = (
     EvalRun.id, EvalRun.name, EvalRun.set_name, EvalRun.agent_id, EvalRun.agent_version_id, EvalRun.triggered_by,
     EvalRun.status, EvalRun.context_mode, EvalRun.trials, EvalRun.ref, EvalRun.started_at, EvalRun.completed_at,
     EvalRun.golden_session_count, EvalRun.passed_count, EvalRun.failed_count, EvalRun.created_by, _ACCURACY,
-    Agent.slug, AgentVersion.version, User.name,
+    Agent.slug, AgentVersion.version, User.name, cast(EvalRun.results["judged"].astext, Integer),
+    cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.cancel_requested_at.is_not(None),
 )  # fmt: skip
 
 
@@ -77,6 +94,16 @@ def list_runs(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice
         where.append(EvalRun.set_name == set_name)
     found = read_page(_statement(), page, at=EvalRun.created_at, id=EvalRun.id, where=where)
     return found.map(lambda row: RunRow(*row))
+
+
+def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
+    """One run as lists show it. One query."""
+    row = db.session.execute(
+        _statement().where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    return RunRow(*row)
 
 
 def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse]:

@@ -15,7 +15,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.evals import trials
-from app.evals.verdict import ERRORED, FAIL, PASS
+from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import AgentSession, EvalRun
 from app.services import audit
 
@@ -142,11 +142,13 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
             ],
         }
     trusted = [verdict for golden_id, verdict in verdicts.items() if found[golden_id]["baseline"] != "rejected"]
+    judged_goldens = sum(verdict in (PASS, FAIL, FLAKY) for verdict in trusted)
     per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
     most = max((len(group) for group in per_golden), default=0)
     return {
         "bySession": found,
         "accuracy": trials.accuracy(trusted),
+        "judged": judged_goldens,
         "verdicts": trials.tally(verdicts.values()),
         "pass_power_k": trials.pass_power_k(per_golden, most) if most > 1 else None,
     }

@@ -29,7 +29,7 @@
     if (where) where.textContent = row ? `${all.indexOf(row) + 1} of ${all.length}` : "";
   };
 
-  const focusRow = (row) => (row?.querySelector("[data-open]") ?? row)?.focus({ preventScroll: true });
+  const focusRow = (row) => (row?.querySelector("[data-open], [data-go]") ?? row)?.focus({ preventScroll: true });
 
   /* Fetch the row's page as a panel. One request at a time: whoever walks fast sees the row they stopped at. */
   const load = async (row, focus) => {
@@ -106,7 +106,7 @@
 
   const addressed = () => {
     const row = location.hash.length > 1 ? document.getElementById(decodeURIComponent(location.hash.slice(1))) : null;
-    return row?.matches("[data-row]") ? row : null;
+    return row?.matches("[data-row][data-href]") ? row : null;
   };
 
   /* Bring the panel in line with the address. */
@@ -196,6 +196,8 @@
     const control = at("a, button, input, label, select, summary, form");
     if (control && !control.matches("[data-open]")) return;
     if (!control && String(getSelection())) return;
+    /* A row that leads to a page of its own has no panel. */
+    if (!row.dataset.href) { row.querySelector("[data-go]")?.click(); return; }
     event.preventDefault();
     open(row);
   });

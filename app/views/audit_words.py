@@ -57,6 +57,7 @@ SENTENCES = {
     "memory.saved": "had an agent remember something about them",
     "password.changed": "changed their password",
     "person.renamed": "changed their name",
+    "session.copied": "copied a replay into a session",
     "session.promoted": "made a session golden",
     "settings.changed": "changed the settings",
     "sign_in_link.made": "made a sign-in link",

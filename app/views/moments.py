@@ -7,17 +7,19 @@ from typing import Any
 
 from flask import g
 
-from app.services import chats, feedback, sessions, transcripts
+from app.services import chats, diffs, feedback, sessions, transcripts
 from app.services.feedback import FeedbackDetail
 from app.services.feedback_lists import A_MEMBER
 from app.services.transcripts import KnownRow
 from app.views import transcript
-from app.views.agent_review import call_by_name, marks_of, rows_loaded, with_version
+from app.views.agent_review import as_id, call_by_name, marks_of, rows_loaded, with_version
 from app.views.said import said
 from app.views.transcript import Turn
 from app.views.worddiff import word_diff
 
 MOST_EVENTS = 2000
+MOST_REPLAYS = 10
+MOST_DIVERGENCES = 12
 
 
 def read_moment(found: FeedbackDetail) -> dict[str, Any]:
@@ -39,7 +41,24 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
         "place": _place(found, turns, target),
         "diff": _diff(found, target),
         "loaded": loaded,
+        "replays": _replays(found),
         "actions": feedback.allowed_actions(row.status, actor=g.actor),
+    }
+
+
+def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
+    """For a replay that failed: its golden, the replays, and how they differ. Nothing for other feedback."""
+    context = found.context
+    golden = as_id(str(context.get("golden_session_id"))) if found.row.kind == "replay_failure" else None
+    if golden is None:
+        return None
+    ids = [one for text in context.get("replay_session_ids") or () if (one := as_id(str(text)))]
+    return {
+        "golden": golden,
+        "title": diffs.sessions_titled([golden], actor=g.actor).get(str(golden), "a golden that was deleted"),
+        "ids": list(reversed(ids))[:MOST_REPLAYS],
+        "count": len(ids),
+        "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MOST_DIVERGENCES],
     }
 
 

@@ -30,12 +30,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Tab:
-    """A page of Agent Review. `waiting` names the count that stands beside it, `words` what follows the number."""
+    """A page of Agent Review. `waiting` names the count that stands beside it, `words` what follows the number; the
+    blueprints in `within` are under it too."""
 
     title: str
     endpoint: str
     waiting: str = ""
     words: str = ""
+    within: tuple[str, ...] = ()
+
+    def holds(self, blueprint: str | None) -> bool:
+        return blueprint is not None and blueprint in (*self.within, self.endpoint.split(".")[0])
 
 
 TABS = (
@@ -43,7 +48,7 @@ TABS = (
     Tab("Sessions", "sessions.index"),
     Tab("Feedback", "feedback.index", waiting="feedback"),
     Tab("Knowledge", "knowledge.index", waiting="knowledge", words="proposed"),
-    Tab("Evals", "evals.index"),
+    Tab("Evals", "evals.index", within=("eval_pages", "eval_diffs")),
 )
 
 ADMIN_SECTIONS = (
@@ -54,7 +59,7 @@ ADMIN_SECTIONS = (
                 "Agent Review",
                 "checkup-list",
                 "feedback.index",
-                within=("saved_views", *(tab.endpoint.split(".")[0] for tab in TABS)),
+                within=("saved_views", *(name for tab in TABS for name in (tab.endpoint.split(".")[0], *tab.within))),
             ),
             Section("Agents", "robot", "agents.index", within=("agent_edit", "agent_try")),
         ),

@@ -49,8 +49,23 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "loaded": loaded[0] if loaded else None,
         "loaded_rows": rows_loaded(_joined(loaded)) if loaded and g.actor.is_admin else [],
         "replay_of": as_id(found.session.eval_source or ""),
+        "replayed": _replayed(found) if within_admin else None,
         "panel_turns": PANEL_TURNS,
         **addresses(session_id, within_admin),
+    }
+
+
+def _replayed(found: SessionDetail) -> dict[str, Any] | None:
+    """What a replay came to: its verdict, or None while it has none. Nothing for other sessions."""
+    session = found.session
+    if session.eval_source is None:
+        return None
+    result = session.meta.get("eval_result") or {}
+    return {
+        "verdict": result.get("verdict"),
+        "reason": result.get("reason"),
+        "accuracy": result.get("overall_accuracy"),
+        "run_id": session.eval_run_id,
     }
 
 

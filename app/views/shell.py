@@ -55,7 +55,7 @@ class Shell:
     @property
     def tabs(self) -> tuple[Tab, ...]:
         """The tabs of Agent Review, on its own pages only."""
-        inside = any(tab.endpoint.split(".")[0] == request.blueprint for tab in TABS)
+        inside = any(tab.holds(request.blueprint) for tab in TABS)
         return TABS if inside and self.actor is not None and self.actor.is_admin else ()
 
     @cached_property

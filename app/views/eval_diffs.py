@@ -1,0 +1,255 @@
+"""The diff of a replay and its golden, or of any two sessions: the verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint, Flask, flash, g, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from app.access import access
+from app.db import transaction
+from app.errors import Invalid
+from app.evals import align
+from app.evals.align import Piece, Row, Step
+from app.services import diffs, golden_swap, run_lists, run_pages
+from app.services.diffs import Diff
+from app.views.agent_review import as_id
+from app.views.htmx import page
+from app.views.texts import result_line, value_line
+from app.views.typed import typed, whole_number
+
+STEPS = 120
+LONG = 400
+ANSWERED = {
+    "nearest": "answered from the nearest recorded call",
+    "read": "not in the recording; read from the workspace",
+    "simulated": "not in the recording; acknowledged, never executed",
+    "miss": "left the recording: no recorded answer",
+    "live": "called live",
+    "refused": "refused by this run",
+}
+OPENING = {
+    "pass": "Passes",
+    "fail": "Fails",
+    "flaky": "Flaky",
+    "errored": "Could not be judged",
+    "unknown": "No verdict",
+}
+GLYPHS = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "flaky": ("warn", "~"), "errored": ("none", "!")}
+CHANGES = {
+    align.SAME: ("same", "pass", "✓ same"),
+    align.CHANGED: ("changed", "warn", "~ changed"),
+    align.MOVED: ("changed", "warn", "↕ moved"),
+    align.REMOVED: ("missing", "fail", "− missing"),
+    align.INSERTED: ("missing", "fail", "+ added"),
+}
+
+bp = Blueprint("eval_diffs", __name__, url_prefix="/admin/agent-review/evals/diff")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A step as one side shows it: its words in pieces, those that differ marked, and what came back."""
+
+    lead: str
+    pieces: list[tuple[bool, str]] = field(default_factory=list)
+    tail: str = ""
+    result: str = ""
+    failed: bool = False
+    via: str = ""
+
+
+@dataclass(frozen=True)
+class StepLine:
+    css: str
+    state: str
+    word: str
+    golden: Cell | None
+    replay: Cell | None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Steps that are the same in both, folded into one line."""
+
+    lines: list[str]
+
+    @property
+    def summary(self) -> str:
+        return value_line(", ".join(line.split(" → ")[0] for line in self.lines[:4]), 160)
+
+
+@bp.get("/<uuid:golden_id>/<uuid:replay_id>")
+@access("admin")
+def detail(golden_id: UUID, replay_id: UUID) -> Any:
+    """Two sessions side by side; with `from`, the steps that follow."""
+    found = diffs.read_diff(golden_id, replay_id, actor=g.actor)
+    start = whole_number(request.args.get("from")) or 0
+    steps = _steps(found.rows[start : start + STEPS])
+    further = start + STEPS if start + STEPS < len(found.rows) else None
+    shown: dict[str, Any] = {"found": found, "steps": steps, "further": further, "start": start}
+    if request.args.get("part") == "steps":
+        return page("evals/diff.html", "evals/_steps.html", **shown, **_around(found))
+    return page("evals/diff.html", "evals/diff.html", **shown, **_around(found))
+
+
+def _around(found: Diff) -> dict[str, Any]:
+    run_id = found.replay.eval_run_id if found.is_case else None
+    return {
+        "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
+        "beside": run_pages.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
+        "sentence": sentence(found.result),
+        "notes": notes_of(found),
+        "glyph": GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
+        "words": align.word_diff(*found.answer) if any(found.answer) else [],
+        "counts": _counts(found.rows),
+        "mean": _mean(found.result),
+    }
+
+
+@bp.get("/with/<uuid:session_id>")
+@access("admin")
+def choose(session_id: UUID) -> Any:
+    """Compare with…: an id that is typed, or a session of the same title or agent."""
+    others = diffs.others_like(session_id, actor=g.actor)
+    context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
+    given = request.args.get("other", "").strip()
+    if given:
+        other = as_id(given)
+        if other is not None:
+            pair = (other, session_id) if request.args.get("as") == "replay" else (session_id, other)
+            return redirect(url_for(".detail", golden_id=pair[0], replay_id=pair[1]), 303)
+        context |= {"wrong": "This is no session id.", "typed": given}
+    return page("evals/compare.html", "evals/_compare.html", status=422 if context["wrong"] else 200, **context)
+
+
+@bp.post("/<uuid:golden_id>/<uuid:replay_id>/promote")
+@access("admin")
+def promote(golden_id: UUID, replay_id: UUID) -> Response:
+    """The replay is what is right: it takes the golden's place."""
+    here = url_for(".detail", golden_id=golden_id, replay_id=replay_id)
+    try:
+        with transaction():
+            made = golden_swap.promote_replay(golden_id, replay_id, actor=g.actor, note=typed("note") or None)
+    except Invalid as wrong:
+        flash(str(wrong), "error")
+        return redirect(here, 303)
+    flash(f"The replay is golden now, in {made.golden['set']}; the old golden is an ordinary session again.", "success")
+    return redirect(url_for("sessions.detail", session_id=made.session.id), 303)
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """The verdict in one or two sentences."""
+    verdict, reason = str(result["verdict"]), str(result.get("reason") or "").rstrip(".")
+    opening = f"{OPENING.get(verdict, verdict)}: {reason}." if reason else f"{OPENING.get(verdict, verdict)}."
+    if verdict != "fail":
+        return opening
+    dimensions = result.get("dimensions") or {}
+    others = {name: one for name, one in dimensions.items() if one.get("reason") != result.get("reason")}
+    if not others:
+        return opening
+    below = [name for name, one in others.items() if not one.get("passed")]
+    if not below:
+        whole = all(one.get("score", 0) >= 1 for one in others.values())
+        return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
+    return f"{opening} Also below the mark: {', '.join(name.replace('_', ' ') for name in below)}."
+
+
+def notes_of(found: Diff) -> list[str]:
+    """What one should know about how the verdict came about, in plain words."""
+    result, notes = found.result, []
+    drift = result.get("drift")
+    if drift:
+        notes.append(f"From turn {drift['turn']} on the talk drifts: {drift['text']}.")
+    if result.get("left_recording"):
+        notes.append("The replay asked for something that the recording has no answer for, and was told so.")
+    if result.get("truncated"):
+        notes.append("One of the two is too large to be compared in full.")
+    if result.get("baseline") == "rejected":
+        notes.append("Somebody complained about the golden itself, so this is counted apart from the accuracy.")
+    if result.get("baseline") == "expected":
+        notes.append("Measured by what should have happened, as it was written down when the golden was made.")
+    if found.golden.golden_set is None and found.is_case:
+        notes.append("The golden was revoked since.")
+    return notes
+
+
+def _mean(result: Mapping[str, Any]) -> float | None:
+    """The sum of scores by weight, before a failure limits it."""
+    dimensions = (result.get("dimensions") or {}).values()
+    weight = sum(float(one["weight"]) for one in dimensions)
+    return sum(float(one["weight"]) * float(one["score"]) for one in dimensions) / weight if weight else None
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    names = {
+        align.SAME: "same",
+        align.CHANGED: "changed",
+        align.MOVED: "moved",
+        align.REMOVED: "missing",
+        align.INSERTED: "added",
+    }
+    counted = {word: sum(row.change == change for row in rows) for change, word in names.items()}
+    return ", ".join(f"{number:,} {word}" for word, number in counted.items() if number)
+
+
+def _steps(rows: Sequence[Row]) -> list[StepLine | Fold]:
+    """Steps as lines; those that are the same lie folded together."""
+    found: list[StepLine | Fold] = []
+    for same, group in groupby(rows, key=lambda row: row.change == align.SAME):
+        if same:
+            found.append(Fold([_plain(row.replay) for row in group if row.replay]))
+        else:
+            found += [_line(row) for row in group]
+    return found
+
+
+def _line(row: Row) -> StepLine:
+    css, state, word = CHANGES[row.change]
+    a, b = row.golden, row.replay
+    if a is None or b is None or row.change == align.MOVED:
+        return StepLine(css, state, word, _cell(a) if a else None, _cell(b) if b else None)
+    if a.kind == "message":
+        pieces = align.word_diff(str(a.content)[: 2 * LONG], str(b.content)[: 2 * LONG])
+        return StepLine(
+            css, state, word, _said(a, pieces, align.REMOVED), _said(b, pieces, align.INSERTED)
+        )  # fmt: skip
+    changed = diffs.changed_arguments(a.content, b.content)
+    return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
+
+
+def _said(step: Step, pieces: Sequence[Piece], mine: str) -> Cell:
+    parts = [(piece.change == mine, piece.text) for piece in pieces if piece.change in (align.SAME, mine)]
+    return Cell(f"{_speaker(step)}: ", parts)
+
+
+def _cell(step: Step, changed: set[str] | None = None) -> Cell:
+    if step.kind == "message":
+        return Cell(f"{_speaker(step)}: ", [(False, value_line(step.content, LONG))])
+    args = step.content if isinstance(step.content, Mapping) else {"": step.content}
+    pieces: list[tuple[bool, str]] = []
+    for number, (name, value) in enumerate(args.items()):
+        pieces.append((False, (", " if number else "") + (f"{name}=" if name else "")))
+        text = f'"{value_line(value, LONG)}"' if isinstance(value, str) else value_line(value, LONG)
+        pieces.append((changed is not None and name in changed, text))
+    result = result_line(step.output) if step.kind == "call" else ""
+    return Cell(f"{step.name}(", pieces, ")", result, step.failed, ANSWERED.get(step.answered or "", ""))
+
+
+def _plain(step: Step) -> str:
+    cell = _cell(step)
+    said = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
+    return value_line(said, LONG // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
+
+
+def _speaker(step: Step) -> str:
+    return "user" if step.name == "user.message" else "agent"
+
+
+def register(app: Flask) -> None:
+    app.register_blueprint(bp)

@@ -1,0 +1,252 @@
+"""Runs and diffs as pages: started, followed, cancelled, tried again, read step by step, and a replay that takes the
+place of its golden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from flask import Flask
+from flask.testing import FlaskClient
+from sqlalchemy import select
+
+from app.db import db
+from app.models import AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent
+from app.services import agents
+from tests.agents.test_replays import CONFIG, Bench, bench
+from tests.conftest import Workspace, soup
+
+__all__ = ["bench"]
+SignIn = Callable[..., FlaskClient]
+RUNS = "/admin/agent-review/evals/runs"
+DIFF = "/admin/agent-review/evals/diff"
+WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'
+HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
+
+
+@pytest.fixture
+def client(workspace: Workspace, sign_in: SignIn) -> FlaskClient:
+    return sign_in(workspace.actor("admin"))
+
+
+def post(client: FlaskClient, url: str, **form: Any) -> Any:
+    return client.post(url, data={"csrf_token": _token(client), **form})
+
+
+def _token(client: FlaskClient) -> str:
+    return str(soup(client.get(RUNS)).select_one("meta[name=csrf]")["content"])
+
+
+def words(node: Any) -> str:
+    return " ".join(node.get_text(" ", strip=True).split())
+
+
+def test_a_set_is_replayed_from_the_form_and_its_page_tells_how_it_went(
+    bench: Bench, client: FlaskClient, count_queries: Callable[[], Any]
+) -> None:
+    golden = bench.golden(WON, set_name="deals")
+    form = soup(client.get(f"{RUNS}/new?set=deals"))
+    assert form.select_one("input[name=set][value=deals]").has_attr("checked")
+    assert [one["value"] for one in form.select("input[name=version]")]
+
+    answer = post(client, RUNS, set="deals", trials="2", context="frozen")
+    assert answer.status_code == 303
+    page = soup(client.get(answer.location))
+    assert "2 of 2 replays left" in words(page.select_one("#run"))
+    assert page.select_one("#run-more")["hx-get"] == answer.location
+    bench.drain()
+    page = soup(client.get(answer.location, headers=HTMX))
+    assert page.select_one("#run-more") is None
+    line = page.select_one(f"#case-{golden}")
+    assert "✓ pass" in words(line)
+    assert len(line.select(".u-trial")) == 2
+    assert "pass^2 100 %" in words(page)
+    with count_queries() as seen:
+        listed = soup(client.get(RUNS))
+    assert len(seen) <= 8
+    assert "deals" in words(listed.select_one("[data-row]"))
+    assert "100 %" in words(listed.select_one("[data-row]"))
+    with count_queries() as seen:
+        client.get(answer.location)
+    assert len(seen) <= 12
+
+
+def test_sets_by_versions_are_runs_of_their_own(bench: Bench, client: FlaskClient) -> None:
+    bench.golden("how many deals are open?", set_name="one")
+    bench.golden("show me the deals", set_name="two")
+    worse = bench.worse()
+    with bench.acting():
+        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+    answer = post(client, RUNS, set=["one", "two"], version=[str(first), str(worse)])
+    assert answer.location == RUNS
+    with bench.acting():
+        made = db.session.execute(select(EvalRun.set_name, EvalRun.agent_version_id)).all()
+    assert sorted(map(tuple, made)) == sorted((name, v) for name in ("one", "two") for v in (first, worse))
+
+
+def test_what_is_wrong_with_a_start_is_said(bench: Bench, client: FlaskClient) -> None:
+    assert post(client, RUNS).status_code == 422
+    assert post(client, RUNS, set="nothing-here").status_code == 404
+    golden = bench.golden("show me the deals")
+    wrong = post(client, RUNS, set="default", trials="0", context="live", plus=str(uuid4()))
+    assert wrong.status_code == 422
+    said = words(soup(wrong).select_one("form#replay-form"))
+    assert "from 1 to 20" in said
+    assert "frozen knowledge only" in said
+    assert post(client, RUNS, golden="x").status_code in (400, 422)
+    assert post(client, RUNS, golden=str(golden), agent="nobody").status_code == 422
+    assert client.get(f"{RUNS}/{uuid4()}").status_code == 404
+    with bench.acting():
+        assert db.session.scalars(select(EvalRun)).all() == []
+
+
+def test_htmx_is_led_to_the_run(bench: Bench, client: FlaskClient) -> None:
+    golden = bench.golden("show me the deals")
+    with bench.acting():
+        slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
+    form = {"csrf_token": _token(client), "golden": str(golden), "agent": slug, "version": "1"}
+    answer = client.post(RUNS, data=form, headers=HTMX)
+    assert answer.status_code == 204
+    assert answer.headers["HX-Redirect"].startswith(RUNS)
+
+
+def test_a_run_is_cancelled_and_only_then(bench: Bench, client: FlaskClient) -> None:
+    bench.golden("show me the deals")
+    run = bench.run(set_name="default", drain=False)
+    bar = soup(client.get(f"{RUNS}/{run.id}/progress", headers=HTMX)).select_one(".u-run")
+    assert bar["hx-trigger"] == "every 2s"
+    assert "1 left" in words(bar)
+    assert post(client, f"{RUNS}/{run.id}/cancel").status_code == 303
+    assert post(client, f"{RUNS}/{run.id}/cancel").status_code == 303
+    page = soup(client.get(f"{RUNS}/{run.id}"))
+    assert "Cancelled." in words(page)
+    assert page.select_one("#run-more") is None
+    assert not soup(client.get(f"{RUNS}/{run.id}/progress", headers=HTMX)).select_one(".u-run").has_attr("hx-get")
+    assert post(client, f"{RUNS}/{run.id}/retry").status_code == 409
+    done = bench.run(set_name="default")
+    assert post(client, f"{RUNS}/{done.id}/cancel").status_code == 409
+
+
+def failing(bench: Bench) -> tuple[UUID, UUID, EvalRun]:
+    golden = bench.golden(WON)
+    bench.worse()
+    run = bench.run(set_name="default")
+    return golden, bench.replays(run)[0].id, run
+
+
+def test_the_diff_says_the_verdict_first_and_what_it_rests_on(
+    bench: Bench, client: FlaskClient, count_queries: Callable[[], Any]
+) -> None:
+    golden, replay, run = failing(bench)
+    with count_queries() as seen:
+        page = soup(client.get(f"{DIFF}/{golden}/{replay}"))
+    assert len(seen) <= 14
+    verdict = words(page.select_one(".u-verdict"))
+    assert verdict.startswith("✗ Fails: ")
+    assert "of 1.00" in verdict
+    first = page.select(".u-sect")[0]
+    assert "missing" in words(first)
+    assert "won" in words(first)
+    steps = page.select_one("#steps")
+    assert steps.select_one("tr.u-fold details summary") is not None
+    assert any("updateEntity" in words(row) for row in steps.select("tr.is-missing"))
+    dimensions = {words(row.select_one("td")): words(row) for row in page.select(".u-table.u-keep tbody tr")}
+    assert "✗ fail 0.00 0.30 yes" in dimensions["entities_updated"]
+    assert page.select_one(f'a[href$="/sessions/{golden}"]')
+    assert page.select_one(f'a[href$="/sessions/{replay}"]')
+    assert page.select_one(f'a[href$="/runs/{run.id}"]') is not None
+    assert "Compared just now" not in words(page)
+    session = soup(client.get(f"/admin/agent-review/sessions/{replay}"))
+    assert "✗ fail" in words(session.select_one(".u-replayed"))
+    row = bench.complaints()[0]
+    moment = soup(client.get(f"/admin/agent-review/feedback/{row.id}"))
+    assert moment.select_one(f'a[href="{DIFF}/{golden}/{replay}"]') is not None
+
+
+def test_neighbours_of_a_case_are_the_runs_next_and_previous(bench: Bench, client: FlaskClient) -> None:
+    for text in ("show me the deals", "how many deals are open?", "set the stage of Kestrel to won"):
+        bench.golden(text)
+    run = bench.run(set_name="default")
+    order = [row["id"].removeprefix("case-") for row in soup(client.get(f"{RUNS}/{run.id}")).select("[data-row]")]
+    by_golden = {one.meta["eval_source"]: one.id for one in bench.replays(run)}
+    page = soup(client.get(f"{DIFF}/{order[1]}/{by_golden[order[1]]}"))
+    assert "2 of 3" in words(page.select_one(".u-acts"))
+    assert page.select_one('[data-key="j"]')["href"] == f"{DIFF}/{order[2]}/{by_golden[order[2]]}"
+    assert page.select_one('[data-key="k"]')["href"] == f"{DIFF}/{order[0]}/{by_golden[order[0]]}"
+
+
+def test_any_two_sessions_can_be_compared(bench: Bench, client: FlaskClient) -> None:
+    one = bench.desk.ask("show me the deals")
+    other = bench.desk.ask("show me the deals")
+    bench.drain()
+    chosen = soup(client.get(f"{DIFF}/with/{one}"))
+    assert chosen.select_one(f'a[href="{DIFF}/{one}/{other}"]') is not None
+    assert client.get(f"{DIFF}/with/{one}?other={other}").location == f"{DIFF}/{one}/{other}"
+    assert client.get(f"{DIFF}/with/{one}?other=nothing").status_code == 422
+    page = soup(client.get(f"{DIFF}/{one}/{other}"))
+    assert words(page.select_one(".u-verdict h2")).startswith("Passes")
+    assert "Compared just now" in words(page)
+    assert client.get(f"{DIFF}/{one}/{uuid4()}").status_code == 404
+
+
+def test_a_long_pair_answers_in_parts(bench: Bench, client: FlaskClient) -> None:
+    ids = [bench.desk.ask("show me the deals") for _ in range(2)]
+    bench.drain()
+    with bench.acting():
+        for place, session_id in enumerate(ids):
+            db.session.add_all(
+                SessionEvent(
+                    tenant_id=bench.workspace.id, session_id=session_id, sequence=100 + number,
+                    event_type="agent.message",
+                    payload={"text": f"{number} {place if number % 2 else ''} " + "x " * 300},
+                )
+                for number in range(2000)
+            )  # fmt: skip
+    first = client.get(f"{DIFF}/{ids[0]}/{ids[1]}")
+    assert len(first.data) < 300_000
+    further = soup(first).select_one("#steps tr.u-fold:last-child a")["hx-get"]
+    part = client.get(further, headers=HTMX)
+    assert part.status_code == 200
+    assert "<html" not in part.text
+    assert "is-changed" in part.text
+
+
+def test_the_replay_takes_the_place_of_its_golden(bench: Bench, client: FlaskClient) -> None:
+    golden, replay, _ = failing(bench)
+    answer = post(client, f"{DIFF}/{golden}/{replay}/promote", note="the new way is right")
+    assert answer.status_code == 303
+    made = UUID(answer.location.rsplit("/", 1)[1])
+    with bench.acting():
+        old, new = (db.session.get_one(AgentSession, one) for one in (golden, made))
+        assert old.golden_set is None
+        assert new.golden_set == "default"
+        assert new.eval_source is None
+        assert new.meta["copied_from"] == str(replay)
+        assert new.meta["golden"]["note"] == "the new way is right"
+        done = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id.in_([golden, made]))).all()
+        assert {"session.copied", "session.promoted", "golden.revoked"} <= set(done)
+        assert db.session.scalars(select(Feedback.status).where(Feedback.kind == "replay_failure")).all() == ["applied"]
+    assert bench.said(made) == bench.said(replay)
+    run = bench.run(set_name="default")
+    assert (run.passed_count, run.failed_count) == (1, 0)
+    assert post(client, f"{DIFF}/{golden}/{replay}/promote").status_code == 409
+
+
+def test_members_do_not_see_runs(bench: Bench, workspace: Workspace, sign_in: SignIn) -> None:
+    member = sign_in(workspace.actor("member"))
+    assert member.get(RUNS).status_code in (403, 404)
+    assert member.get(f"{DIFF}/{uuid4()}/{uuid4()}").status_code in (403, 404)
+
+
+def test_an_errored_case_is_tried_again(app: Flask, bench: Bench, client: FlaskClient) -> None:
+    bench.golden("show me the deals")
+    with bench.acting():
+        broken = agents.save_version(bench.agent_id, CONFIG | {"model": "nowhere:none"}, actor=bench.admin).id
+    run = bench.run(set_name="default", agent_version_id=broken)
+    page = soup(client.get(f"{RUNS}/{run.id}"))
+    assert "! errored" in words(page.select_one("[data-row]"))
+    assert page.select_one(f'form[action="{RUNS}/{run.id}/retry"]') is not None
+    assert post(client, f"{RUNS}/{run.id}/retry").status_code == 303
+    assert bench.look(run.id).status == "running"
