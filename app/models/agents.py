@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import created_at, json_object, uuid_pk
@@ -77,6 +79,7 @@ class Task(OfTenant, Model):
     name: Mapped[str]
     agent_id: Mapped[UUID | None]
     message: Mapped[str] = mapped_column(server_default="")
+    replay: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     cron: Mapped[str]
     enabled: Mapped[bool] = mapped_column(server_default=text("false"))
     next_run_at: Mapped[datetime | None]
@@ -95,7 +98,9 @@ class TaskTick(OfTenant, Model):
         UniqueConstraint("tenant_id", "task_id", "scheduled_for"),
         within("tasks", "task_id", ondelete="CASCADE"),
         within("sessions", "session_id", ondelete="SET NULL"),
+        within("eval_runs", "eval_run_id", ondelete="SET NULL"),
         Index("task_ticks_session_idx", "tenant_id", "session_id", postgresql_where=text("session_id IS NOT NULL")),
+        Index("task_ticks_eval_run_idx", "tenant_id", "eval_run_id", postgresql_where=text("eval_run_id IS NOT NULL")),
         CheckConstraint(one_of("status", TICK_STATUSES), name="status_known"),
         CheckConstraint("(status = 'claimed') = (finished_at IS NULL)", name="ends"),
     )
@@ -107,6 +112,7 @@ class TaskTick(OfTenant, Model):
     owner: Mapped[str]
     lease_until: Mapped[datetime | None]
     session_id: Mapped[UUID | None]
+    eval_run_id: Mapped[UUID | None]
     detail: Mapped[str | None]
     created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
     finished_at: Mapped[datetime | None]

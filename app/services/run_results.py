@@ -18,6 +18,7 @@ from app.evals import trials
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import AgentSession, EvalRun
 from app.services import audit
+from app.services.task_outcomes import note_run_end
 
 ENDED = ("completed", "failed", "cancelled")
 # Results list the weightiest differences; the replay itself has them all.
@@ -172,6 +173,7 @@ def finish_if_done(run: EvalRun, *, actor: Actor) -> bool:
     run.passed_count = results["verdicts"][PASS]
     run.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
     db.session.flush()
+    note_run_end(run)
     audit.record(
         actor, "eval_run.finished", "eval_run", run.id, after=run.status, passed=run.passed_count,
         failed=run.failed_count,

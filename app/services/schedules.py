@@ -14,7 +14,8 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.learning.cron import next_after, upcoming
 from app.learning.settings import cron as checked_cron
 from app.models import Agent, Task, TaskTick
-from app.services import agents, audit, ticks
+from app.models.evals import CONTEXT_MODES
+from app.services import agents, audit, golden, ticks
 from app.services.workspaces import REVIEW_TASK
 
 LONGEST_NAME = 120
@@ -27,12 +28,14 @@ NO_REVIEW = "The review agent is not part of this release: this task cannot run 
 
 @dataclass(frozen=True)
 class Plan:
-    """A task as a form gives it."""
+    """A task as a form gives it: an agent that is told something, or a set of goldens that is replayed."""
 
     name: str
     agent: str
     message: str
     cron: str
+    set: str = ""
+    context: str = ""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class RunRow:
     status: str
     detail: str | None
     session_id: UUID | None
+    eval_run_id: UUID | None
     created_at: datetime
     finished_at: datetime | None
 
@@ -119,8 +123,8 @@ def runs_of(task_id: UUID, *, actor: Actor) -> list[RunRow]:
     """The last times of a task, the latest first. One query."""
     rows = db.session.execute(
         select(
-            TaskTick.scheduled_for, TaskTick.status, TaskTick.detail, TaskTick.session_id, TaskTick.created_at,
-            TaskTick.finished_at,
+            TaskTick.scheduled_for, TaskTick.status, TaskTick.detail, TaskTick.session_id,
+            TaskTick.eval_run_id, TaskTick.created_at, TaskTick.finished_at,
         )
         .where(TaskTick.tenant_id == actor.tenant_id, TaskTick.task_id == task_id)
         .order_by(TaskTick.scheduled_for.desc())
@@ -161,19 +165,31 @@ def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
     name, message = " ".join(plan.name.split()), plan.message.strip()
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         wrong["name"] = f"Give it a name of at most {LONGEST_NAME} characters."
-    if not message or len(message) > LONGEST_MESSAGE:
+    replay = _replay(plan, wrong, actor) if plan.set else None
+    if replay is None and (not message or len(message) > LONGEST_MESSAGE):
         wrong["message"] = f"Say what the agent shall do, in at most {LONGEST_MESSAGE:,} characters."
     agent = agents.find_agent(plan.agent, actor=actor) if plan.agent else None
-    if agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system:
+    needed = replay is None or bool(plan.agent)
+    if needed and (agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system):
         wrong["agent"] = "Choose an agent that runs here."
     cron = plan.cron
     try:
         cron = _cron(plan.cron)
     except Invalid as error:
         wrong |= error.fields
-    if wrong or agent is None:
+    if wrong:
         raise Invalid(" ".join(wrong.values()), wrong)
-    return {"name": name, "message": message, "cron": cron, "agent_id": agent.id}
+    return {"name": name, "message": message, "cron": cron, "agent_id": agent.id if agent else None, "replay": replay}
+
+
+def _replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
+    """What shall be replayed; notes in `wrong` what cannot be."""
+    known = {one.name for one in golden.list_sets(actor=actor)}
+    if plan.set not in known:
+        wrong["set"] = "Choose a set that has goldens."
+    if (plan.context or "frozen") not in CONTEXT_MODES:
+        wrong["context"] = "Choose frozen or live."
+    return {"set": plan.set, "context": plan.context or "frozen"}
 
 
 def _cron(given: str) -> str:

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import func, update
 
 from app.db import db
-from app.models import AgentSession, Task, TaskTick
+from app.models import AgentSession, EvalRun, Task, TaskTick
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "abandoned"}
 STOPPED = "Somebody stopped it."
@@ -34,6 +34,30 @@ def note_end(session: AgentSession) -> None:
     ).one_or_none()
     if tick is not None:
         note_outcome(session.tenant_id, tick.task_id, tick.status, tick.detail, tick.created_at)
+
+
+def note_run_end(run: EvalRun) -> None:
+    """The task whose replay this run was has an outcome: what fails there is red. Other runs are nobody's."""
+    tick = db.session.execute(
+        update(TaskTick)
+        .where(TaskTick.tenant_id == run.tenant_id, TaskTick.eval_run_id == run.id, TaskTick.status == "claimed")
+        .values(**dict(zip(("status", "detail"), _outcome(run), strict=True)), finished_at=func.clock_timestamp())
+        .returning(TaskTick.task_id, TaskTick.status, TaskTick.detail, TaskTick.created_at)
+    ).one_or_none()
+    if tick is not None:
+        note_outcome(run.tenant_id, tick.task_id, tick.status, tick.detail, tick.created_at)
+
+
+def _outcome(run: EvalRun) -> tuple[str, str | None]:
+    if run.status == "cancelled":
+        return "abandoned", STOPPED
+    errored = int((run.results.get("verdicts") or {}).get("errored", 0))
+    of = f"of {run.golden_session_count} golden{'' if run.golden_session_count == 1 else 's'}"
+    if run.failed_count:
+        return "failed", f"{run.failed_count} {of} fail{'s' if run.failed_count == 1 else ''}."
+    if errored:
+        return "failed", f"{errored} {of} could not be judged."
+    return "done", f"{run.passed_count} {of} pass{'es' if run.passed_count == 1 else ''}."
 
 
 def note_outcome(tenant_id: UUID, task_id: UUID, outcome: str, detail: str | None, ran_at: datetime) -> None:

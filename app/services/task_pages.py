@@ -34,6 +34,8 @@ class TaskRow:
     outcome: str | None
     detail: str | None
     session_id: UUID | None
+    run_id: UUID | None
+    set_name: str | None
 
     @property
     def runs(self) -> bool:
@@ -69,18 +71,11 @@ class WorkRow:
 
 def list_tasks(*, actor: Actor) -> list[TaskRow]:
     """What is scheduled, by name. One query."""
-    last = (
-        select(TaskTick.session_id)
-        .where(TaskTick.tenant_id == Task.tenant_id, TaskTick.task_id == Task.id, TaskTick.session_id.is_not(None))
-        .order_by(TaskTick.scheduled_for.desc())
-        .limit(1)
-        .correlate(Task)
-        .scalar_subquery()
-    )
+    last, last_run = (_last(column) for column in (TaskTick.session_id, TaskTick.eval_run_id))
     rows = db.session.execute(
         select(
             Task.id, Task.slug, Task.name, Agent.slug, Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
-            Task.last_outcome, Task.last_detail, last,
+            Task.last_outcome, Task.last_detail, last, last_run, Task.replay["set"].astext,
         )
         .outerjoin(Agent, Agent.id == Task.agent_id)
         .where(Task.tenant_id == actor.tenant_id)
@@ -89,6 +84,18 @@ def list_tasks(*, actor: Actor) -> list[TaskRow]:
     )  # fmt: skip
     found: list[Any] = list(rows)
     return [TaskRow(*row) for row in found]
+
+
+def _last(column: Any) -> Any:
+    """What the latest run of each task led to."""
+    return (
+        select(column)
+        .where(TaskTick.tenant_id == Task.tenant_id, TaskTick.task_id == Task.id, column.is_not(None))
+        .order_by(TaskTick.scheduled_for.desc())
+        .limit(1)
+        .correlate(Task)
+        .scalar_subquery()
+    )
 
 
 def list_open(*, actor: Actor) -> list[WorkRow]:

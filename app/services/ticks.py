@@ -6,7 +6,9 @@ each time; a clock that is set back runs nothing twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select, text
@@ -16,12 +18,13 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Problem, Refused
 from app.learning.cron import next_after
-from app.models import Agent, AgentSession, Membership, Task, TaskTick, User
-from app.services import runs
+from app.models import Agent, AgentSession, EvalRun, Membership, Task, TaskTick, User
+from app.services import eval_runs, runs
+from app.services.eval_runs import NewRun
 from app.services.task_outcomes import note_outcome
 
 DUE = text("SELECT task_id, tenant_id FROM door_due(clock_timestamp())")
-OPEN = ("pending", "running")
+OPEN = ("pending", "queued", "running")
 BUSY = "The run before it was still under way."
 GONE = "Its session was deleted before it ended."
 
@@ -96,6 +99,10 @@ def _begin(task: Task, tick: TaskTick, person: Actor | None) -> None:
 
 
 def _start(task: Task, tick: TaskTick, person: Actor) -> None:
+    if task.replay:
+        tick.eval_run_id = _replay(task, task.replay, person)
+        db.session.flush()
+        return
     agent = db.session.scalar(select(Agent.slug).where(Agent.tenant_id == task.tenant_id, Agent.id == task.agent_id))
     if agent is None or not task.message:
         raise Refused("There is nothing that this release could run here.")
@@ -104,14 +111,26 @@ def _start(task: Task, tick: TaskTick, person: Actor) -> None:
     db.session.flush()
 
 
+def _replay(task: Task, replay: Mapping[str, Any], person: Actor) -> UUID:
+    """Replay the set that the task names, with its agent's current version where it names one."""
+    new = NewRun(
+        set_name=replay["set"],
+        agent_id=task.agent_id,
+        context_mode=replay.get("context", "frozen"),
+        triggered_by="scheduled",
+    )
+    return eval_runs.start_run(new, actor=person).id
+
+
 def _is_busy(task: Task, besides: UUID | None = None) -> bool:
     """Whether an earlier run is under way. One whose session was deleted never ends by itself."""
     earlier = db.session.execute(
-        select(TaskTick, AgentSession.status)
+        select(TaskTick, func.coalesce(AgentSession.status, EvalRun.status))
         .outerjoin(
             AgentSession,
             (AgentSession.tenant_id == TaskTick.tenant_id) & (AgentSession.id == TaskTick.session_id),
         )
+        .outerjoin(EvalRun, (EvalRun.tenant_id == TaskTick.tenant_id) & (EvalRun.id == TaskTick.eval_run_id))
         .where(
             TaskTick.tenant_id == task.tenant_id,
             TaskTick.task_id == task.id,

@@ -13,7 +13,7 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models import Task
-from app.services import agents, schedules
+from app.services import agents, golden, schedules
 from app.services.schedules import Plan
 from app.views.htmx import varied
 
@@ -26,7 +26,9 @@ bp = Blueprint("schedules", __name__, url_prefix="/tasks")
 @bp.get("/new")
 @access("admin")
 def new() -> Any:
-    return _form(None, {"cron": USUAL[2], "agent": request.args.get("agent", "")})
+    set_name = request.args.get("set", "")
+    name = f"Replay {set_name}" if set_name else ""
+    return _form(None, {"cron": USUAL[2], "agent": request.args.get("agent", ""), "set": set_name, "name": name})
 
 
 @bp.post("")
@@ -45,7 +47,9 @@ def create() -> Any:
 @access("admin")
 def detail(task_id: UUID) -> Any:
     task, agent = schedules.get_task(task_id, actor=g.actor)
-    return _form(task, {"name": task.name, "agent": agent or "", "message": task.message, "cron": task.cron})
+    replay = task.replay or {}
+    form = {"name": task.name, "agent": agent or "", "message": task.message, "cron": task.cron}
+    return _form(task, {**form, "set": replay.get("set", ""), "context": replay.get("context", "")})
 
 
 @bp.post("/<uuid:task_id>")
@@ -78,6 +82,8 @@ def run(task_id: UUID) -> Any:
     with transaction():
         tick = schedules.start_task(task_id, actor=g.actor)
     flash("It runs now.", "success")
+    if tick.eval_run_id is not None:
+        return redirect(url_for("eval_pages.detail", run_id=tick.eval_run_id), 303)
     if tick.session_id is None:
         return redirect(url_for("tasks.index"), 303)
     return redirect(url_for("sessions.own_detail", session_id=tick.session_id), 303)
@@ -101,7 +107,7 @@ def preview() -> Response:
 
 
 def _plan() -> Plan:
-    given = {name: request.form.get(name, "") for name in ("name", "agent", "message", "cron")}
+    given = {name: request.form.get(name, "") for name in ("name", "agent", "message", "cron", "set", "context")}
     return Plan(**given)
 
 
@@ -125,6 +131,7 @@ def _form(
         form=form,
         errors=errors or {},
         agents=[(row.slug, row.name) for row in known],
+        sets=[(one.name, one.name) for one in golden.list_sets(actor=g.actor)] if form.get("set") else [],
         usual=USUAL,
         cron=cron,
         runs=schedules.runs_of(task.id, actor=g.actor) if task else [],

@@ -59,8 +59,8 @@ class Shell:
         return TABS if inside and self.actor is not None and self.actor.is_admin else ()
 
     @cached_property
-    def waiting(self) -> dict[str, int]:
-        """How many rows wait for a decision, by the name that sections.py gives the count."""
+    def waiting(self) -> dict[str, Any]:
+        """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""
         from app.services import waiting
 
         return waiting.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}

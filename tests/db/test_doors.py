@@ -188,6 +188,17 @@ def test_work_is_claimed_once_and_again_when_the_lease_ran_out(app_url: str, our
         assert outside not in {row["session_id"] for row in rest}
 
 
+def test_people_do_not_wait_behind_replays(app_url: str, ours: Filled) -> None:
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+        replays = {new_session(connection, ours, metadata='{"eval_source": "x"}') for _ in range(3)}
+        connection.execute("UPDATE sessions SET created_at = '1980-01-01' WHERE id = ANY(%s)", (list(replays),))
+        asked = new_session(connection, ours)
+        claim = "SELECT session_id FROM door_claim('me', 1, '1 minute')"
+        order = [one(connection, claim) for _ in range(4)]
+        assert order[0] == asked
+        assert set(order[1:]) == replays
+
+
 def test_due_tasks_and_counts(app_url: str, ours: Filled) -> None:
     with acting(app_url, ours.tenant, ours.user, "system") as connection:
         due = "SELECT task_id FROM door_due(now()) WHERE tenant_id = %s"

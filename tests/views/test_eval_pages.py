@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
-from sqlalchemy import select
+from sqlalchemy import select, text, update
 
 from app.db import db
-from app.models import AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent
+from app.jobs.ticks import begin_due
+from app.models import AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
 from app.services import agents
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace, soup
@@ -166,8 +167,8 @@ def test_the_diff_says_the_verdict_first_and_what_it_rests_on(
 
 
 def test_neighbours_of_a_case_are_the_runs_next_and_previous(bench: Bench, client: FlaskClient) -> None:
-    for text in ("show me the deals", "how many deals are open?", "set the stage of Kestrel to won"):
-        bench.golden(text)
+    for asked in ("show me the deals", "how many deals are open?", "set the stage of Kestrel to won"):
+        bench.golden(asked)
     run = bench.run(set_name="default")
     order = [row["id"].removeprefix("case-") for row in soup(client.get(f"{RUNS}/{run.id}")).select("[data-row]")]
     by_golden = {one.meta["eval_source"]: one.id for one in bench.replays(run)}
@@ -250,3 +251,34 @@ def test_an_errored_case_is_tried_again(app: Flask, bench: Bench, client: FlaskC
     assert page.select_one(f'form[action="{RUNS}/{run.id}/retry"]') is not None
     assert post(client, f"{RUNS}/{run.id}/retry").status_code == 303
     assert bench.look(run.id).status == "running"
+
+
+def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, client: FlaskClient) -> None:
+    bench.golden(WON, set_name="deals")
+    form = soup(client.get("/tasks/new?set=deals"))
+    assert form.select_one("select[name=set] option[selected]")["value"] == "deals"
+    assert post(client, "/tasks", name="Nightly", set="nothing", cron="0 3 * * *").status_code == 422
+    assert post(client, "/tasks", name="Nightly", set="deals", cron="0 3 * * *").status_code == 303
+    with bench.acting():
+        task = db.session.scalars(select(Task).where(Task.name == "Nightly")).one()
+        db.session.execute(update(Task).where(Task.id == task.id).values(next_run_at=text("now() - interval '1 hour'")))
+    with bench.app.app_context():
+        assert begin_due("test") == 1
+        assert begin_due("test") == 0
+    bench.drain()
+    row = soup(client.get("/tasks")).find("a", string="Nightly").find_parent("tr")
+    assert "replays deals" in words(row)
+    assert "✓ done" in words(row)
+    with bench.acting():
+        run = db.session.scalars(select(EvalRun)).one()
+    assert (run.triggered_by, run.passed_count) == ("scheduled", 1)
+    bench.worse()
+    led = post(client, f"/tasks/{task.id}/run")
+    assert led.location.startswith(RUNS)
+    assert post(client, f"/tasks/{task.id}/run").status_code == 409
+    bench.drain()
+    assert "1 of 1 golden fails." in words(soup(client.get("/tasks")).select_one("tr.u-failed"))
+    page = soup(client.get(f"/tasks/{task.id}"))
+    assert page.select_one(f'a[href="{led.location}"]') is not None
+    tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
+    assert tab == "Evals 0 % ▾100 lower than the run before"
