@@ -20,6 +20,7 @@ from app.services import diffs, golden_swap, run_lists, run_pages
 from app.services.diffs import Diff
 from app.views.agent_review import as_id
 from app.views.htmx import page
+from app.views.record_names import RecordNames
 from app.views.texts import result_line, value_line
 from app.views.typed import typed, whole_number
 
@@ -99,11 +100,15 @@ def detail(golden_id: UUID, replay_id: UUID) -> Any:
 
 
 def _around(found: Diff) -> dict[str, Any]:
+    reasons = [str(one.get("reason")) for one in (found.result.get("dimensions") or {}).values()]
+    targets = [str(effect.target) for pair in found.effects for effect in (pair.golden, pair.replay) if effect]
+    records = RecordNames([str(found.result.get("reason")), *reasons, *targets])
     run_id = found.replay.eval_run_id if found.is_case else None
     return {
         "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
         "beside": run_pages.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
-        "sentence": sentence(found.result),
+        "sentence": records.told(sentence(found.result)),
+        "records": records,
         "notes": notes_of(found),
         "glyph": GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
         "words": align.word_diff(*found.answer) if any(found.answer) else [],

@@ -19,6 +19,7 @@ from app.services.pages import Page
 from app.views.agent_review import as_id
 from app.views.filters import ROWS, neighbours
 from app.views.htmx import page, varied, wants_fragment
+from app.views.record_names import RecordNames
 from app.views.texts import query
 from app.views.typed import whole_number
 
@@ -201,12 +202,14 @@ def read_run(run_id: UUID) -> dict[str, Any]:
     verdict = request.args.get("verdict", "")
     lines = [line for line in found.lines if not verdict or line.verdict == verdict]
     start = min(whole_number(request.args.get("from")) or 0, len(lines))
+    shown = lines[start : start + LINES]
     rows = [*found.options.get("plus", ()), *found.options.get("minus", ())]
     return {
         "found": found,
         "run": found.run,
         "progress": found.progress,
-        "lines": lines[start : start + LINES],
+        "lines": shown,
+        "records": RecordNames(line.reason for line in shown),
         "total": len(lines),
         "further": start + LINES if start + LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
