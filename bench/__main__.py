@@ -6,7 +6,7 @@ import json
 import sys
 from importlib import import_module
 
-ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "prompt", "verdicts")
+ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "evals", "prompt", "verdicts")
 
 
 def main() -> None:

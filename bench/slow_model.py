@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 class SlowModel(ThreadingHTTPServer):
-    """`asked` counts requests; `tool` is (name, argument) of the tool to use before the answer."""
+    """`asked` counts requests; `tool` is (name, argument) of the tool to use before the answer; `answer` says what is
+    answered to what a person said."""
 
     daemon_threads = True
     request_queue_size = 512
@@ -23,6 +24,7 @@ class SlowModel(ThreadingHTTPServer):
     def __init__(self, seconds: float, tool: tuple[str, str] | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.seconds, self.tool = seconds, tool
+        self.answer: Callable[[str], str] = lambda _: "That is done."
         self.lock = threading.Lock()
         self.asked = 0
 
@@ -40,7 +42,8 @@ class SlowModel(ThreadingHTTPServer):
                 "content": None,
                 "tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": call}],
             }
-        return {"role": "assistant", "content": "That is done."}
+        said = next((one["content"] for one in reversed(body["messages"]) if one["role"] == "user"), "")
+        return {"role": "assistant", "content": self.answer(str(said))}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -73,9 +73,10 @@ def _step(event: Event, calls: deque[Call]) -> Step | None:
         return Step("call", call.name, event.sequence, call.arguments, output, call.failed, answered)
     if event.event_type in ("user.message", "agent.message"):
         return Step("message", event.event_type, event.sequence, text_of(event))
-    if event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed"):
-        told = {name: value for name, value in event.payload.items() if name != "call_id"}
-        return Step("change", event.event_type, event.sequence, told)
+    told = event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed")
+    # A change that a call made is told by the call.
+    if told and "call_id" not in event.payload:
+        return Step("change", event.event_type, event.sequence, dict(event.payload))
     return None
 
 

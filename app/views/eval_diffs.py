@@ -111,7 +111,8 @@ def _around(found: Diff) -> dict[str, Any]:
         "records": records,
         "notes": notes_of(found),
         "glyph": GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
-        "words": align.word_diff(*found.answer) if any(found.answer) else [],
+        "words": _answers(found),
+        "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_telling),
         "counts": _counts(found.rows),
         "mean": _mean(found.result),
     }
@@ -184,6 +185,37 @@ def notes_of(found: Diff) -> list[str]:
     return notes
 
 
+def _telling(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float, str]:
+    """What decides comes first, then what failed, then what weighs most."""
+    name, one = named
+    return not one.get("decides"), bool(one.get("passed")), -float(one.get("weight") or 0), name
+
+
+def _answers(found: Diff) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]] | None:
+    """Both last answers in pieces, those that only one has marked."""
+    if not any(found.answer):
+        return None
+    pieces = align.word_diff(*found.answer)
+    return _marked(pieces, align.REMOVED), _marked(pieces, align.INSERTED)
+
+
+def _marked(pieces: Sequence[Piece], mine: str) -> list[tuple[bool, str]]:
+    """One side of a word diff. A space between two marked words is marked with them."""
+    found: list[tuple[bool, str]] = []
+    for piece in pieces:
+        if piece.change not in (align.SAME, mine):
+            continue
+        marked = piece.change == mine
+        if marked and len(found) > 1 and found[-2][0] and not found[-1][1].strip(" "):
+            space = found.pop()[1]
+            found[-1] = (True, found[-1][1] + space + piece.text)
+        elif found and found[-1][0] == marked:
+            found[-1] = (marked, found[-1][1] + piece.text)
+        else:
+            found.append((marked, piece.text))
+    return found
+
+
 def _mean(result: Mapping[str, Any]) -> float | None:
     """The sum of scores by weight, before a failure limits it."""
     dimensions = (result.get("dimensions") or {}).values()
@@ -229,8 +261,7 @@ def _line(row: Row) -> StepLine:
 
 
 def _said(step: Step, pieces: Sequence[Piece], mine: str) -> Cell:
-    parts = [(piece.change == mine, piece.text) for piece in pieces if piece.change in (align.SAME, mine)]
-    return Cell(f"{_speaker(step)}: ", parts)
+    return Cell(f"{_speaker(step)}: ", _marked(pieces, mine))
 
 
 def _cell(step: Step, changed: set[str] | None = None) -> Cell:

@@ -1,0 +1,79 @@
+"""The build step of docs/evals.md runs as it stands, and its exit code says what the verdicts say."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from flask import Flask
+from waitress.server import create_server
+
+from app.services import agents
+from tests.agents.test_replays import Bench, bench
+from tests.conftest import Api, Workspace
+
+__all__ = ["bench"]
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "evals.md").read_text()
+WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'
+
+
+@pytest.fixture
+def address(app: Flask) -> Iterator[str]:
+    server = create_server(app, host="127.0.0.1", port=0, threads=2)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.effective_port}"
+    server.close()
+    thread.join(60)
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_step_for_a_build_runs(
+    address: str, bench: Bench, workspace: Workspace, api: Callable[..., Api], tmp_path: Path
+) -> None:
+    (script,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    bench.golden(WON)
+    with bench.acting():
+        slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
+    key = api(workspace.actor("admin"), "admin").key
+    environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": key, "AGENT": slug, "COMMIT": "4f2c1e9"}
+
+    def build() -> tuple[int, str]:
+        step = subprocess.Popen(
+            ["sh", "-c", script],
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        while True:
+            try:
+                said, _ = step.communicate(timeout=1)
+                return step.returncode, said
+            except subprocess.TimeoutExpired:
+                bench.drain()
+
+    code, said = build()
+    assert "1 passed, 0 failed" in said
+    assert code == 0, said
+    bench.worse()
+    code, said = build()
+    assert "0 passed, 1 failed" in said
+    assert code == 1, said
+
+
+def test_the_page_names_every_exit_code() -> None:
+    from app.cli import evals
+
+    table = dict(re.findall(r"^\| (\d) \| (\w+)", TEXT, re.MULTILINE))
+    assert table[str(evals.PASSED)] == "passed"
+    assert table[str(evals.REGRESSION)] == "regression"
+    assert table[str(evals.INCONCLUSIVE)] == "inconclusive"
+    assert {str(evals.CONFIGURATION), "2", "4"} <= table.keys()
