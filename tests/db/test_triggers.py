@@ -78,6 +78,17 @@ def test_a_golden_withstands_every_attack(app_url: str, golden: Filled) -> None:
         "INSERT INTO sessions (id, tenant_id, title, agent_id, created_by)"
         " SELECT id, tenant_id, title, agent_id, created_by"
         " FROM sessions ON CONFLICT (id) DO UPDATE SET title = 'x'",
+        "MERGE INTO sessions s USING (SELECT 1) AS one ON true WHEN MATCHED THEN UPDATE SET title = 'x'",
+        "MERGE INTO session_events e USING (SELECT 1) AS one ON true WHEN MATCHED THEN DELETE",
+        "WITH stripped AS (UPDATE sessions SET metadata = metadata - 'golden', tags = '{x}' RETURNING id)"
+        " SELECT count(*) FROM stripped",
+        "TRUNCATE sessions CASCADE",
+        "TRUNCATE session_events",
+        "ALTER TABLE sessions DISABLE TRIGGER ALL",
+        "ALTER TABLE sessions NO FORCE ROW LEVEL SECURITY",
+        "DROP TABLE session_events",
+        "SET LOCAL session_replication_role = replica",
+        "SELECT purge_tenant(tenant_id) FROM sessions",
     ]
     with acting(app_url, golden.tenant, golden.user, "system") as connection:
         before = as_it_was(connection)
