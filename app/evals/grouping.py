@@ -18,11 +18,15 @@ class Complaint:
     agent_slug: str
     created_at: datetime
     prompt: str
+    person_id: UUID | None = None
+    agent_version: int | None = None
+    promotable: bool = False
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A request that went wrong. The representative session is that of the latest complaint."""
+    """A request that went wrong. The representative session is that of the latest complaint; `promotable` says whether
+    it can be golden."""
 
     prompt: str
     agent_id: UUID
@@ -31,6 +35,10 @@ class Candidate:
     feedback_ids: list[UUID]
     representative_session_id: UUID
     last_feedback_at: datetime
+    session_ids: frozenset[UUID] = frozenset()
+    people: int = 0
+    agent_version: int | None = None
+    promotable: bool = False
 
 
 def normalised(prompt: str) -> str:
@@ -59,4 +67,8 @@ def _candidate(group: list[Complaint]) -> Candidate:
         feedback_ids=[complaint.feedback_id for complaint in ordered],
         representative_session_id=latest.session_id,
         last_feedback_at=latest.created_at,
+        session_ids=frozenset(complaint.session_id for complaint in ordered),
+        people=len({complaint.person_id for complaint in ordered}),
+        agent_version=latest.agent_version,
+        promotable=latest.promotable,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,12 +12,16 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid
+from app.errors import Forbidden, Invalid, NotFound, Stale
 from app.evals.grouping import Candidate, Complaint, group_complaints
-from app.models import Agent, AgentSession, Feedback, SessionEvent
-from app.services import feedback
+from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
+from app.services import feedback, golden
+from app.services.golden import Promoted, Promotion
 
-__all__ = ["ACTIONS", "Candidate", "list_candidates", "resolve_group", "undo_group"]
+__all__ = [
+    "ACTIONS", "Candidate", "dismiss_candidate", "find_candidate", "list_candidates", "promote_candidate",
+    "resolve_group", "undo_group",
+]  # fmt: skip
 
 ACTIONS = ("applied", "dismissed")
 MOST_GROUPS = 100
@@ -24,6 +29,7 @@ MOST_IDS = 200
 # The newest complaints that are looked at. A workspace with more open ones has other worries than their order.
 MOST_COMPLAINTS = 5000
 LONGEST_PROMPT = 4000
+SETTLED = "Somebody settled this request a moment ago."
 
 
 def list_candidates(*, actor: Actor, limit: int = 20) -> tuple[list[Candidate], int]:
@@ -36,9 +42,13 @@ def list_candidates(*, actor: Actor, limit: int = 20) -> tuple[list[Candidate], 
 
 def _complaints(actor: Actor) -> list[Complaint]:
     rows = db.session.execute(
-        select(Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at)
+        select(
+            Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at, Feedback.created_by,
+            AgentVersion.version, AgentSession.status, AgentSession.golden_set,
+        )
         .join(Agent, (Agent.tenant_id == Feedback.tenant_id) & (Agent.id == Feedback.agent_id))
         .join(AgentSession, (AgentSession.tenant_id == Feedback.tenant_id) & (AgentSession.id == Feedback.session_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(
             Feedback.tenant_id == actor.tenant_id,
             Feedback.status == "pending",
@@ -50,13 +60,16 @@ def _complaints(actor: Actor) -> list[Complaint]:
         )
         .order_by(Feedback.created_at.desc(), Feedback.id)
         .limit(MOST_COMPLAINTS)
-    ).all()
+    ).all()  # fmt: skip
     prompts = _prompts(sorted({row.session_id for row in rows}), actor)
     return [
-        Complaint(row.id, row.session_id, row.agent_id, row.slug, row.created_at, prompts[row.session_id])
+        Complaint(
+            row.id, row.session_id, row.agent_id, row.slug, row.created_at, prompts[row.session_id], row.created_by,
+            row.version, row.status == "completed" and row.golden_set is None,
+        )
         for row in rows
         if row.session_id in prompts
-    ]
+    ]  # fmt: skip
 
 
 def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
@@ -74,6 +87,32 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
         .order_by(SessionEvent.session_id, SessionEvent.sequence)
     )
     return {session_id: text[:LONGEST_PROMPT] for session_id, text in rows if isinstance(text, str) and text.strip()}
+
+
+def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
+    """The request that this session stands for, as it is now; Stale when nothing of it is pending any more."""
+    found = next((one for one in group_complaints(_complaints(actor)) if session_id in one.session_ids), None)
+    if found is None:
+        there = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+        raise Stale(SETTLED) if db.session.scalar(there) else NotFound("There is no such session in this workspace.")
+    return found
+
+
+def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+    """Make the session of a request golden and apply all that is pending about the request, however much it is."""
+    group = find_candidate(session_id, actor=actor)
+    done = golden.promote_session(session_id, replace(given, feedback_ids=group.feedback_ids), actor=actor)
+    if not done.applied:
+        raise Stale(SETTLED)
+    return done
+
+
+def dismiss_candidate(session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """Dismiss all that is pending about a request; which rows moved. Stale for whoever comes second."""
+    moved = resolve_group(find_candidate(session_id, actor=actor).feedback_ids, "dismissed", actor=actor, most=None)
+    if not moved:
+        raise Stale(SETTLED)
+    return moved
 
 
 def resolve_group(

@@ -74,7 +74,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
             {"recorded_is_right": "Leave it out where `expected` is given."},
         )
     session = _lock(session_id, actor)
-    _check_promotable(session, actor)
+    check_promotable(session, actor)
     _check_criteria(given.criteria_set_id, actor)
     snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
     golden: dict[str, Any] = {
@@ -133,19 +133,6 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
         before = _golden_of(_lock(session_id, actor))["set"]
         edit_golden(session_id, {"set": target}, actor=actor)
         moved += before != target
-    return moved
-
-
-def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
-    """Give a set another name; how many goldens moved with it."""
-    ids = db.session.scalars(
-        select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
-    ).all()
-    if not ids:
-        raise NotFound(f"There is no golden set {name[:60]}.")
-    moved = 0
-    for start in range(0, len(ids), MOST_SESSIONS):
-        moved += move_goldens(ids[start : start + MOST_SESSIONS], new_name, actor=actor)
     return moved
 
 
@@ -215,7 +202,8 @@ def _golden_of(session: AgentSession) -> dict[str, Any]:
     return golden
 
 
-def _check_promotable(session: AgentSession, actor: Actor) -> None:
+def check_promotable(session: AgentSession, actor: Actor) -> None:
+    """Refuses with the reason why a session cannot be golden."""
     if session.golden_set is not None:
         raise Refused(f"This session is golden already, in {session.golden_set}.", current=session.golden_set)
     if session.eval_source is not None:
@@ -297,3 +285,19 @@ def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
     if not names:
         raise NotFound("This agent has no goldens; name the sets to replay.")
     return [str(name) for name in names]
+
+
+def usual_set(agent_id: UUID, *, actor: Actor) -> str:
+    """The set that most goldens of an agent are in, which the next one probably belongs to."""
+    most = (
+        select(AgentSession.golden_set)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.golden_set.is_not(None),
+            AgentSession.agent_id == agent_id,
+        )
+        .group_by(AgentSession.golden_set)
+        .order_by(func.count().desc(), AgentSession.golden_set)
+        .limit(1)
+    )
+    return db.session.scalar(most) or DEFAULT_SET

@@ -13,7 +13,7 @@ from sqlalchemy.sql import Select
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.models import Agent, AgentSession, AgentVersion
+from app.models import Agent, AgentSession, AgentVersion, User
 from app.services.pages import Page, Slice, read_page
 
 
@@ -38,14 +38,17 @@ class GoldenRow:
     baseline_rejected: bool
     recorded_is_right: bool
     expected: dict[str, Any] | None
+    person: str | None = None
 
 
-def list_goldens(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice[GoldenRow]:
-    """One page of the goldens, newest session first."""
+def list_goldens(
+    page: Page, *, actor: Actor, set_name: str | None = None, count: int | None = None
+) -> Slice[GoldenRow]:
+    """One page of the goldens, newest session first. Whoever knows how many there are saves a query."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if set_name is not None:
         where.append(AgentSession.golden_set == set_name)
-    found = read_page(_statement(), page, at=AgentSession.created_at, id=AgentSession.id, where=where)
+    found = read_page(_statement(), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
     return found.map(_row)
 
 
@@ -71,16 +74,17 @@ def _statement() -> Select[*tuple[Any, ...]]:
             AgentSession.agent_id, Agent.slug, Agent.name, AgentVersion.version,
             cast(golden["promoted_at"].astext, DateTime(timezone=True)), cast(golden["promoted_by"].astext, Uuid),
             golden["sha256"].astext, golden["baseline_rejected"].astext, golden["recorded_is_right"].astext,
-            golden["expected"],
+            golden["expected"], User.name,
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .outerjoin(User, User.id == cast(golden["promoted_by"].astext, Uuid))
     )  # fmt: skip
 
 
 def _row(row: tuple[Any, ...]) -> GoldenRow:
     values = [*row]
-    values[-3:-1] = [flag == "true" for flag in row[-3:-1]]
+    values[-4:-2] = [flag == "true" for flag in row[-4:-2]]
     return GoldenRow(*values)
 
 

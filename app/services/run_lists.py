@@ -106,6 +106,17 @@ def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     return RunRow(*row)
 
 
+def list_newest(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
+    """The newest runs of a set, ended or not. One query."""
+    rows = db.session.execute(
+        _statement()
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name == set_name)
+        .order_by(EvalRun.created_at.desc(), EvalRun.id.desc())
+        .limit(limit)
+    )
+    return [RunRow(*row) for row in rows]
+
+
 def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse]:
     """How each of the sets has fared in its latest runs that ended. One query."""
     place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))

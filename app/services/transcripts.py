@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import and_, exists, select
 
 from app.actor import Actor
 from app.db import db
@@ -38,6 +38,7 @@ class SessionBehind:
     duration_ms: int | None
     agent_version: int | None
     golden_set: str | None
+    promotable: bool
 
 
 def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
@@ -46,6 +47,14 @@ def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
         select(
             AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.duration_ms, AgentVersion.version,
             AgentSession.golden_set,
+            and_(
+                AgentSession.status == "completed", AgentSession.golden_set.is_(None),
+                AgentSession.eval_source.is_(None),
+                exists().where(
+                    SessionEvent.tenant_id == AgentSession.tenant_id, SessionEvent.session_id == AgentSession.id,
+                    SessionEvent.event_type == "user.message",
+                ),
+            ),
         )
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.chat_id == chat_id)

@@ -158,10 +158,18 @@
 
   /* After a decision: from the panel the next row opens, from the bar the focus is where the rows were. */
   const decided = new WeakMap();
+  const beside = new WeakMap();
   document.addEventListener("htmx:before:request", (event) => {
     const { ctx } = event.detail;
     const form = ctx.sourceElement?.closest?.("form");
-    if (form?.matches("[data-next]")) decided.set(ctx, (openRow() ?? form.closest("[data-row]") ?? form).id);
+    if (form?.matches("[data-next]")) {
+      const row = openRow() ?? form.closest("[data-row]") ?? form;
+      const all = rows();
+      const at = all.indexOf(row);
+      decided.set(ctx, row.id);
+      /* A row that goes with its decision leaves its place to the one below, or to the one above. */
+      beside.set(ctx, (all[at + 1] ?? all[at - 1])?.id);
+    }
     if (form?.matches("[data-bulk]")) decided.set(ctx, rows().findIndex((row) => row.querySelector("[data-select]:checked")));
   });
   document.addEventListener("htmx:finally:request", (event) => {
@@ -171,7 +179,7 @@
     const all = rows();
     if (typeof place === "number") { if (!isOpen()) focusRow(all[Math.min(place, all.length - 1)]); return; }
     const at = all.findIndex((row) => row.id === place);
-    const next = at >= 0 ? all[at + 1] : null;
+    const next = at >= 0 ? all[at + 1] : all.find((row) => row.id === beside.get(ctx));
     if (next && isOpen()) open(next);
     else if (!isOpen()) { focusRow(next ?? all[at]); (next ?? all[at])?.scrollIntoView({ block: "nearest" }); }
     else panel()?.querySelector(".u-panel-body")?.focus({ preventScroll: true });

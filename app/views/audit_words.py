@@ -31,6 +31,7 @@ SENTENCES = {
     "eval_run.started": "started an eval run",
     "golden.edited": "changed a golden",
     "golden.revoked": "revoked a golden",
+    "golden_set.policy_changed": "changed what decides in a golden set",
     "import.undone": "undid an import",
     "invitation.accepted": "accepted an invitation",
     "invitation.withdrawn": "withdrew an invitation",

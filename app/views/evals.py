@@ -1,61 +1,162 @@
-"""Evals: the golden sessions of the workspace, by set."""
+"""Evals: requests that keep going wrong, and the golden sessions by set."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, g, redirect, url_for
+from flask import Blueprint, Flask, g, request, url_for
+from werkzeug.wrappers import Response
 
 from app.access import access
-from app.errors import NotFound
-from app.models.sessions import SESSION_TYPES
-from app.services import golden, sessions
-from app.services.filters import SessionFilters
-from app.views import filters as listing
-from app.views.agent_review import agent_menu
-from app.views.htmx import page, wants_fragment
-from app.views.session_pages import read_session
+from app.db import transaction
+from app.errors import Invalid, Problem, Stale, Unprocessable
+from app.services import candidates, entities, golden, golden_sets, promotions
+from app.services.candidates import Candidate
+from app.views.agent_review import as_id
+from app.views.eval_figures import spark_points
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.promote_forms import PromoteForm
+from app.views.texts import query
 
 bp = Blueprint("evals", __name__, url_prefix="/admin/agent-review/evals")
+VISIBLE = 5
+# Without a script a toast waits in a cookie, which holds 4 KB.
+MOST_IN_COOKIE = 40
 
 
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    """The golden sessions, newest first; a set can be chosen."""
-    asked = listing.read(SessionFilters, golden="yes")
-    found = sessions.list_sessions(asked.filters, asked.page, actor=g.actor)
-    sets = golden.list_sets(actor=g.actor)
-    fields = [
-        listing.named("set", [(one.name, one.name) for one in sets]),
-        agent_menu(),
-        listing.choices("type", SESSION_TYPES),
-        *listing.DAYS,
-    ]
-    return page(
-        "evals/index.html",
-        "evals/_list.html",
-        rows=found.items,
-        found=found,
-        asked=asked,
-        sets=sets,
-        fields=fields,
-        **listing.neighbours(found),
-    )
+    """Candidates, and the sets of goldens. `promote` names the candidate whose form is open, `all` shows them all."""
+    unknown = request.args.keys() - {"all", "promote", "panel"}
+    if unknown:
+        raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
+    sid = as_id(request.args.get("promote", ""))
+    return page("evals/index.html", "evals/_home.html", **home(), **(promoting(sid) if sid else {}))
 
 
-@bp.get("/<uuid:session_id>")
+def home() -> dict[str, Any]:
+    """What the page shows. Six queries."""
+    return {**listed(), "sets": golden_sets.list_rows(actor=g.actor), "spark_points": spark_points}
+
+
+def listed() -> dict[str, Any]:
+    """The candidates, five of them unless all are asked for. Two queries."""
+    everything = request.values.get("all") == "1"
+    limit = candidates.MOST_GROUPS if everything else VISIBLE
+    found, total = candidates.list_candidates(actor=g.actor, limit=limit)
+    return {"candidates": found, "total": total, "everything": everything, "visible": VISIBLE}
+
+
+def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
+    """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
+    offer = promotions.offer(session_id, actor=g.actor)
+    sets = [one.name for one in golden.list_sets(actor=g.actor)]
+    return {
+        "offer": offer,
+        "form": form or PromoteForm.opened(offer, golden.usual_set(offer.agent_id, actor=g.actor)),
+        "set_names": sets,
+        "criteria_sets": entities.list_criteria_sets(actor=g.actor),
+    }
+
+
+@bp.get("/candidates/<uuid:session_id>")
 @access("admin")
-def detail(session_id: UUID) -> Any:
-    """A golden session beside the list; its page is the session's own."""
-    found = sessions.get_session(session_id, actor=g.actor)
-    if found.session.golden_set is None:
-        raise NotFound("This session is not golden.")
+def candidate(session_id: UUID) -> Any:
+    """One candidate in its place: with its form, or without when it was put away."""
+    try:
+        one = candidates.find_candidate(session_id, actor=g.actor)
+    except Stale as refusal:
+        return _refused(refusal)
+    if not wants_fragment():
+        return index()
+    more = {} if request.args.get("put") == "away" else promoting(session_id)
+    return page("evals/_candidate.html", "evals/_candidate.html", **_one(one, session_id), **more)
+
+
+def _one(one: Candidate, session_id: UUID) -> dict[str, Any]:
+    return {"one": one, "sid": session_id, "everything": request.values.get("all") == "1"}
+
+
+@bp.post("/candidates/<uuid:session_id>/promote")
+@access("admin")
+def promote_candidate(session_id: UUID) -> Any:
+    """Make the candidate's session golden, with what should have happened; its complaints are applied with it."""
+    form = PromoteForm.posted()
+    try:
+        with transaction():
+            done = candidates.promote_candidate(session_id, form.promotion(complained=True), actor=g.actor)
+            set_name = done.golden["set"]
+    except (Invalid, Unprocessable) as refusal:
+        return _wrong(session_id, form.with_errors(refusal))
+    except Problem as refusal:
+        if refusal.status != 409:
+            raise
+        return _refused(refusal)
+    word = "signal" if done.applied == 1 else "signals"
+    toast = Toast(f"Golden in {set_name}. {done.applied:,} {word} applied.")
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+
+
+def _wrong(session_id: UUID, form: PromoteForm) -> Response:
+    """422: the same form in its place, with what was typed."""
+    shown = promoting(session_id, form)
     if wants_fragment():
-        return page("sessions/_panel.html", "sessions/_panel.html", **read_session(session_id))
-    return redirect(url_for("sessions.detail", session_id=session_id), 303)
+        one = candidates.find_candidate(session_id, actor=g.actor)
+        more = {**_one(one, session_id), **shown}
+        return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=422, **more)
+    return page("evals/index.html", "evals/index.html", status=422, **home(), **shown)
+
+
+def _refused(refusal: Problem) -> Response:
+    """409: somebody was quicker. The list is shown as it is now."""
+    if not wants_fragment():
+        raise refusal
+    toast = Toast(refusal.detail, "error")
+    return swap("evals/_moved.html", fallback=_back(), status=refusal.status, toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/<uuid:session_id>/dismiss")
+@access("admin")
+def dismiss_candidate(session_id: UUID) -> Any:
+    """Nothing is to be learnt from this request; takes all its complaints off the list."""
+    try:
+        with transaction():
+            moved = candidates.dismiss_candidate(session_id, actor=g.actor)
+    except Stale as refusal:
+        return _refused(refusal)
+    text = f"Dismissed {len(moved):,} signal{'' if len(moved) == 1 else 's'}."
+    toast = Toast(text)
+    if wants_fragment() or len(moved) <= MOST_IN_COOKIE:
+        fields = (("ids", ",".join(map(str, moved))), *((("all", "1"),) if request.form.get("all") == "1" else ()))
+        toast = Toast(text, undo=url_for(".undo_dismissal"), target="#candidates", fields=fields)
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/undo")
+@access("admin")
+def undo_dismissal() -> Any:
+    """Put a dismissed request back."""
+    ids = [as_id(text) for text in request.form.get("ids", "").split(",")]
+    if None in ids:
+        raise Invalid("One of these ids is no id; load the page again.")
+    with transaction():
+        moved = candidates.undo_group([found for found in ids if found is not None], actor=g.actor)
+    toast = Toast(f"Put {moved:,} signal{'' if moved == 1 else 's'} back.")
+    return swap("evals/_candidates.html", fallback=_back(), toasts=[toast], **(listed() if wants_fragment() else {}))
+
+
+def _fresh() -> dict[str, Any]:
+    return home() if wants_fragment() else {}
+
+
+def _back() -> str:
+    return query(url_for(".index"), all="1" if request.values.get("all") == "1" else None)
 
 
 def register(app: Flask) -> None:
+    from app.views import golden_pages, promote  # noqa: F401 - they add to this blueprint
+    from app.views import golden_sets as _sets  # noqa: F401 - the same
+
     app.register_blueprint(bp)

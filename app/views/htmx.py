@@ -40,12 +40,17 @@ def swap(
     What was `flash`ed is a toast too. Without htmx a refusal (4xx) is said on the page that is redirected to.
     """
     if not wants_fragment():
-        for toast in toasts:
-            flash(_stored(toast), _kind(toast))
-        return varied(redirect(fallback, 303))
+        return leave(fallback, *toasts)
     shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
     html = render_template(template, **context) + render_template("shell/_toasts_oob.html", toasts=shown)
     return varied(make_response(html, status))
+
+
+def leave(to: str, *toasts: Toast | str) -> Response:
+    """The answer to an action after which another page is shown: a 303, and the toasts there."""
+    for toast in toasts:
+        flash(_stored(toast), _kind(toast))
+    return varied(redirect(to, 303))
 
 
 def toast_only(*toasts: Toast | str, status: int = 200) -> Response:

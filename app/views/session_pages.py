@@ -8,6 +8,7 @@ from uuid import UUID
 
 from flask import g, url_for
 
+from app.models import AgentSession
 from app.services import chats, event_pages, margins, sessions
 from app.services.event_pages import Part
 from app.services.sessions import Event, SessionDetail
@@ -51,6 +52,7 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "replay_of": as_id(found.session.eval_source or ""),
         "replayed": _replayed(found) if within_admin else None,
         "panel_turns": PANEL_TURNS,
+        "promotable": within_admin and _promotable(found.session, outline or part.events),
         **addresses(session_id, within_admin),
     }
 
@@ -67,6 +69,12 @@ def _replayed(found: SessionDetail) -> dict[str, Any] | None:
         "accuracy": result.get("overall_accuracy"),
         "run_id": session.eval_run_id,
     }
+
+
+def _promotable(session: AgentSession, events: Sequence[Event]) -> bool:
+    """Whether the page offers to make the session golden. Nobody is asked for what would be refused."""
+    fits = session.status == "completed" and session.golden_set is None and session.eval_source is None
+    return fits and g.actor.is_admin and any(event.event_type == "user.message" for event in events)
 
 
 def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:

@@ -1,0 +1,137 @@
+"""The form that makes a session golden: as it opens, and as it was sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flask import request
+
+from app.errors import Invalid, Problem
+from app.services.golden import DEFAULT_SET, Promotion
+from app.services.promotions import Offer
+from app.views.agent_review import as_id
+
+PARTS = ("mention", "call", "answer", "right")
+# Where a sentence about the promotion stands in the form.
+PLACES = {
+    "expected.mentions": "more_facts",
+    "expected.must_not_mention": "must_not",
+    "expected.no_calls": "no_calls",
+    "expected.answer": "answer",
+    "criteriaSetId": "criteria",
+    "recorded_is_right": "should",
+}
+
+
+@dataclass(frozen=True)
+class PromoteForm:
+    """`should` says which parts of "What should have happened?" are ticked; `facts` are those of the answer."""
+
+    set_name: str = DEFAULT_SET
+    note: str = ""
+    criteria: str = ""
+    should: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    more_facts: str = ""
+    must_not: str = ""
+    calls: str = ""
+    no_calls: str = ""
+    answer: str = ""
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def opened(cls, offer: Offer, set_name: str) -> PromoteForm:
+        """Where somebody wrote a better answer, that is what should have happened; else the facts of this one are
+        offered, and only asked for where there was a complaint."""
+        first = ("answer",) if offer.preferred else ("mention",)
+        return cls(
+            set_name=set_name,
+            should=first if offer.complained else (),
+            facts=() if offer.preferred else tuple(offer.facts),
+            answer=offer.preferred or "",
+        )
+
+    @classmethod
+    def posted(cls) -> PromoteForm:
+        form = request.form
+        return cls(
+            set_name=form.get("set", "").strip(),
+            note=form.get("note", "").strip(),
+            criteria=form.get("criteria", ""),
+            should=tuple(part for part in form.getlist("should") if part in PARTS),
+            facts=tuple(dict.fromkeys(form.getlist("facts"))),
+            more_facts=form.get("more_facts", ""),
+            must_not=form.get("must_not", ""),
+            calls=form.get("calls", ""),
+            no_calls=form.get("no_calls", ""),
+            answer=form.get("answer", "").strip(),
+        )
+
+    def promotion(self, *, complained: bool) -> Promotion:
+        """What was sent, or Invalid with the sentences that belong under its fields."""
+        if complained and not self.should:
+            raise _wrong("should", "Say what should have happened, or that the recording is right after all.")
+        right = "right" in self.should
+        if right and len(self.should) > 1:
+            raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
+        criteria = as_id(self.criteria) if self.criteria else None
+        if self.criteria and criteria is None:
+            raise _wrong("criteria", "Choose one of the list.")
+        return Promotion(
+            set_name=self.set_name,
+            note=self.note,
+            criteria_set_id=criteria,
+            expected=self._expected() or None,
+            recorded_is_right=right,
+        )
+
+    def _expected(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "mention" in self.should:
+            found |= _some(mentions=[*self.facts, *_lines(self.more_facts)], must_not_mention=_lines(self.must_not))
+            if not found:
+                raise _wrong("more_facts", "Tick or write a fact, or untick “mention”.")
+        if "call" in self.should:
+            asked = _some(calls=[_call(line) for line in _lines(self.calls)], no_calls=_lines(self.no_calls))
+            if not asked:
+                raise _wrong("calls", "Name a tool, or untick “call”.")
+            found |= asked
+        if "answer" in self.should:
+            if not self.answer:
+                raise _wrong("answer", "Write the answer, or untick it.")
+            found["answer"] = self.answer
+        return found
+
+    def with_errors(self, refusal: Problem) -> PromoteForm:
+        said = refusal.fields if isinstance(refusal, Invalid) else {}
+        errors = {_place(name): sentence for name, sentence in said.items()}
+        return replace(self, errors=errors or {"set": refusal.detail})
+
+
+def _place(name: str) -> str:
+    return "calls" if name.startswith("expected.calls") else PLACES.get(name, name)
+
+
+def _wrong(name: str, sentence: str) -> Invalid:
+    return Invalid(sentence, {name: sentence})
+
+
+def _some(**lists: list[Any]) -> dict[str, list[Any]]:
+    return {name: found for name, found in lists.items() if found}
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _call(line: str) -> dict[str, Any]:
+    """`updateEntity {"stage": "won"}`: a tool, and the arguments that it must have been given."""
+    name, _, rest = line.partition(" ")
+    try:
+        arguments = json.loads(rest) if rest.strip() else {}
+    except (ValueError, RecursionError):
+        raise _wrong("calls", f"The arguments of {name[:60]} are no JSON object.") from None
+    return {"name": name, "arguments": arguments}
