@@ -23,7 +23,7 @@ from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-BIND = "select * from bind_credential('{hash}')"
+BIND = "select * from bind_credential(%(hash)s)"
 
 
 class Credential(NamedTuple):
@@ -160,12 +160,12 @@ def _enter_visitor(token: str) -> None:
 
 def bind(token: str) -> Credential | None:
     """Sign in and bind the transaction in one round trip; once more when the pooled connection had died meanwhile."""
-    statement = BIND.format(hash=tokens.digest(token))
+    given = {"hash": tokens.digest(token)}
     try:
-        found = run(statement)
+        found = run(BIND, given, first=True)
     except OperationalError:
         db.session.rollback()
-        found = run(statement)
+        found = run(BIND, given, first=True)
     return Credential(*found[0]) if found else None
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from flask import Flask, Response, g, request
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, g, request
+from werkzeug.http import dump_cookie
 
 from app.gate import cookie_name
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
 
 CSP = "; ".join(
     [
@@ -20,7 +27,7 @@ CSP = "; ".join(
         "frame-ancestors 'none'",
     ]
 )
-HEADERS = (
+_HEADERS = (
     ("Content-Security-Policy", CSP),
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
@@ -29,23 +36,36 @@ HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Permissions-Policy", "camera=(), microphone=(), geolocation=()"),
 )
-SECURE_HEADERS = (*HEADERS, ("Strict-Transport-Security", "max-age=31536000"))
+# Each with its name in small letters, under which it is looked for.
+HEADERS = tuple((name, name.lower(), value) for name, value in _HEADERS)
+SECURE_HEADERS = (*HEADERS, ("Strict-Transport-Security", "strict-transport-security", "max-age=31536000"))
 
 
 def install(app: Flask) -> None:
-    app.after_request(dress)
+    inner = app.wsgi_app
+    app.wsgi_app = lambda environ, start_response: inner(environ, dressed(start_response))  # type: ignore[method-assign]
 
 
-def dress(response: Response) -> Response:
-    # Asked for once: on every answer `setdefault` would look through all headers for each of ours.
-    there = {name.lower() for name, _ in response.headers}
-    wanted = SECURE_HEADERS if request.is_secure else HEADERS
-    response.headers.extend([(name, value) for name, value in wanted if name.lower() not in there])
-    response.headers["X-Request-Id"] = g.get("request_id", "")
-    if request.endpoint != "static" and "cache-control" not in there:
-        response.headers.add("Cache-Control", "no-store")
+def dressed(start_response: StartResponse) -> StartResponse:
+    """The same with our headers. They go to the server as they are: a response would look at each, several times."""
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        return start_response(status, headers + list(missing(headers)), *more)
+
+    return start
+
+
+def missing(headers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """What an answer has to carry beside these."""
+    there = {name.lower() for name, _ in headers}
+    for name, lower, value in SECURE_HEADERS if request.is_secure else HEADERS:
+        if lower not in there:
+            yield name, value
+    yield "X-Request-Id", g.get("request_id", "")
+    if "cache-control" not in there and request.endpoint != "static":
+        yield "Cache-Control", "no-store"
     visit = g.get("new_visit")
     if visit:
         secure = cookie_name().startswith("__Host-")
-        response.set_cookie(cookie_name("upshot_visit"), visit, httponly=True, samesite="Lax", secure=secure, path="/")
-    return response
+        cookie = dump_cookie(cookie_name("upshot_visit"), visit, httponly=True, samesite="Lax", secure=secure, path="/")
+        yield "Set-Cookie", cookie

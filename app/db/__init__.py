@@ -56,25 +56,24 @@ def bound(actor: Actor) -> dict[str, str]:
 @contextmanager
 def transaction() -> Iterator[Session]:
     """Commit what happens inside, or nothing of it."""
+    session = db.session()
     try:
-        yield db.session()
-        db.session.commit()
+        yield session
+        session.commit()
     except BaseException:
-        db.session.rollback()
+        session.rollback()
         raise
 
 
-def run(statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
+def run(statement: str, parameters: Mapping[str, Any], *, first: bool = False) -> list[tuple[Any, ...]]:
     """One of our own statements as it stands, in the transaction of the session: for what happens with every request
-    and every thumb, where building a statement and an object costs more than PostgreSQL does. Without parameters it is
-    the first of its transaction."""
+    and every thumb, where building a statement and an object costs more than PostgreSQL does. The `first` of a
+    transaction begins it in the same round trip."""
     session = db.session()
     session.flush()
     connection, driver = _connection_of(session)
     try:
-        if parameters is None:
-            return direct.begin_with(driver, statement)
-        return direct.execute(driver, statement, parameters)
+        return (direct.begin_with if first else direct.execute)(driver, statement, parameters)
     except psycopg.Error as error:
         dead = bool(driver.closed)
         if dead:
@@ -114,6 +113,8 @@ def acting_as(actor: Actor | None) -> Iterator[None]:
 def engine_options(threads: int) -> dict[str, Any]:
     """A pool that never runs dry before the threads do, and gives up in time to answer 503.
 
+    The connection that came back last goes out first: its server process still has at hand what a request needs.
+
     Connections are not pinged before use: that would cost a round trip on every request. The statement that signs a
     request in is the first on its connection and is simply tried once more when the connection turns out dead.
     """
@@ -121,5 +122,6 @@ def engine_options(threads: int) -> dict[str, Any]:
         "pool_size": threads,
         "max_overflow": 4,
         "pool_timeout": 5,
+        "pool_use_lifo": True,
         "pool_recycle": 1800,
     }

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, Escaping, ExecStatus, TransactionStatus
 
 Rows = list[tuple[Any, ...]]
 
@@ -34,14 +35,27 @@ class Connection(psycopg.Connection[Any]):
             _good(self, self.pgconn.exec_(command))
 
 
-# The statements that a connection knows, by their text: the name there, and what reads its rows.
-_known: WeakKeyDictionary[Connection, dict[str, tuple[bytes, Any]]] = WeakKeyDictionary()
+# The statements that a connection knows, by their text: the name there, the parameters, and what reads the rows.
+_numbers = count()
+_known: WeakKeyDictionary[Connection, dict[str, tuple[bytes, tuple[str, ...], Any]]] = WeakKeyDictionary()
 
 
-def begin_with(connection: Connection, statement: str) -> Rows:
-    """Begin a transaction with a statement that has no parameters, in one round trip."""
-    result = _good(connection, connection.pgconn.exec_(f"BEGIN; {statement}".encode()))
-    return _rows(result, Transformer(connection))
+def begin_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
+    """Begin a transaction with a statement that has `%(name)s` parameters, in one round trip. It is for texts: they are
+    written into the command, each as a literal."""
+    try:
+        return _begin_with(connection, statement, parameters)
+    except psycopg.errors.FeatureNotSupported:
+        # The database was upgraded meanwhile, and the statement's columns are others now.
+        connection.rollback()
+        return _begin_with(connection, statement, parameters)
+
+
+def _begin_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
+    name, names, reader = _prepared(connection, statement)
+    literals = b", ".join(_literal(connection, parameters[one]) for one in names)
+    result = connection.pgconn.exec_(b"BEGIN; EXECUTE %b(%b)" % (name, literals))
+    return _rows(_good(connection, result, statement), reader)
 
 
 def execute(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -49,15 +63,21 @@ def execute(connection: Connection, statement: str, parameters: Mapping[str, Any
     inner = connection.pgconn
     if inner.transaction_status == TransactionStatus.IDLE:
         _good(connection, inner.exec_(b"BEGIN"))
-    numbered, names = _numbered(statement)
+    name, names, reader = _prepared(connection, statement)
+    values: list[Any] = [_text(parameters[one]) for one in names]
+    return _rows(_good(connection, inner.exec_prepared(name, values), statement), reader)
+
+
+def _prepared(connection: Connection, statement: str) -> tuple[bytes, tuple[str, ...], Any]:
+    """The statement's name on this connection, its parameters in order, and what reads its rows. It stays prepared when
+    a transaction is rolled back, also the one it was prepared in."""
     statements = _known.setdefault(connection, {})
     if statement not in statements:
-        name = f"upshot_{len(statements)}".encode()
-        _good(connection, inner.prepare(name, numbered))
-        statements[statement] = (name, Transformer(connection))
-    name, reader = statements[statement]
-    values: list[Any] = [_text(parameters[one]) for one in names]
-    return _rows(_good(connection, inner.exec_prepared(name, values)), reader)
+        numbered, names = _numbered(statement)
+        name = f"upshot_{next(_numbers)}".encode()
+        _good(connection, connection.pgconn.prepare(name, numbered))
+        statements[statement] = (name, names, Transformer(connection))
+    return statements[statement]
 
 
 @cache
@@ -77,12 +97,21 @@ def _text(value: Any) -> bytes | None:
     return text.encode()
 
 
-def _good(connection: Connection, result: Any) -> Any:
+def _literal(connection: Connection, value: Any) -> bytes:
+    text = _text(value)
+    return b"NULL" if text is None else bytes(Escaping(connection.pgconn).escape_literal(text))
+
+
+def _good(connection: Connection, result: Any, statement: str | None = None) -> Any:
+    """The result, or its error raised. A prepared statement that cannot be used any more is forgotten."""
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return result
     if connection.pgconn.status == ConnStatus.BAD:
         raise psycopg.OperationalError(connection.pgconn.get_error_message())
-    raise error_from_result(result, connection.info.encoding)
+    error = error_from_result(result, connection.info.encoding)
+    if statement is not None and isinstance(error, psycopg.errors.FeatureNotSupported):
+        _known[connection].pop(statement, None)
+    raise error
 
 
 def _rows(result: Any, reader: Any) -> Rows:

@@ -119,12 +119,10 @@ def _check(new: NewFeedback, actor: Actor) -> None:
 
 def _masked(new: NewFeedback, actor: Actor) -> NewFeedback:
     masking = masking_of_words(new.comment, new.details, actor=actor)
-    return replace(
-        new,
-        comment=masking.text(new.comment) if new.comment else new.comment,
-        details=masking.value(new.details),
-        context=masking.value(new.context),
-    )
+    comment = masking.text(new.comment) if new.comment else new.comment
+    if comment == new.comment and not new.details and not new.context:
+        return new
+    return replace(new, comment=comment, details=masking.value(new.details), context=masking.value(new.context))
 
 
 def _check_words(new: NewFeedback) -> dict[str, str]:

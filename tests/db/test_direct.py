@@ -35,13 +35,42 @@ def test_statements_outlive_transactions(connection: direct.Connection) -> None:
     """Both ends of a transaction leave prepared statements alone, and what was set for it is gone."""
     ask = "SELECT current_setting('app.tenant_id', true), %(n)s::integer"
     for end in (connection.commit, connection.rollback, connection.rollback):
-        direct.begin_with(connection, "SELECT set_config('app.tenant_id', 'a', true)")
+        direct.begin_with(connection, "SELECT set_config('app.tenant_id', %(id)s, true)", {"id": "a"})
         assert direct.execute(connection, ask, {"n": 1}) == [("a", 1)]
         end()
         assert connection.info.transaction_status == TransactionStatus.IDLE
         assert direct.execute(connection, ask, {"n": 2}) == [("", 2)]
         assert connection.info.transaction_status == TransactionStatus.INTRANS
         connection.rollback()
+
+
+def test_the_first_statement_takes_any_text(connection: direct.Connection) -> None:
+    for text in ("", "it's", "\\'; DROP TABLE feedback; --", "é€", None):
+        found = direct.begin_with(connection, "SELECT %(a)s::text, %(b)s::text", {"a": text, "b": "b"})
+        assert found == [(text, "b")]
+        connection.rollback()
+
+
+def test_an_upgrade_of_the_database_changes_what_is_prepared(connection: direct.Connection, superuser_url: str) -> None:
+    """What begins a transaction is simply prepared again; what fails in the middle of one works in the next."""
+    ask = "SELECT * FROM upgraded WHERE %(n)s <> ''"
+    with psycopg.connect(superuser_url, autocommit=True) as owner:
+        owner.execute("CREATE TABLE upgraded AS SELECT 1 AS a")
+        owner.execute("GRANT SELECT ON upgraded TO PUBLIC")
+        try:
+            assert direct.begin_with(connection, ask, {"n": "x"}) == [(1,)]
+            connection.rollback()
+            owner.execute("ALTER TABLE upgraded ADD b text DEFAULT 'new'")
+            assert direct.begin_with(connection, ask, {"n": "x"}) == [(1, "new")]
+            connection.rollback()
+            owner.execute("ALTER TABLE upgraded DROP a")
+            with pytest.raises(psycopg.errors.FeatureNotSupported):
+                direct.execute(connection, ask, {"n": "x"})
+            connection.rollback()
+            assert direct.execute(connection, ask, {"n": "x"}) == [("new",)]
+            connection.rollback()
+        finally:
+            owner.execute("DROP TABLE upgraded")
 
 
 def test_failures_have_their_names(connection: direct.Connection) -> None:
