@@ -70,18 +70,17 @@ def cookie_name(kind: str = "upshot") -> str:
 
 def check() -> None:
     """Let the request pass or raise what is wrong with it."""
-    g.request_id = secrets.token_hex(8)
-    g.actor = None
-    g.person = None
-    g.login_id = None
-    g.allowed_origin = None
-    g.origin_refused = False
-    if request.endpoint is None:
+    known = g._get_current_object()
+    known.request_id = secrets.token_hex(8)
+    known.actor = known.person = known.login_id = known.allowed_origin = None
+    known.origin_refused = False
+    endpoint = request.endpoint
+    if endpoint is None:
         return
-    declared = access.of(current_app, request.endpoint)
+    declared = access.of(current_app, endpoint)
     if declared is None:
         raise UnknownRoute()
-    if request.endpoint == "static":
+    if endpoint == "static":
         return
     by_key = identify(declared)
     if request.method not in SAFE and not by_key:

@@ -130,6 +130,8 @@ def announce(app: Flask, settings: Settings, *, as_json: bool) -> None:
 def serve(app: Flask, listener: socket.socket, settings: Settings, when_up: Any) -> None:
     from waitress.server import create_server
 
+    from app.one_piece import Channel
+
     options: dict[str, Any] = {
         "sockets": [listener],
         "threads": settings.threads,
@@ -148,6 +150,7 @@ def serve(app: Flask, listener: socket.socket, settings: Settings, when_up: Any)
         }
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     server = create_server(app, **options)
+    server.channel_class = Channel
     when_up()
     try:
         server.run()

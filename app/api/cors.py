@@ -39,9 +39,10 @@ def preflight() -> Response:
 
 def dress(response: Response) -> Response:
     """Let the page that asked read the answer, if it is one of the workspace's own."""
-    if request.path in FILES:
+    path = request.path
+    if path in FILES:
         response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
-    if request.path != PATH:
+    if path != PATH:
         return response
     response.vary.add("Origin")
     origin = request.headers.get("Origin")

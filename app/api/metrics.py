@@ -23,6 +23,7 @@ from app.errors import Forbidden, Problem, SignInNeeded
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 PASSED_ON = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
 
 bp = Blueprint("metrics", __name__)
@@ -140,8 +141,11 @@ def begin(_app: Flask) -> None:
 
 def end(response: Response) -> Response:
     """Addresses that lead nowhere and methods that do not exist share one name each: visitors choose them."""
-    rule = request.url_rule.rule if request.url_rule is not None else "none"
-    method = request.method if request.method in {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} else "other"
+    asked = request.url_rule
+    rule = asked.rule if asked is not None else "none"
+    method = request.method
+    if method not in METHODS:
+        method = "other"
     requests().note(method, rule, response.status_code, time.perf_counter() - g.began)
     return response
 

@@ -70,8 +70,9 @@ def route(
 
 def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Response:
     """Limit, read, work, commit, answer; in this order."""
-    if g.actor is not None and g.actor.key_id is not None:
-        limits.take(g.actor.key_id)
+    actor = g.actor
+    if actor is not None and actor.key_id is not None:
+        limits.take(actor.key_id)
     sent: Any = None
     if declared.query is not None:
         arguments["query"] = read_query(declared.query)

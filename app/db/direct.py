@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.adapt import Transformer
@@ -22,7 +21,12 @@ Rows = list[tuple[Any, ...]]
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection of the app's pool, which ends its transactions as directly."""
+    """A connection of the app's pool, which ends its transactions as directly. `prepared` has the statements that it
+    knows, by their text: the name there, the parameters in order, and what reads the rows."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.prepared: dict[str, tuple[bytes, tuple[str, ...], Any]] = {}
 
     def commit(self) -> None:
         self._end(b"COMMIT")
@@ -35,9 +39,7 @@ class Connection(psycopg.Connection[Any]):
             _good(self, self.pgconn.exec_(command))
 
 
-# The statements that a connection knows, by their text: the name there, the parameters, and what reads the rows.
 _numbers = count()
-_known: WeakKeyDictionary[Connection, dict[str, tuple[bytes, tuple[str, ...], Any]]] = WeakKeyDictionary()
 
 
 def begin_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
@@ -69,15 +71,14 @@ def execute(connection: Connection, statement: str, parameters: Mapping[str, Any
 
 
 def _prepared(connection: Connection, statement: str) -> tuple[bytes, tuple[str, ...], Any]:
-    """The statement's name on this connection, its parameters in order, and what reads its rows. It stays prepared when
-    a transaction is rolled back, also the one it was prepared in."""
-    statements = _known.setdefault(connection, {})
-    if statement not in statements:
+    """What the connection knows of the statement, which stays prepared when the transaction is rolled back."""
+    found = connection.prepared.get(statement)
+    if found is None:
         numbered, names = _numbered(statement)
         name = f"upshot_{next(_numbers)}".encode()
         _good(connection, connection.pgconn.prepare(name, numbered))
-        statements[statement] = (name, names, Transformer(connection))
-    return statements[statement]
+        found = connection.prepared[statement] = (name, names, Transformer(connection))
+    return found
 
 
 @cache
@@ -110,7 +111,7 @@ def _good(connection: Connection, result: Any, statement: str | None = None) -> 
         raise psycopg.OperationalError(connection.pgconn.get_error_message())
     error = error_from_result(result, connection.info.encoding)
     if statement is not None and isinstance(error, psycopg.errors.FeatureNotSupported):
-        _known[connection].pop(statement, None)
+        connection.prepared.pop(statement, None)
     raise error
 
 

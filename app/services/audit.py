@@ -140,6 +140,8 @@ def _line(row: Any, *, hidden: bool) -> Line:
 
 def _plain(value: Any) -> Any:
     """The same in JSON's types."""
+    if type(value) is str:
+        return value
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
