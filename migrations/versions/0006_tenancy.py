@@ -109,7 +109,7 @@ def downgrade() -> None:
         tear_down(table)
     for table, policies in {
         "users": ("seen", "added", "changed"),
-        "tenants": ("bound", "added", "changed", "named"),
+        "tenants": ("own", "added", "changed", "named"),
     }.items():
         for policy in policies:
             run(f"DROP POLICY {table}_{policy} ON {table}")
