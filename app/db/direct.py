@@ -22,11 +22,12 @@ Rows = list[tuple[Any, ...]]
 
 class Connection(psycopg.Connection[Any]):
     """A connection of the app's pool, which ends its transactions as directly. `prepared` has the statements that it
-    knows, by their text: the name there, the parameters in order, and what reads the rows."""
+    knows, by their text: the name there, the parameters in order, and what reads the rows. `reader` reads others'."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.prepared: dict[str, tuple[bytes, tuple[str, ...], Any]] = {}
+        self.reader = Transformer(self)
 
     def commit(self) -> None:
         self._end(b"COMMIT")
@@ -43,21 +44,11 @@ _numbers = count()
 
 
 def begin_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
-    """Begin a transaction with a statement that has `%(name)s` parameters, in one round trip. It is for texts: they are
-    written into the command, each as a literal."""
-    try:
-        return _begin_with(connection, statement, parameters)
-    except psycopg.errors.FeatureNotSupported:
-        # The database was upgraded meanwhile, and the statement's columns are others now.
-        connection.rollback()
-        return _begin_with(connection, statement, parameters)
-
-
-def _begin_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
-    name, names, reader = _prepared(connection, statement)
-    literals = b", ".join(_literal(connection, parameters[one]) for one in names)
-    result = connection.pgconn.exec_(b"BEGIN; EXECUTE %b(%b)" % (name, literals))
-    return _rows(_good(connection, result, statement), reader)
+    """Begin a transaction with a statement that has `%(name)s` parameters, in one round trip. It is for texts: each is
+    written into the command as a literal. Nothing is prepared, since two commands in one message cannot be."""
+    literals = {name: _literal(connection, value).decode() for name, value in parameters.items()}
+    result = connection.pgconn.exec_(f"BEGIN; {statement % literals}".encode())
+    return _rows(_good(connection, result), connection.reader)
 
 
 def execute(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:

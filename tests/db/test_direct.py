@@ -52,22 +52,21 @@ def test_the_first_statement_takes_any_text(connection: direct.Connection) -> No
 
 
 def test_an_upgrade_of_the_database_changes_what_is_prepared(connection: direct.Connection, superuser_url: str) -> None:
-    """What begins a transaction is simply prepared again; what fails in the middle of one works in the next."""
+    """A statement whose columns are others now fails once, and works in the next transaction."""
     ask = "SELECT * FROM upgraded WHERE %(n)s <> ''"
     with psycopg.connect(superuser_url, autocommit=True) as owner:
         owner.execute("CREATE TABLE upgraded AS SELECT 1 AS a")
         owner.execute("GRANT SELECT ON upgraded TO PUBLIC")
         try:
-            assert direct.begin_with(connection, ask, {"n": "x"}) == [(1,)]
+            assert direct.execute(connection, ask, {"n": "x"}) == [(1,)]
             connection.rollback()
             owner.execute("ALTER TABLE upgraded ADD b text DEFAULT 'new'")
             assert direct.begin_with(connection, ask, {"n": "x"}) == [(1, "new")]
             connection.rollback()
-            owner.execute("ALTER TABLE upgraded DROP a")
             with pytest.raises(psycopg.errors.FeatureNotSupported):
                 direct.execute(connection, ask, {"n": "x"})
             connection.rollback()
-            assert direct.execute(connection, ask, {"n": "x"}) == [("new",)]
+            assert direct.execute(connection, ask, {"n": "x"}) == [(1, "new")]
             connection.rollback()
         finally:
             owner.execute("DROP TABLE upgraded")
