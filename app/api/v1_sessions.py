@@ -11,9 +11,9 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
-from app.errors import Invalid
+from app.errors import Invalid, Refused
 from app.learning import session_limits as limits
-from app.services import pages, sessions
+from app.services import agents, pages, runs, sessions
 from app.services.filters import SessionFilters
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
@@ -177,6 +177,9 @@ def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
         tags=tuple(dict.fromkeys(body.tags)),
         events=[new_event(event) for event in body.events],
     )
+    agent = agents.find_agent(new.agent, actor=g.actor)
+    if agent is not None and agent.is_system and new.status in sessions.OPEN:
+        raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
     stored, created = sessions.create_session(new, actor=g.actor)
     return shown(stored.id), 201 if created else 200
 
@@ -235,11 +238,13 @@ def read_session(session_id: UUID) -> SessionRead:
     status=201,
     idempotent=True,
     summary="Add events",
-    also={409: "The session is golden and takes no more events, or it is full."},
+    also={409: "The session is golden, is full, or is run here: then its agent writes its events."},
     about="All of them or none. The server numbers them; late ones find their place by `occurred_at`. A"
     " `session.completed` or `session.failed` ends an open session.",
 )
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
+    if sessions.runs_here(session_id, actor=g.actor):
+        raise Refused("This session is run here; what happens in it is written by its agent alone.")
     session, ids = sessions.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
     return EventsAdded.model_validate(
         {"session_id": session_id, "ids": ids, "event_count": session.event_count, "status": session.status}
@@ -254,14 +259,18 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     body=SessionChange,
     answer=SessionAnswer,
     summary="Begin or end a session",
-    also={409: "The session has ended another way, or is golden."},
+    also={409: "The session has ended another way, is golden, or is run here and can only be `cancelled`."},
     about="`pending` becomes `running` or ends; `running` ends. It ends once: the same end again changes nothing,"
     " another one is refused. A failure writes a row of feedback in the same transaction.",
 )
 def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     if body.error is not None and body.status != "failed":
         raise Invalid("Field `error`: Only a failed session has one.", {"error": "Only a failed session has one."})
-    if body.status == "running":
+    if sessions.runs_here(session_id, actor=g.actor):
+        if body.status != "cancelled":
+            raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
+        runs.stop_run(session_id, actor=g.actor)
+    elif body.status == "running":
         sessions.begin_session(session_id, actor=g.actor)
     else:
         sessions.finish_session(session_id, body.status, actor=g.actor, error=body.error)

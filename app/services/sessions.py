@@ -206,6 +206,19 @@ def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) ->
     return session, ids
 
 
+def runs_here(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether our own runtime writes what happens in a session: it ran here, or waits to."""
+    row = db.session.execute(
+        select(AgentSession.attempt, AgentSession.status, AgentSession.eval_source, Agent.kind)
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such session in this workspace.")
+    waits = row.kind != "external" and row.status in OPEN
+    return row.attempt > 0 or row.eval_source is not None or waits
+
+
 def begin_session(session_id: UUID, *, actor: Actor) -> AgentSession:
     """A pending session runs. One that runs already goes on, one that ended stays so."""
     session = lock_for_events(session_id, actor=actor)

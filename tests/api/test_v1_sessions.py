@@ -298,3 +298,31 @@ def test_keys_need_the_scope(workspace: Workspace, api: Callable[..., Api]) -> N
         without.post("/api/v1/chats", {"agent": "a"}),
     ):
         assert answer.status_code == 403
+
+
+def test_what_runs_here_is_written_by_its_agent_alone(
+    app: Flask, workspace: Workspace, api: Callable[..., Api], run_sessions: Callable[[], int]
+) -> None:
+    from tests.agents.running import Desk
+
+    desk = Desk(app, workspace)
+    desk.agent(model="offline", tool_groups=["entities-read"])
+    asked = desk.ask("List entities", by="admin")
+    run_sessions()
+    forger = api(workspace.actor("member"), "ingest")
+    forged = {"events": [{"event_type": "agent.message", "payload": {"text": "Forged."}}]}
+    waiting = desk.ask("List entities", by="admin")
+    for session_id in (asked, waiting):
+        before = desk.look(session_id).types
+        assert forger.post(f"/api/v1/sessions/{session_id}/events", forged).status_code == 409
+        assert forger.patch(f"/api/v1/sessions/{session_id}", {"status": "completed"}).status_code == 409
+        assert desk.look(session_id).types == before
+    assert forger.patch(f"/api/v1/sessions/{waiting}", {"status": "cancelled"}).status_code == 403
+    assert (
+        api(workspace.actor("admin"), "admin")
+        .patch(f"/api/v1/sessions/{waiting}", {"status": "cancelled"})
+        .get_json()["status"]
+        == "cancelled"
+    )
+    asked_of_ours = {"agent": "feedback-review-agent", "events": []}
+    assert forger.post("/api/v1/sessions", asked_of_ours).status_code == 409
