@@ -20,7 +20,7 @@ from app.services.golden import Promoted, Promotion
 
 __all__ = [
     "ACTIONS", "Candidate", "dismiss_candidate", "find_candidate", "list_candidates", "promote_candidate",
-    "resolve_group", "undo_group",
+    "resolve_group", "signals_of", "undo_group",
 ]  # fmt: skip
 
 ACTIONS = ("applied", "dismissed")
@@ -96,6 +96,12 @@ def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
         there = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
         raise Stale(SETTLED) if db.session.scalar(there) else NotFound("There is no such session in this workspace.")
     return found
+
+
+def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """What is pending about the request that this session stands for; nothing when it is no candidate."""
+    groups = group_complaints(_complaints(actor))
+    return next((one.feedback_ids for one in groups if session_id in one.session_ids), [])
 
 
 def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:

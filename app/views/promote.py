@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from flask import g, request, url_for
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
-from app.services import golden, promotions
+from app.services import candidates, golden, promotions
 from app.services.golden import Promotion
 from app.views.agent_review import as_id
 from app.views.evals import bp, promoting
@@ -25,22 +26,36 @@ def ask(session_id: UUID) -> Any:
     """The form, on the session's page or in its panel; a page of its own without a script."""
     if wants_fragment() and request.args.get("put") == "away":
         return page("evals/_promote_place.html", "evals/_promote_place.html", session_id=session_id)
-    return page("evals/promote.html", "evals/_promote_place.html", session_id=session_id, **promoting(session_id))
+    return _form(session_id)
+
+
+def _form(session_id: UUID, form: PromoteForm | None = None, status: int = 200) -> Any:
+    shown = promoting(session_id, form)
+    resolves = len(candidates.signals_of(session_id, actor=g.actor))
+    return page(
+        "evals/promote.html",
+        "evals/_promote_place.html",
+        status=status,
+        session_id=session_id,
+        resolves=resolves,
+        **shown,
+    )
 
 
 @bp.post("/promote/<uuid:session_id>")
 @access("admin")
 def promote(session_id: UUID) -> Any:
-    """Make one session golden."""
+    """Make one session golden. What is pending about its request is applied with it, as for a candidate."""
     form = PromoteForm.posted()
     try:
         with transaction():
             complained = golden.has_open_complaint(session_id, actor=g.actor)
-            done = golden.promote_session(session_id, form.promotion(complained=complained), actor=g.actor)
+            given = form.promotion(complained=complained)
+            signals = candidates.signals_of(session_id, actor=g.actor)
+            done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable) as refusal:
-        shown = promoting(session_id, form.with_errors(refusal))
-        return page("evals/promote.html", "evals/_promote_place.html", status=422, session_id=session_id, **shown)
+        return _form(session_id, form.with_errors(refusal), 422)
     except Refused as refusal:
         if wants_fragment():
             return toast_only(Toast(refusal.detail, "error"), status=refusal.status)

@@ -200,6 +200,24 @@ def test_a_session_is_promoted_from_its_page_and_panel(app: Flask, workspace: Wo
     assert client.get(f"{URL}/promote/{session_id}").status_code == 409
 
 
+def test_a_session_that_was_complained_about_takes_its_signals_along(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    admin = workspace.actor()
+    session_id = asked(app, admin)
+    signal = complain(app, workspace.actor("member"), session_id)
+    client = sign_in(admin)
+
+    assert "Resolves 1 pending signal" in client.get(f"{URL}/promote/{session_id}").text
+    assert send(client, f"/promote/{session_id}", HTMX, set="smoke").status_code == 422
+    assert status_of(app, admin, [signal]) == {"pending"}
+    assert send(client, f"/promote/{session_id}", HTMX, set="smoke", should="right").status_code == 200
+    assert status_of(app, admin, [signal]) == {"applied"}
+    golden = kept(app, admin, session_id)
+    assert golden
+    assert golden["recorded_is_right"] is True
+
+
 def test_where_it_is_not_possible_there_is_no_button(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
     client = sign_in(admin)
