@@ -245,7 +245,12 @@ def _case(run: EvalRun, row: Any, tested: _Tested, trial: int, actor: Actor) -> 
 
 
 def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    run = db.session.scalar(select(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id))
+    """The run as it is now, also for whoever looked at it before."""
+    run = db.session.scalar(
+        select(EvalRun)
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+        .execution_options(populate_existing=True)
+    )
     if run is None:
         raise NotFound("There is no such eval run in this workspace.")
     return run

@@ -1,0 +1,64 @@
+"""`upshot evals run` for a build: exit codes, JUnit, and the command that the guide shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from app.cli import command
+from app.services import agents
+from tests.agents.test_replays import CONFIG, Bench, bench
+from tests.conftest import Workspace
+
+__all__ = ["bench"]
+WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'
+GUIDE = (Path(__file__).parents[2] / "docs" / "evals.md").read_text()
+
+
+@pytest.fixture
+def upshot(app_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.setenv("UPSHOT_DATABASE_URL", app_url)
+    monkeypatch.setenv("UPSHOT_DATA_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return lambda *args: CliRunner().invoke(command, ["evals", "run", *map(str, args)])
+
+
+def test_the_command_of_the_guide_passes_and_then_finds_the_regression(
+    bench: Bench, workspace: Workspace, upshot: Callable[..., Result], tmp_path: Path
+) -> None:
+    bench.golden(WON)
+    shown = re.search(r"^upshot evals run (.+)$", GUIDE, re.MULTILINE)
+    assert shown is not None
+    args = [workspace.slug if part == "demo" else part for part in shlex.split(shown[1])]
+    passed = upshot(*args)
+    assert passed.exit_code == 0, passed.output
+    report = (tmp_path / "evals.xml").read_text()
+    assert (report.count("<testcase"), report.count("<failure")) == (1, 0)
+    bench.worse()
+    worse = upshot(*args, "--json")
+    assert worse.exit_code == 1, worse.output
+    assert json.loads(worse.stdout)["verdicts"]["fail"] == 1
+    assert (tmp_path / "evals.xml").read_text().count("<failure") == 1
+    assert upshot(*args, "--fail-under", "0").exit_code == 0
+
+
+def test_each_kind_of_trouble_has_its_exit_code(
+    bench: Bench, workspace: Workspace, upshot: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tenant = ("--tenant", workspace.slug)
+    assert upshot(*tenant).exit_code == 2
+    assert upshot(*tenant, "--set", "default", "--version", "1").exit_code == 2
+    assert upshot(*tenant, "--set", "nothing").exit_code == 3
+    assert upshot("--tenant", "nowhere", "--set", "default").exit_code == 3
+    bench.golden(WON)
+    with bench.acting():
+        agents.save_version(bench.agent_id, CONFIG | {"model": "openai:none"}, actor=bench.admin)
+    assert upshot(*tenant, "--set", "default").exit_code == 3
+    monkeypatch.setenv("UPSHOT_DATABASE_URL", "postgresql://upshot_app:x@127.0.0.1:1/nothing")
+    assert upshot(*tenant, "--set", "default").exit_code == 4
