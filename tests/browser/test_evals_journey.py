@@ -1,0 +1,104 @@
+"""From a complaint to the rule that answers it: promoted in place, failed, read, taught, passed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+from sqlalchemy import select
+
+from app.db import db
+from app.models import AgentSession
+from tests.agents.test_replays import Bench, bench
+from tests.browser.test_accessible import check
+from tests.browser.test_runs import shoot
+from tests.conftest import Workspace
+from tests.services.test_golden import complain
+
+__all__ = ["bench"]
+EVALS = "/admin/agent-review/evals"
+ASKED = "Search entities for the whole pipeline"
+RULE = "Use listEntities instead of searchEntities."
+
+
+def test_from_a_complaint_to_a_rule_that_answers_it(
+    bench: Bench, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    asked = bench.desk.ask(ASKED)
+    bench.drain()
+    complain(bench.app, workspace.actor("member"), asked)
+    visitor = visit(workspace.actor("admin"))
+    page: Page = visitor.page
+
+    visitor.go(EVALS)
+    promote(page, ASKED)
+    page.get_by_role("button", name="Replay all of pipeline").click()
+    watch(bench, page)
+    shoot(page, "journey-run")
+    page.get_by_role("link", name=ASKED).click()
+    expect(page.locator(".u-verdict h2")).to_contain_text("Fails")
+    expect(page.get_by_text("listEntities was not called")).to_be_visible()
+    expect(page.locator("#steps")).to_contain_text("searchEntities")
+    check(page, "the diff of what failed")
+    shoot(page, "journey-fails")
+    diff = page.url
+
+    teach(visitor, page)
+    page.goto(diff)
+    page.get_by_role("link", name="Replay with…").click()
+    page.get_by_label("Knowledge", exact=True).select_option("live")
+    page.get_by_role("button", name="Replay", exact=True).click()
+    watch(bench, page)
+    page.get_by_role("link", name=ASKED).click()
+    expect(page.locator(".u-verdict h2")).to_contain_text("Passes")
+    expect(page.locator("#steps")).to_contain_text("listEntities")
+    expect(page.get_by_text("+ only the replay")).to_be_visible()
+    expect(page.get_by_role("link", name=RULE)).to_be_visible()
+    shoot(page, "journey-passes")
+
+    passed, failed = sorted(judged(bench), reverse=True)
+    assert (passed, failed) == ("pass", "fail")
+    (row,) = bench.complaints()
+    assert (row.status, row.context["context_mode"]) == ("pending", "frozen"), "what was frozen fails as before"
+
+
+def promote(page: Page, asked: str) -> None:
+    """The candidate's form opens where the candidate stands; its complaint goes with it."""
+    row = page.locator("#candidates [data-row]", has_text=asked)
+    expect(row).to_be_visible()
+    row.get_by_role("link", name="Promote…").click()
+    form = page.locator("form.u-inplace")
+    form.get_by_label("Set", exact=True).fill("pipeline")
+    form.get_by_label("Note").fill("Everything, not what matches the words")
+    form.get_by_label("It must mention…").check()
+    form.get_by_label("Other facts, one per line").fill("Halden\nKestrel")
+    form.get_by_label("It must call…").check()
+    form.get_by_label("It must call, one per line").fill("listEntities")
+    shoot(page, "journey-promote")
+    form.get_by_role("button", name="Promote").click()
+    expect(page.locator("[data-toast]", has_text="Golden in pipeline. 1 signal applied.")).to_be_visible()
+    expect(page.locator("#candidates [data-row]")).to_have_count(0)
+
+
+def watch(bench: Bench, page: Page) -> None:
+    """The run's page follows it to its end."""
+    expect(page.get_by_text("1 of 1 replay left")).to_be_visible()
+    bench.drain()
+    expect(page.locator("#run .u-badge", has_text="completed")).to_be_visible()
+
+
+def teach(visitor: Any, page: Page) -> None:
+    """A routing row, written in Knowledge."""
+    visitor.go("/admin/agent-review/knowledge")
+    page.get_by_role("link", name="Add", exact=True).click()
+    page.locator("#knowledge-new").get_by_label("Kind", exact=True).select_option("routing")
+    page.get_by_label("Text", exact=True).fill(RULE)
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("article[data-row]", has_text=RULE)).to_be_visible()
+
+
+def judged(bench: Bench) -> list[str]:
+    with bench.acting():
+        found = db.session.scalars(select(AgentSession).where(AgentSession.eval_run_id.is_not(None)))
+        return [str(one.meta["eval_result"]["verdict"]) for one in found]
