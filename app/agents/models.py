@@ -37,6 +37,11 @@ def name_of(configured: str, settings: Settings) -> str:
     return configured or settings.model
 
 
+def kept_model(configured: str, settings: Settings, loop: AbstractEventLoop) -> Model | None:
+    """The model of that name if the loop has asked it before."""
+    return _known.get(loop, {}).get(_key(configured, settings))
+
+
 def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | None = None) -> Model:
     """The model of that name. With the loop that asks it, models are kept, so that connections are used again."""
     name = name_of(configured, settings)
@@ -44,13 +49,22 @@ def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | No
         from app.agents.offline import offline_model
 
         return offline_model()
-    key = (name, settings.openai_base_url, variable("OPENAI_API_KEY"))
+    key = _key(configured, settings)
     with _making:
         known = _known.setdefault(loop, {}) if loop is not None else {}
         if key not in known:
             compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
             known[key] = _compatible(name, settings) if compatible else _hosted(name)
         return known[key]
+
+
+def _key(configured: str, settings: Settings) -> tuple[str, str, str]:
+    return name_of(configured, settings), settings.openai_base_url, variable("OPENAI_API_KEY")
+
+
+def load() -> None:
+    """Load all that the first question to a model needs, prices and certificates too. Nothing is asked."""
+    _compatible("none", Settings(openai_base_url="http://127.0.0.1/v1"))
 
 
 def check_model(configured: str, settings: Settings) -> None:

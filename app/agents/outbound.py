@@ -29,6 +29,7 @@ MOST_TRIED = 4
 MODEL_BYTES = 4 * 1_048_576
 MODEL_STREAM_BYTES = 32 * 1_048_576
 MODEL_SECONDS = 600.0
+MODEL_CONNECTIONS = 256
 MEBIBYTE = 1_048_576
 # Whoever may use a variable decides where it is sent, so the operator can say where it may be sent at all.
 HOSTS_SUFFIX = "_HOSTS"
@@ -212,7 +213,8 @@ class ModelTransport(httpx2.AsyncHTTPTransport):
 def model_client() -> httpx2.AsyncClient:
     """A client for the operator's model server."""
     return httpx2.AsyncClient(
-        transport=ModelTransport(verify=_tls()),
+        # As many sessions as there are slots ask at once, and each finds its connection open.
+        transport=ModelTransport(verify=_tls(), limits=httpx2.Limits(max_keepalive_connections=MODEL_CONNECTIONS)),
         headers={"Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(MODEL_SECONDS, connect=CONNECT_SECONDS),
     )

@@ -28,7 +28,7 @@ from app.services import accounts, leases, replays
 from app.services.leases import MOST_ATTEMPTS, Ending, Lease, LeaseLost
 from app.services.replays import Replay
 from app.services.run_inputs import Work, load_work
-from app.services.session_events import NewEvent, events_of, write_events
+from app.services.session_events import NewEvent, events_of
 from app.tools import Tool, find, tailored, tools_of
 
 log = logging.getLogger("upshot")
@@ -110,8 +110,8 @@ class Run:
         return begun
 
     def _load(self) -> Begun:
-        system = accounts.system_user(self.lease.tenant_id)
-        work = load_work(self.lease, actor=system)
+        held = leases.hold(self.lease)
+        work = load_work(held)
         talk = talk_of(work)
         left = work.turns[talk.said :]
         events = [_loaded(work)]
@@ -120,8 +120,8 @@ class Run:
         if left and (talk.answered or not talk.said):
             events.append(NewEvent("user.message", {"text": hide_in(left[0])}))
             say(talk, left.pop(0))
-        write_events(leases.hold(self.lease), events, actor=system)
-        return Begun(system, work, talk, self._tools(work), left)
+        leases.write(held, events)
+        return Begun(held.product, work, talk, self._tools(work), left)
 
     def _tools(self, work: Work) -> list[Tool]:
         given, submit = tools_of(work.config.tool_groups), find("submitResponse")
@@ -165,14 +165,16 @@ class Run:
                 self.model_name = endpoint.model or self.model_name
         self.model_name = models.name_of(work.config.model, self.settings)
         loop = asyncio.get_running_loop()
-        model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
+        model = models.kept_model(work.config.model, self.settings, loop)
+        if model is None:
+            model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
         turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent, self.recorded)
         return await turn.run(begun.talk)
 
     async def _record(self, events: list[NewEvent]) -> None:
         system = self.system
         assert system is not None  # noqa: S101 - known since the run began
-        if await self.threads.transact(system, lambda: leases.record(self.lease, events, actor=system)):
+        if await self.threads.transact(system, lambda: leases.record(self.lease, events)):
             raise Stopped
 
     async def _draft(self, so_far: str) -> None:
@@ -203,11 +205,11 @@ class Run:
         result = await self._judge(ending)
 
         def work() -> None:
-            actor = accounts.system_user(self.lease.tenant_id)
-            if leases.hold(self.lease).eval_source is None:
-                leases.end(self.lease, ending, actor=actor)
+            held = leases.hold(self.lease)
+            if held.eval_source is None:
+                leases.end(held, ending, actor=held.product)
             else:
-                replays.settle(self.lease, ending, result, actor=actor)
+                replays.settle(held, ending, result, actor=held.product)
 
         try:
             await self.threads.transact(accounts.product_in(self.lease.tenant_id), work)

@@ -23,6 +23,7 @@ from uuid import UUID
 from flask import Flask
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from app.agents import models
 from app.agents.runtime import Run
 from app.agents.threads import Threads
 from app.config import Settings
@@ -54,6 +55,8 @@ def warm_up() -> None:
     """Load what asking a model needs, so that the first session does not wait for it."""
     import pydantic_ai.direct
     import pydantic_ai.models.openai  # noqa: F401
+
+    models.load()
 
 
 class Executor:

@@ -41,17 +41,19 @@ def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID, session_id: UUID, bef
 
 
 def add_rows_of(sessions: Mapping[UUID, Sequence[EventRow]], *, tenant_id: UUID, before: int = 0) -> None:
-    """The same for several sessions at once.
+    """The same for several sessions at once."""
+    if any(sessions.values()):
+        db.session.execute(ADD, {"tenant": tenant_id, "rows": as_rows(sessions, before=before)})
 
-    They travel as one JSON text: the driver would write out arrays item by item, which takes longer than the insert.
-    """
+
+def as_rows(sessions: Mapping[UUID, Sequence[EventRow]], *, before: int = 0) -> str:
+    """The rows as one JSON text: the driver would write out arrays item by item, which takes longer than the insert."""
     told = [
         _told(row, session_id, place)
         for session_id, rows in sessions.items()
         for place, row in enumerate(rows, before + 1)
     ]
-    if told:
-        db.session.execute(ADD, {"tenant": tenant_id, "rows": f"[{','.join(told)}]"})
+    return f"[{','.join(told)}]"
 
 
 def _told(row: EventRow, session_id: UUID, sequence: int) -> str:

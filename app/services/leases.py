@@ -6,22 +6,25 @@ its own any more and writes nothing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.orm import undefer
+from sqlalchemy import func, select, text, update
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
+from app.learning.masking import Masking
 from app.models import AgentSession, SessionDraft
+from app.services import audit
+from app.services.bulk_events import as_rows
 from app.services.chats import NewMessage, append_messages
-from app.services.session_events import NewEvent, write_events
-from app.services.sessions import add_events, finish_session
+from app.services.session_events import NewEvent, rows_of
+from app.services.sessions import after_end
 
 MOST_ATTEMPTS = 3
 CLAIM = text("SELECT session_id, tenant_id, attempt FROM door_claim(:owner, :most, :lease)")
@@ -33,6 +36,41 @@ DRAFT = text("""
     ON CONFLICT (tenant_id, session_id) DO UPDATE SET text = excluded.text, updated_at = clock_timestamp()
     RETURNING session_id
 """)
+# Many runs share one process, so each of their transactions reads and writes with as few statements as it can. What is
+# masked and who the product is come with the session: they are never older than the transaction.
+HOLD = """
+SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id, s.created_by, s.session_type,
+       s.output_type, s.trace_id, s.eval_source, s.event_count, s.duration_ms, s.created_at, s.started_at,
+       s.cancel_requested_at, s.metadata, (t.settings ->> 'mask_emails')::boolean,
+       (t.settings ->> 'mask_phones')::boolean, p.id, p.name
+  FROM sessions AS s
+  JOIN tenants AS t ON t.id = s.tenant_id
+ CROSS JOIN LATERAL (SELECT u.id, u.name FROM memberships AS m JOIN users AS u ON u.id = m.user_id
+                      WHERE m.tenant_id = s.tenant_id AND m.role = 'system' LIMIT 1) AS p
+ WHERE s.tenant_id = %(tenant)s AND s.id = %(session)s AND s.lease_owner = %(owner)s AND s.attempt = %(attempt)s
+   AND s.status = 'running'
+   FOR UPDATE OF s
+"""
+EVENTS = """INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
+    SELECT e.id, %(tenant)s, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
+      FROM jsonb_to_recordset(%(rows)s::jsonb)
+           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)"""
+RECORD = f"""
+WITH added AS ({EVENTS})
+UPDATE sessions SET event_count = event_count + %(number)s WHERE tenant_id = %(tenant)s AND id = %(session)s
+"""
+END = f"""
+WITH added AS ({EVENTS}),
+gone AS (DELETE FROM session_drafts WHERE tenant_id = %(tenant)s AND session_id = %(session)s),
+noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details)
+    VALUES (%(tenant)s, %(user)s, %(agent)s, 'session.finished', 'session', %(session)s, %(details)s::jsonb))
+UPDATE sessions
+   SET status = %(status)s, error = %(error)s, finished_at = %(at)s, duration_ms = %(duration)s,
+       event_count = event_count + %(number)s, model = coalesce(%(model)s, model),
+       input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
+       cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL
+ WHERE tenant_id = %(tenant)s AND id = %(session)s
+"""
 
 
 class LeaseLost(Exception):
@@ -71,18 +109,54 @@ def claim(owner: str, most: int, lease: timedelta) -> list[Lease]:
     return [Lease(row.session_id, row.tenant_id, owner, row.attempt) for row in rows]
 
 
-def hold(lease: Lease) -> AgentSession:
+class Held(NamedTuple):
+    """A session of ours, locked until the transaction ends, and what writing to it needs to know."""
+
+    lease: Lease
+    id: UUID
+    tenant_id: UUID
+    agent_id: UUID
+    agent_version_id: UUID | None
+    chat_id: UUID | None
+    entity_id: UUID | None
+    created_by: UUID
+    session_type: str
+    output_type: str | None
+    trace_id: str | None
+    eval_source: str | None
+    event_count: int
+    duration_ms: int | None
+    created_at: datetime
+    started_at: datetime | None
+    cancel_requested_at: datetime | None
+    meta: dict[str, Any]
+    mask_emails: bool | None
+    mask_phones: bool | None
+    product_id: UUID
+    product_name: str
+
+    @property
+    def product(self) -> Actor:
+        """The product itself, which runs the session."""
+        return Actor(self.product_id, self.tenant_id, "system", self.product_name)
+
+    @property
+    def masking(self) -> Masking:
+        return Masking(bool(self.mask_emails), bool(self.mask_phones))
+
+
+def hold(lease: Lease) -> Held:
     """The session, locked, if it is still ours."""
-    session = db.session.scalar(
-        select(AgentSession)
-        .options(undefer(AgentSession.meta))
-        .where(*_ours(lease))
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if session is None:
+    found = run(HOLD, _named(lease))
+    if not found:
         raise LeaseLost
-    return session
+    return Held(lease, *found[0])
+
+
+def _named(lease: Lease) -> dict[str, Any]:
+    return {
+        "tenant": lease.tenant_id, "session": lease.session_id, "owner": lease.owner, "attempt": lease.attempt,
+    }  # fmt: skip
 
 
 def _ours(lease: Lease) -> list[Any]:
@@ -95,63 +169,87 @@ def _ours(lease: Lease) -> list[Any]:
     ]
 
 
-def record(lease: Lease, events: Sequence[NewEvent], *, actor: Actor) -> bool:
+def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
     """Add what happened; whether somebody wants the run to stop."""
-    session = hold(lease)
-    write_events(session, events, actor=actor)
-    return session.cancel_requested_at is not None
+    held = hold(lease)
+    write(held, events)
+    return held.cancel_requested_at is not None
+
+
+def write(held: Held, events: Sequence[NewEvent]) -> None:
+    """Add what happened to a session that is held, once in a transaction."""
+    if events:
+        run(RECORD, _written(held, events))
+
+
+def _written(held: Held, events: Sequence[NewEvent]) -> dict[str, Any]:
+    rows = rows_of(events, held.masking, before=held.event_count)
+    return {
+        "tenant": held.tenant_id,
+        "session": held.id,
+        "number": len(rows),
+        "rows": as_rows({held.id: rows}, before=held.event_count),
+    }
 
 
 def write_draft(lease: Lease, so_far: str) -> None:
     """Show the answer so far."""
-    given = {
-        "text": so_far, "tenant": lease.tenant_id, "session": lease.session_id, "owner": lease.owner,
-        "attempt": lease.attempt,
-    }  # fmt: skip
-    if db.session.scalar(DRAFT, given) is None:
+    if db.session.scalar(DRAFT, _named(lease) | {"text": so_far}) is None:
         raise LeaseLost
 
 
-def end(lease: Lease, ending: Ending, *, actor: Actor) -> None:
+def end(held: Held, ending: Ending, *, actor: Actor) -> None:
     """End the run: its last events, its figures, its answer in the chat and its status, all or nothing."""
-    session = hold(lease)
-    for name in ("model", "input_tokens", "output_tokens", "cost"):
-        if getattr(ending, name) is not None:
-            setattr(session, name, getattr(ending, name))
-    session.lease_owner = session.lease_until = None
-    _say(session, ending, actor)
-    db.session.execute(
-        delete(SessionDraft).where(
-            SessionDraft.tenant_id == lease.tenant_id, SessionDraft.session_id == lease.session_id
-        )
+    said, events = _said(held, ending), list(ending.events)
+    if said is not None and ending.status == "cancelled":
+        events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
+    at = datetime.now(UTC)
+    run(
+        END,
+        _written(held, events)
+        | {
+            "status": ending.status,
+            "error": held.masking.text(ending.error) if ending.error else None,
+            "at": at,
+            "duration": _duration(held, at),
+            "model": ending.model,
+            "input": ending.input_tokens,
+            "output": ending.output_tokens,
+            "cost": ending.cost,
+            "user": actor.id,
+            "agent": actor.agent_id,
+            "details": json.dumps(audit.details_of(actor, before="running", after=ending.status)),
+        },
     )
-    if ending.events:
-        add_events(session.id, ending.events, actor=actor)
-    else:
-        finish_session(session.id, ending.status, actor=actor, error=ending.error)
+    if said is not None and held.chat_id is not None:
+        instead = {"instead_of": held.meta["instead_of"]} if "instead_of" in held.meta else {}
+        append_messages(held.chat_id, [replace(said, details=said.details | instead)], actor=actor)
+    if ending.status == "failed" or "task_id" in held.meta:
+        after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
 
 
-def _say(session: AgentSession, ending: Ending, actor: Actor) -> None:
-    """The answer joins the chat. Of a run that was stopped, what it had written so far is kept, marked."""
+def _duration(held: Held, at: datetime) -> int:
+    if held.duration_ms is not None:
+        return held.duration_ms
+    return max(0, int((at - (held.started_at or held.created_at)).total_seconds() * 1000))
+
+
+def _said(held: Held, ending: Ending) -> NewMessage | None:
+    """What the agent says in the end. Of a run that was stopped, what it had written so far is kept, marked."""
     text, details = ending.answer, dict(ending.details)
     if ending.status == "cancelled":
-        mine = [SessionDraft.tenant_id == session.tenant_id, SessionDraft.session_id == session.id]
+        mine = [SessionDraft.tenant_id == held.tenant_id, SessionDraft.session_id == held.id]
         text, details = db.session.scalar(select(SessionDraft.text).where(*mine)), {"stopped": True}
-        if text:
-            write_events(session, [NewEvent("agent.message", {"text": text, **details})], actor=actor)
-    if not text or session.chat_id is None:
-        return
-    if "instead_of" in session.meta:
-        details["instead_of"] = session.meta["instead_of"]
-    answer = NewMessage(
+    if not text:
+        return None
+    return NewMessage(
         role="agent",
         content=text,
-        turn_id=ending.turn_id or session.meta.get("turn_id"),
-        session_id=session.id,
-        trace_id=session.trace_id,
+        turn_id=ending.turn_id or held.meta.get("turn_id"),
+        session_id=held.id,
+        trace_id=held.trace_id,
         details=details,
     )
-    append_messages(session.chat_id, [answer], actor=actor)
 
 
 def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUID]]:

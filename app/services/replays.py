@@ -22,7 +22,7 @@ from app.models import AgentSession, AgentVersion, EvalRun, Feedback, GoldenSet,
 from app.services import audit, feedback, intake, leases
 from app.services.comparisons import nearness
 from app.services.intake import NewFeedback
-from app.services.leases import Ending, Lease
+from app.services.leases import Ending, Held
 from app.services.run_results import Case, cases_of, finish_if_done, lock_run, verdict_of
 from app.services.session_events import Event, events_of
 
@@ -48,7 +48,7 @@ class Replay:
         return self.tools.get(tool) or self.tools.get("*") or RECORDED
 
 
-def load_replay(session: AgentSession, *, actor: Actor) -> tuple[Replay, Prompt | None]:
+def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     """What the replay needs, and the frozen knowledge of its golden; none where the context is live."""
     meta = session.meta
     kept = meta["eval_golden"]
@@ -151,14 +151,16 @@ def judge(replay: Replay, events: Sequence[Mapping[str, Any]], status: str, tool
     return compare(replay.golden, found, nearness(), replay.policy).as_json()
 
 
-def settle(lease: Lease, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
+def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
     or an earlier one is settled; when it is the last of its run, the run ends."""
-    session = leases.hold(lease)
     run = lock_run(UUID(session.meta["eval_run_id"]), actor=actor)
-    leases.end(lease, ending, actor=actor)
-    session.meta = {**session.meta, "eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
-    db.session.flush()
+    leases.end(session, ending, actor=actor)
+    db.session.execute(
+        update(AgentSession)
+        .where(AgentSession.tenant_id == session.tenant_id, AgentSession.id == session.id)
+        .values(meta={**session.meta, "eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}})
+    )
     golden_id = str(session.meta["eval_source"])
     group = cases_of(run.id, actor=actor, golden_id=golden_id, divergences=True)
     verdict = verdict_of(group)
@@ -167,7 +169,9 @@ def settle(lease: Lease, ending: Ending, result: dict[str, Any], *, actor: Actor
     finish_if_done(run, actor=actor)
 
 
-def speak(verdict: str | None, group: Sequence[Case], session: AgentSession, run: EvalRun, *, actor: Actor) -> None:
+def speak(
+    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, run: EvalRun, *, actor: Actor
+) -> None:
     """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
     at once, one after the other has its say."""
     if verdict not in (PASS, FAIL):
@@ -187,7 +191,7 @@ def speak(verdict: str | None, group: Sequence[Case], session: AgentSession, run
             feedback.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
 
 
-def _open_row(session: AgentSession, run: EvalRun, actor: Actor) -> Feedback | None:
+def _open_row(session: AgentSession | Held, run: EvalRun, actor: Actor) -> Feedback | None:
     context: Any = Feedback.context
     return db.session.scalar(
         select(Feedback)
@@ -204,7 +208,7 @@ def _open_row(session: AgentSession, run: EvalRun, actor: Actor) -> Feedback | N
     )
 
 
-def _report(group: Sequence[Case], session: AgentSession, run: EvalRun, actor: Actor) -> None:
+def _report(group: Sequence[Case], session: AgentSession | Held, run: EvalRun, actor: Actor) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
     divergences = (failed[0].divergences or [])[:DIVERGENCES_KEPT]

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import NotFound, Refused
 from app.learning.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
-from app.models import Agent, AgentSession, AgentVersion, Entity, EntityType, Membership, Message, User
+from app.models import AgentSession, Message
 from app.services.intake_links import AN_ID
-from app.services.leases import Lease, hold
+from app.services.leases import Held, Lease
 from app.services.memories import Section, memory_section, remembered
 from app.services.replays import Replay, load_replay
 from app.services.session_events import Event, events_of
 from app.services.shared_prompt import load_shared_context_prompt
 
 MOST_MESSAGES = 60
+# The agent with its version, who asked, and the record at hand.
+AROUND = """
+SELECT a.kind, a.slug, a.name, a.archived_at IS NOT NULL, v.version, v.config,
+       u.name, u.is_system, u.external_tenant_id, m.role, e.id, e.name, k.id, k.slug
+  FROM agents AS a
+  JOIN agent_versions AS v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
+   AND (v.id = %(version)s OR (%(version)s::uuid IS NULL AND v.version = a.current_version))
+  LEFT JOIN users AS u ON u.id = %(person)s
+  LEFT JOIN memberships AS m ON m.tenant_id = a.tenant_id AND m.user_id = u.id
+  LEFT JOIN (entities AS e JOIN entity_types AS k ON k.id = e.entity_type_id)
+    ON e.tenant_id = a.tenant_id AND e.id = %(entity)s
+ WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s
+"""
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,22 @@ class Record:
     name: str
     type_id: UUID
     type_slug: str
+
+
+class Around(NamedTuple):
+    """What a session stands between. `person` is None when who asked is gone."""
+
+    kind: str
+    slug: str
+    name: str
+    is_archived: bool
+    version: int
+    config: dict[str, Any]
+    person: str | None
+    is_system: bool | None
+    external_tenant_id: UUID | None
+    role: str | None
+    record: Record | None
 
 
 @dataclass(frozen=True)
@@ -61,23 +90,21 @@ class Work:
     criteria_set_id: UUID | None = None
 
 
-def load_work(lease: Lease, *, actor: Actor) -> Work:
-    """Read everything at once. `actor` is the product; the agent acts for whoever asked."""
-    session = hold(lease)
-    agent, version = _agent(session)
-    person = _acting_for(session, agent, actor)
+def load_work(session: Held) -> Work:
+    """Read everything at once. The product reads; the agent acts for whoever asked."""
+    around, product = _around(session), session.product
+    person = _acting_for(session, around, product)
     if session.eval_source is not None:
-        return _replayed(lease, session, agent, version, person, actor)
-    record = _record(session)
-    meta = session.meta
+        return _replayed(session, around, person, product)
+    meta, record = session.meta, around.record
     turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
     return Work(
-        lease=lease,
-        kind=agent.kind,
-        agent_slug=agent.slug,
-        agent_name=agent.name,
-        version=version.version,
-        config=read_config(version.config),
+        lease=session.lease,
+        kind=around.kind,
+        agent_slug=around.slug,
+        agent_name=around.name,
+        version=around.version,
+        config=read_config(around.config),
         actor=person,
         session_type=session.session_type,
         output_type=session.output_type,
@@ -86,31 +113,30 @@ def load_work(lease: Lease, *, actor: Actor) -> Work:
         turn_id=turn_id,
         turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
         earlier=earlier_messages(session, turn_id),
-        events=events_of(session.id, actor=actor),
+        events=_events(session),
         record=record,
         criteria_set_id=_id(meta.get("criteria_set_id")),
-        prompt=load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None),
-        memories=memory_section(None if person.role == "system" else person.id, actor=actor),
+        prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
+        memories=memory_section(None if person.role == "system" else person.id, actor=product),
         live=session.chat_id is not None or bool(meta.get("live")),
     )
 
 
-def _replayed(
-    lease: Lease, session: AgentSession, agent: Agent, version: AgentVersion, person: Actor, actor: Actor
-) -> Work:
+def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Work:
     """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today."""
     replay, frozen = load_replay(session, actor=actor)
     snapshot = replay.snapshot
     entity = snapshot.get("entity")
     record = Record(UUID(entity["id"]), entity["name"], UUID(entity["type_id"]), entity["type"]) if entity else None
-    prompt = frozen or load_shared_context_prompt(lease.tenant_id, agent.id, record.type_id if record else None)
+    kind_of_record = record.type_id if record else None
+    prompt = frozen or load_shared_context_prompt(session.tenant_id, session.agent_id, kind_of_record)
     return Work(
-        lease=lease,
-        kind=agent.kind,
-        agent_slug=agent.slug,
-        agent_name=agent.name,
-        version=version.version,
-        config=read_config(version.config),
+        lease=session.lease,
+        kind=around.kind,
+        agent_slug=around.slug,
+        agent_name=around.name,
+        version=around.version,
+        config=read_config(around.config),
         actor=replace(person, hermetic=True),
         session_type=session.session_type,
         output_type=session.output_type,
@@ -119,7 +145,7 @@ def _replayed(
         turn_id=None,
         turns=list(snapshot["turns"]),
         earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
-        events=events_of(session.id, actor=actor),
+        events=_events(session),
         record=record,
         prompt=prompt,
         memories=remembered(snapshot["memories"].get("texts") or [], actor=actor),
@@ -132,54 +158,45 @@ def _id(text: Any) -> UUID | None:
     return UUID(text) if isinstance(text, str) and AN_ID.fullmatch(text) else None
 
 
-def _agent(session: AgentSession) -> tuple[Agent, AgentVersion]:
-    row = db.session.execute(
-        select(Agent, AgentVersion)
-        .join(AgentVersion, (AgentVersion.tenant_id == Agent.tenant_id) & (AgentVersion.agent_id == Agent.id))
-        .where(
-            Agent.tenant_id == session.tenant_id,
-            Agent.id == session.agent_id,
-            AgentVersion.id == session.agent_version_id
-            if session.agent_version_id
-            else AgentVersion.version == Agent.current_version,
-        )
-    ).one_or_none()
-    if row is None:
+def _around(session: Held) -> Around:
+    found = run(
+        AROUND,
+        {
+            "tenant": session.tenant_id,
+            "agent": session.agent_id,
+            "version": session.agent_version_id,
+            "person": session.created_by,
+            "entity": session.entity_id,
+        },
+    )
+    if not found:
         raise NotFound("The agent has no such version.")
-    agent, version = row
-    if agent.archived_at is not None:
-        raise Refused(f"{agent.name} is archived; restore it first.")
-    return agent, version
+    *others, entity_id, entity_name, type_id, type_slug = found[0]
+    record = Record(entity_id, entity_name, type_id, type_slug) if entity_id else None
+    around = Around._make([*others, record])
+    if around.is_archived:
+        raise Refused(f"{around.name} is archived; restore it first.")
+    return around
 
 
-def _acting_for(session: AgentSession, agent: Agent, product: Actor) -> Actor:
+def _events(session: Held) -> list[Event]:
+    return events_of(session.id, actor=session.product) if session.event_count else []
+
+
+def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
     """An agent may do what the person may who asked it, and the product's own agents what the product may."""
-    row = db.session.execute(
-        select(User.name, User.is_system, User.external_tenant_id, Membership.role)
-        .outerjoin(Membership, (Membership.user_id == User.id) & (Membership.tenant_id == session.tenant_id))
-        .where(User.id == session.created_by)
-    ).one_or_none()
-    if row is not None and row.is_system:
-        return Actor(session.created_by, product.tenant_id, "system", row.name, agent_id=agent.id)
-    if row is not None and row.external_tenant_id == session.tenant_id:
-        return Actor(session.created_by, product.tenant_id, "member", row.name, agent_id=agent.id)
-    if row is None or row.role is None:
+    if around.is_system:
+        role = "system"
+    elif around.external_tenant_id == session.tenant_id:
+        role = "member"
+    elif around.person is None or around.role is None:
         raise Refused("Who asked for this is no member of the workspace any more.")
-    return Actor(session.created_by, product.tenant_id, row.role, row.name, agent_id=agent.id)
+    else:
+        role = around.role
+    return Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
 
 
-def _record(session: AgentSession) -> Record | None:
-    if session.entity_id is None:
-        return None
-    row = db.session.execute(
-        select(Entity.id, Entity.name, EntityType.id, EntityType.slug)
-        .join(EntityType, EntityType.id == Entity.entity_type_id)
-        .where(Entity.tenant_id == session.tenant_id, Entity.id == session.entity_id)
-    ).one_or_none()
-    return Record(*row) if row else None
-
-
-def earlier_messages(session: AgentSession, turn_id: str | None) -> list[tuple[str, str]]:
+def earlier_messages(session: AgentSession | Held, turn_id: str | None) -> list[tuple[str, str]]:
     """What was said in the chat before the turn that is answered now, the latest of it."""
     if session.chat_id is None or turn_id is None:
         return []

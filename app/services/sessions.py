@@ -255,8 +255,13 @@ def _finish(session: AgentSession, status: str, error: str | None, at: datetime 
         session.duration_ms = max(0, int(spent.total_seconds() * 1000))
     db.session.flush()
     audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
+    after_end(session, actor)
+
+
+def after_end(session: AgentSession, actor: Actor) -> None:
+    """What else there is to say of a session that has just ended: to its schedule, and when it failed, to everybody."""
     note_end(session)
-    if status == "failed":
+    if session.status == "failed":
         report_failure(session, actor)
 
 

@@ -187,7 +187,7 @@ def claimed(stage: Stage, owner: str = "dead", seconds: float = -1) -> leases.Le
 
 def wrote(stage: Stage, lease: leases.Lease, *events: NewEvent) -> None:
     with stage.app.app_context(), acting_as(accounts.product_in(lease.tenant_id)), transaction():
-        leases.record(lease, events, actor=accounts.system_user(lease.tenant_id))
+        leases.record(lease, events)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_who_lost_the_lease_writes_nothing(stage: Stage) -> None:
         transaction(),
         pytest.raises(LeaseLost),
     ):
-        leases.end(lost, Ending(status="failed", error="No."), actor=accounts.system_user(lost.tenant_id))
+        leases.end(leases.hold(lost), Ending(status="failed", error="No."), actor=accounts.system_user(lost.tenant_id))
     assert stage.look(asked).types == before
     admin = stage.workspace.actor("admin")
     with stage.app.app_context(), acting_as(admin), transaction():

@@ -233,9 +233,11 @@ def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Pers
     run_sessions()
     person.say("Go on")
     lease = person.hold()
-    work = person.within(lambda: load_work(lease, actor=person.workspace.actor("system")))
+    work = person.within(lambda: load_work(leases.hold(lease)))
     assert [role for role, _ in work.earlier] == ["user", "agent"]
-    person.within(lambda: leases.end(lease, Ending(status="cancelled"), actor=person.workspace.actor("system")))
+    person.within(
+        lambda: leases.end(leases.hold(lease), Ending(status="cancelled"), actor=person.workspace.actor("system"))
+    )
 
 
 def test_stopped_while_it_waits_and_while_it_writes(person: Person, run_sessions: Run) -> None:
@@ -255,7 +257,7 @@ def test_stopped_while_it_waits_and_while_it_writes(person: Person, run_sessions
     stopping = soup(person.stop(htmx=True, after="0"))
     assert stopping.select_one("#stop-it[disabled]").text == "Stopping"
     system = person.workspace.actor("system")
-    person.within(lambda: leases.end(lease, Ending(status="cancelled"), actor=system))
+    person.within(lambda: leases.end(leases.hold(lease), Ending(status="cancelled"), actor=system))
     said = person.messages()[-1]
     assert (said.role, said.content) == ("agent", "Halden is **worth**")
     assert said.details == {"stopped": True}
