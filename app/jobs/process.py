@@ -10,11 +10,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.jobs import ticks
 from app.jobs.executor import Executor
-from app.jobs.usage import Usage
+from app.jobs.usage import Usage, count_receptions
 
 log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
 TICK_SECONDS = 10
+RECEPTION_SECONDS = 15
 
 
 class Jobs:
@@ -34,6 +35,7 @@ class Jobs:
             timezone="UTC",
         )
         self.clock.add_job(self._write_usage, "interval", seconds=USAGE_SECONDS)
+        self.clock.add_job(self._count_receptions, "interval", seconds=RECEPTION_SECONDS)
         self.clock.add_job(self._begin_due, "interval", seconds=TICK_SECONDS)
 
     def start(self) -> Jobs:
@@ -63,6 +65,13 @@ class Jobs:
                 log.warning("nothing could be asked about scheduled work: %s", trouble)
                 return
         self.ticked_at = time.monotonic()
+
+    def _count_receptions(self) -> None:
+        with self.app.app_context():
+            try:
+                count_receptions()
+            except SQLAlchemyError as trouble:
+                log.warning("nobody could be asked how knowledge was received: %s", trouble)
 
     def _write_usage(self) -> None:
         with self.app.app_context():

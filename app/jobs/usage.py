@@ -1,4 +1,4 @@
-"""Writing down which knowledge was in prompts, in batches, and keeping the order of knowledge that is in use."""
+"""Writing down which knowledge was in prompts and how that was received, in batches, and keeping its order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,30 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services import accounts, knowledge_usage
+from app.services import accounts, knowledge_receptions, knowledge_usage
 
 log = logging.getLogger("upshot")
 # Ranks move by a hundredth in a day, so twice a day is often enough.
 RANKS_EVERY = 12 * 3600.0
+
+
+def count_receptions() -> int:
+    """Count how people received sessions in any workspace; how many sessions. Several may, each counts others."""
+    with transaction():
+        workspaces = knowledge_receptions.waiting()
+    return sum(_count_in(accounts.product_in(tenant_id)) for tenant_id in workspaces)
+
+
+def _count_in(product: Actor) -> int:
+    counted, last = 0, knowledge_receptions.BATCH
+    try:
+        while last == knowledge_receptions.BATCH:
+            with acting_as(product), transaction():
+                last = knowledge_receptions.count_receptions(actor=product)
+            counted += last
+    except SQLAlchemyError as trouble:
+        log.warning("how knowledge was received was not counted: %s", trouble)
+    return counted
 
 
 class Usage:

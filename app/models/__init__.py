@@ -26,7 +26,7 @@ from app.models.people import (
     User,
     UserMemory,
 )
-from app.models.sessions import AgentSession, SessionDraft, SessionEvent
+from app.models.sessions import AgentSession, SessionDraft, SessionEvent, SessionReception
 
 __all__ = [
     "Agent",
@@ -54,6 +54,7 @@ __all__ = [
     "SavedView",
     "SessionDraft",
     "SessionEvent",
+    "SessionReception",
     "SharedContext",
     "SharedContextEmbedding",
     "SharedContextFeedback",

@@ -19,7 +19,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import created_at, json_object, text_list, uuid_pk
@@ -188,6 +188,23 @@ class SessionEvent(OfTenant, Model):
     payload: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     created_at: Mapped[created_at]
+
+
+class SessionReception(OfTenant, Model):
+    """How people received a session, as it was last counted for the knowledge in its prompt."""
+
+    __tablename__ = "session_receptions"
+    __table_args__ = (
+        within("sessions", "session_id", ondelete="CASCADE"),
+        Index("session_receptions_waiting_idx", "tenant_id", "session_id", postgresql_where=text("waiting")),
+    )
+
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
+    session_id: Mapped[UUID] = mapped_column(primary_key=True)
+    waiting: Mapped[bool] = mapped_column(server_default=text("true"))
+    helpful: Mapped[int] = mapped_column(server_default=text("0"))
+    harmful: Mapped[int] = mapped_column(server_default=text("0"))
+    row_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
 
 
 class SessionDraft(OfTenant, Model):

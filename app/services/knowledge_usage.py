@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select, text
@@ -23,7 +24,7 @@ _lock = threading.Lock()
 _noted: dict[UUID, Counts] = {}
 BATCH = 1000
 # What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
-REFRESH = text("""
+_FRESH = """
     WITH fresh AS (
         SELECT c.id, r.rank FROM shared_context AS c
           LEFT JOIN shared_context_usage AS u ON u.tenant_id = c.tenant_id AND u.shared_context_id = c.id
@@ -33,11 +34,13 @@ REFRESH = text("""
                              / (coalesce(u.helpful, 0) + coalesce(u.harmful, 0) + 4)
                        + CASE WHEN c.pinned THEN 2 ELSE 0 END)::real AS rank
                ) AS r
-         WHERE c.tenant_id = app_tenant() AND c.active AND abs(c.rank - r.rank) > :moved
+         WHERE c.tenant_id = app_tenant() AND c.active{which} AND abs(c.rank - r.rank) > :moved
          LIMIT :most FOR NO KEY UPDATE OF c SKIP LOCKED
     )
     UPDATE shared_context AS c SET rank = fresh.rank FROM fresh WHERE c.tenant_id = app_tenant() AND c.id = fresh.id
-""")
+"""
+REFRESH = text(_FRESH.format(which=""))
+REFRESH_SOME = text(_FRESH.format(which=" AND c.id = ANY (CAST(:only AS uuid[]))"))
 # A row changes its place by so much; less is not worth a write.
 MOVED = 0.02
 
@@ -98,7 +101,9 @@ def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor
     )
 
 
-def refresh_ranks(*, actor: Actor, most: int = BATCH) -> int:
-    """Bring up to so many ranks up to date, since rows grow older and are received well or badly; how many moved."""
-    given = {"half": HALF_LIFE_DAYS, "moved": MOVED, "most": most}
-    return int(db.session.execute(REFRESH, given).rowcount)  # type: ignore[attr-defined]
+def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = None) -> int:
+    """Bring up to so many ranks up to date, of all rows or `only` of some, since rows grow older and are received well
+    or badly; how many moved."""
+    given: dict[str, Any] = {"half": HALF_LIFE_DAYS, "moved": MOVED, "most": most}
+    statement, more = (REFRESH, {}) if only is None else (REFRESH_SOME, {"only": only})
+    return int(db.session.execute(statement, given | more).rowcount)  # type: ignore[attr-defined]

@@ -24,6 +24,7 @@ ROWS = {
     "sessions": "(title, agent_id, agent_version_id, chat_id, entity_id, created_by, status)"
     " VALUES ('Reads a filing', '{agents}', '{agent_versions}', '{chats}', '{entities}', '{users}', 'completed')",
     "session_events": "(session_id, sequence, event_type) VALUES ('{sessions}', 1, 'session.created')",
+    "session_receptions": "(session_id) VALUES ('{sessions}')",
     "messages": "(chat_id, session_id, message_index, turn_id, role, content)"
     " VALUES ('{chats}', '{sessions}', 0, 't0', 'user', 'What is the EBITDA?')",
     "entity_responses": "(entity_id, criteria_set_id, session_id, agent_id, created_by)"
@@ -114,6 +115,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
+    keys["session_receptions"] = "session_id"
     key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)

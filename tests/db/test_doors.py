@@ -23,6 +23,7 @@ DOORS = {
     "door_key",
     "door_login",
     "door_memberships",
+    "door_receptions",
     "door_search",
 }
 
