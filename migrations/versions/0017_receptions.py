@@ -22,19 +22,29 @@ CREATE INDEX session_receptions_waiting_idx ON session_receptions (tenant_id, se
 GRANT SELECT, INSERT, UPDATE, DELETE ON session_receptions TO upshot_app;
 """
 
-# Whoever writes feedback marks its session, in the same transaction and however the row is written. A session that is
-# being deleted has nothing left to count.
+# Whoever writes feedback marks its session, in the same transaction and however the row is written. Of a session that
+# is marked already the mark is only held, which many may do at once: it stays until they are done, since whoever counts
+# passes over what is held. A session that is being deleted has nothing left to count.
 NOTE = """
 CREATE FUNCTION note_reception() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     workspace uuid := coalesce(NEW.tenant_id, OLD.tenant_id);
 BEGIN
-    IF NOT purging(workspace) THEN
-        INSERT INTO public.session_receptions AS r (tenant_id, session_id)
-        SELECT s.tenant_id, s.id FROM public.sessions AS s
-         WHERE s.tenant_id = workspace AND s.id IN (OLD.session_id, NEW.session_id) ORDER BY s.id
-            ON CONFLICT (tenant_id, session_id) DO UPDATE SET waiting = true WHERE NOT r.waiting;
+    IF purging(workspace) THEN
+        RETURN NULL;
     END IF;
+    IF OLD.session_id IS NULL OR NEW.session_id IS NULL OR OLD.session_id = NEW.session_id THEN
+        PERFORM FROM public.session_receptions AS r
+          WHERE r.tenant_id = workspace AND r.session_id = coalesce(NEW.session_id, OLD.session_id) AND r.waiting
+            FOR KEY SHARE;
+        IF FOUND THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    INSERT INTO public.session_receptions AS r (tenant_id, session_id)
+    SELECT s.tenant_id, s.id FROM public.sessions AS s
+     WHERE s.tenant_id = workspace AND s.id IN (OLD.session_id, NEW.session_id) ORDER BY s.id
+        ON CONFLICT (tenant_id, session_id) DO UPDATE SET waiting = true WHERE NOT r.waiting;
     RETURN NULL;
 END
 $$;

@@ -169,6 +169,40 @@ def test_several_who_count_at_once_count_each_session_once(app: Flask, workspace
         assert not db.session.scalars(select(SessionReception.session_id).where(SessionReception.waiting)).all()
 
 
+def test_several_who_say_something_at_once_wait_for_nobody_and_are_all_counted(app: Flask, workspace: Any) -> None:
+    admin, member, product = (workspace.actor(role) for role in ("admin", "member", "system"))
+    with acting_as(admin):
+        used = learn(admin, "Figures are in thousands.")
+        session = worked(admin, [str(used)])
+    say(admin, session, "inaccurate")
+    done = threading.Event()
+
+    def join_in() -> None:
+        with app.app_context():
+            say(member, session)
+            done.set()
+
+    with acting_as(admin), transaction():
+        new = NewFeedback(kind="signal", signal="helpful", session_id=session, message_id="m-1")
+        give_feedback(new, actor=admin)
+        other = threading.Thread(target=join_in)
+        other.start()
+        assert done.wait(10), "a session that is marked can be marked again meanwhile"
+        other.join()
+        counting: list[int] = []
+        counter = threading.Thread(target=lambda: counting.append(counted_by(app, product)))
+        counter.start()
+        counter.join()
+        assert counting == [0], "what somebody is about to say is waited for, by counting the session later"
+    assert count_receptions() == 1
+    assert counts(admin, used) == (2, 1)
+
+
+def counted_by(app: Flask, product: Any) -> int:
+    with app.app_context(), acting_as(product), transaction():
+        return knowledge_receptions.count_receptions(actor=product)
+
+
 def test_what_is_said_while_it_is_counted_is_counted_next(app: Flask, workspace: Any) -> None:
     admin, member, product = (workspace.actor(role) for role in ("admin", "member", "system"))
     with acting_as(admin):
