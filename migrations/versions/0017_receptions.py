@@ -3,7 +3,7 @@
 from migrations.helpers import as_door, drop_tables, run, tear_down, wall, whole_tables
 
 revision = "0017_receptions"
-down_revision = "0014_agent_notes"
+down_revision = "0016_scheduled_replays"
 branch_labels = depends_on = None
 
 TABLE = """
