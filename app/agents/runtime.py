@@ -168,7 +168,9 @@ class Run:
         model = models.kept_model(work.config.model, self.settings, loop)
         if model is None:
             model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
-        turn = Turn(work, model, begun.tools, self.threads, self._record, self._draft, self.spent, self.recorded)
+        turn = Turn(
+            work, model, begun.tools, self.threads, self._record, self._draft, self.spent, self._settle, self.recorded
+        )
         return await turn.run(begun.talk)
 
     async def _record(self, events: list[NewEvent]) -> None:
@@ -176,6 +178,10 @@ class Run:
         assert system is not None  # noqa: S101 - known since the run began
         if await self.threads.transact(system, lambda: leases.record(self.lease, events)):
             raise Stopped
+
+    def _settle(self, events: list[NewEvent]) -> bool:
+        """Write events in a transaction that is open already; whether somebody wants the run to stop."""
+        return leases.record(self.lease, events)
 
     async def _draft(self, so_far: str) -> None:
         system = self.system

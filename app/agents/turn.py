@@ -72,9 +72,11 @@ class Turn:
         record: Record,
         draft: Draft,
         spent: Spent,
+        settle: Callable[[list[NewEvent]], bool],
         recorded: Recorded | None = None,
     ) -> None:
         self.work = work
+        self.settle = settle
         self.recorded = recorded
         self.model = model
         self.tools = {tool.name: tool for tool in tools}
@@ -104,13 +106,13 @@ class Turn:
         return str(self.model.model_name)
 
     async def _take_up(self, talk: Talk, call: Open) -> None:
-        """What was only read is read again. Whether something was written before the end came is not known."""
+        """A call without a result is made again: what a tool of ours writes is there exactly when its result is.
+        Whether somebody else's program wrote something before the end came is not known."""
         tool = self.tools.get(call.name)
-        if self.recorded is not None or (tool is not None and not tool.writes):
-            outcome = await self._run_tool(call)
+        if self.recorded is not None or (tool is not None and (tool.transactional or not tool.writes)):
+            await self._carry_out(talk, call)
         else:
-            outcome = Outcome(INTERRUPTED, is_error=True)
-        await self._result(talk, call, outcome)
+            await self._result(talk, call, Outcome(INTERRUPTED, is_error=True))
 
     async def _ask(self, talk: Talk) -> ModelResponse:
         if self.spent.requests >= self.work.config.limits.requests:
@@ -204,7 +206,27 @@ class Turn:
         for place, call in enumerate(calls):
             payload = {"id": call.id, "name": hide_in(call.name)[:200], "arguments": _stored(call.arguments)}
             await self.record([*(words if place == 0 else []), NewEvent("tool.call", payload)])
+            await self._carry_out(talk, call)
+
+    async def _carry_out(self, talk: Talk, call: Open) -> None:
+        """Run a tool and write down what came of it; together, where the tool writes to our database."""
+        tool = self.tools.get(call.name)
+        if tool is None or self.recorded is not None or not (tool.transactional and tool.writes):
             await self._result(talk, call, await self._run_tool(call))
+            return
+        done: list[bool] = []
+
+        def settle(outcome: Outcome) -> None:
+            done.append(self.settle(self._events(call, outcome)[1]))
+
+        outcome = await self._execute(tool, call, settle)
+        if not done or outcome.is_error:
+            # Nothing was written, so what came of it stands alone.
+            await self._result(talk, call, outcome)
+            return
+        returned(talk, call, self._events(call, outcome)[0], outcome.is_error)
+        if done[0]:
+            await self.record([])
 
     async def _run_tool(self, call: Open) -> Outcome:
         tool = self.tools.get(call.name)
@@ -215,7 +237,7 @@ class Turn:
             return await self.recorded.answer(call, lambda found: self._execute(found, call))
         return await self._execute(tool, call)
 
-    async def _execute(self, tool: Tool, call: Open) -> Outcome:
+    async def _execute(self, tool: Tool, call: Open, settle: Callable[[Outcome], None] | None = None) -> Outcome:
         work = self.work
         scope = ToolScope(
             actor=work.actor,
@@ -224,9 +246,17 @@ class Turn:
             entity_id=work.record.id if work.record else None,
             call_id=call.id,
         )
-        return await self.threads.call(lambda: run_tool(tool, call.arguments, scope), outside=not tool.transactional)
+        outside = not tool.transactional
+        return await self.threads.call(lambda: run_tool(tool, call.arguments, scope, settle), outside=outside)
 
     async def _result(self, talk: Talk, call: Open, outcome: Outcome) -> None:
+        output, events = self._events(call, outcome)
+        await self.record(events)
+        returned(talk, call, output, outcome.is_error)
+
+    @staticmethod
+    def _events(call: Open, outcome: Outcome) -> tuple[Any, list[NewEvent]]:
+        """What the agent gets to read, and the events that say what happened."""
         output = as_stored(hide(outcome.output))
         if len(json.dumps(output, default=str)) > LONGEST_OUTPUT:
             output = {"cut": json.dumps(output, default=str, ensure_ascii=False)[: LONGEST_OUTPUT // 4] + " …"}
@@ -234,8 +264,7 @@ class Turn:
         if outcome.replay is not None:
             payload["replay"] = outcome.replay
         effects = [replace(event, payload=hide(event.payload)) for event in outcome.events]
-        await self.record([NewEvent("tool.result", payload), *effects])
-        returned(talk, call, output, outcome.is_error)
+        return output, [NewEvent("tool.result", payload), *effects]
 
 
 def defined(tool: Tool) -> Any:

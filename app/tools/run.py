@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,30 +14,35 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.db import acting_as, transaction
 from app.errors import Forbidden, Invalid, Problem
+from app.services.leases import LeaseLost
 from app.strict_json import parse
 from app.tools.base import Outcome, Tool, ToolScope
 
 log = logging.getLogger(__name__)
+Settle = Callable[[Outcome], None]
 DOWN = (OperationalError, InterfaceError, PoolTimeout)
 
 
-def run_tool(tool: Tool, arguments: Any, scope: ToolScope) -> Outcome:
+def run_tool(tool: Tool, arguments: Any, scope: ToolScope, settle: Settle | None = None) -> Outcome:
     """Run a tool for somebody. What cannot be done is an answer that says so: an agent reads it and goes on. Only a
-    database that does not answer is raised, since nobody can go on without it."""
+    database that does not answer is raised, since nobody can go on without it, and a lease that was lost.
+
+    `settle` is told the outcome in the tool's own transaction: what it writes is there exactly when the tool's work is.
+    """
     try:
         given = read_arguments(tool, arguments)
         check_role(tool, scope)
-        outcome = _call(tool, given, scope)
+        outcome = _call(tool, given, scope, settle)
     except Problem as refusal:
         return Outcome(refusal.detail, is_error=True)
     except DataError:
         return Outcome("A value is outside what can be stored.", is_error=True)
-    except DOWN:
+    except (LeaseLost, *DOWN):
         raise
     except Exception:
         log.exception("the tool %s broke", tool.name)
         return Outcome(f"{tool.name} broke on our side and changed nothing.", is_error=True)
-    return replace(outcome, events=[_of_call(event, scope) for event in outcome.events])
+    return outcome
 
 
 def read_arguments(tool: Tool, arguments: Any) -> Any:
@@ -82,11 +88,18 @@ def check_role(tool: Tool, scope: ToolScope) -> None:
         raise Forbidden(f"{tool.name} needs the role {tool.role}; this is done for a {actor.role}.")
 
 
-def _call(tool: Tool, given: Any, scope: ToolScope) -> Outcome:
+def _call(tool: Tool, given: Any, scope: ToolScope, settle: Settle | None) -> Outcome:
     if not tool.transactional:
-        return tool.call(given, scope)
+        return _marked(tool.call(given, scope), scope)
     with acting_as(scope.actor), transaction():
-        return tool.call(given, scope)
+        outcome = _marked(tool.call(given, scope), scope)
+        if settle is not None:
+            settle(outcome)
+        return outcome
+
+
+def _marked(outcome: Outcome, scope: ToolScope) -> Outcome:
+    return replace(outcome, events=[_of_call(event, scope) for event in outcome.events])
 
 
 def _of_call(event: Any, scope: ToolScope) -> Any:
