@@ -14,7 +14,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.jobs.executor import Executor
 from app.models import AgentSession, AgentVersion, EvalRun, Feedback, SharedContext
-from app.services import eval_runs
+from app.services import candidates, eval_runs
 from app.services.eval_runs import NewRun
 from app.services.session_events import events_of
 
@@ -163,3 +163,9 @@ def test_the_row_that_answers_a_complaint_makes_its_golden_pass(
     without, with_it = (start(demo, NewRun(golden_ids=[golden_id], plus_rows=rows)) for rows in ([], [row_id]))
     executor.drain()
     assert [result_of(one)[0] for run_id in (without, with_it) for one in replays_of(run_id)] == ["fail", "pass"]
+
+
+def test_requests_that_went_wrong_wait_among_the_candidates(demo: Any) -> None:
+    found, total = candidates.list_candidates(actor=demo)
+    assert total == len(found) >= 2
+    assert all(one.promotable for one in found)
