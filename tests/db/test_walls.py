@@ -17,7 +17,7 @@ pytestmark = pytest.mark.core
 
 OF_TENANT = [*ROWS, "memberships"]
 # How a link is set that is generated from something else.
-GENERATED = {"eval_run_id": "metadata = metadata || jsonb_build_object('eval_run_id', (%s)::text)"}
+GENERATED = {("sessions", "eval_run_id"): "metadata = metadata || jsonb_build_object('eval_run_id', (%s)::text)"}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_links_cannot_leave_the_workspace(app_url: str, ours: Filled, theirs: Fi
         for link in found:
             table, column, target = link["table"], link["column"], link["target"]
             if one(connection, "SELECT has_table_privilege(%s, 'UPDATE')", table):
-                change = GENERATED.get(column, f"{column} = %s")
+                change = GENERATED.get((table, column), f"{column} = %s")
                 with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
                     connection.execute(f"UPDATE {table} SET {change}", (theirs[target],))
             else:
