@@ -14,7 +14,7 @@ run: setup ## Start Upshot with a demo workspace on http://127.0.0.1:8000
 
 test: lint ## Lint, then run every test
 	@$(PY) -m scripts.test_oldest_postgres
-	@$(PY) -m pytest
+	@$(PY) -m scripts.run_tests
 
 lint: setup-test ## Check style and types
 	@$(PY) -m ruff check --quiet

@@ -153,8 +153,13 @@ def judge(replay: Replay, events: Sequence[Mapping[str, Any]], status: str, tool
 
 def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
-    or an earlier one is settled; when it is the last of its run, the run ends."""
-    run = lock_run(UUID(session.meta["eval_run_id"]), actor=actor)
+    or an earlier one is settled; when it is the last of its run, the run ends.
+
+    Trials of one golden settle one after the other. The run itself is held only at the end, and for a moment: all its
+    cases pass here.
+    """
+    run = db.session.get_one(EvalRun, UUID(session.meta["eval_run_id"]), populate_existing=True)
+    _hold_golden(session, actor)
     leases.end(session, ending, actor=actor)
     db.session.execute(
         update(AgentSession)
@@ -166,7 +171,16 @@ def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Acto
     verdict = verdict_of(group)
     if run.cancel_requested_at is None:
         speak(verdict, group, session, run, actor=actor)
-    finish_if_done(run, actor=actor)
+    finish_if_done(lock_run(run.id, actor=actor), actor=actor)
+
+
+def _hold_golden(session: AgentSession | Held, actor: Actor) -> None:
+    golden_id = UUID(str(session.meta["eval_source"]))
+    db.session.execute(
+        select(AgentSession.id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == golden_id)
+        .with_for_update(key_share=True)
+    )
 
 
 def speak(
@@ -176,12 +190,7 @@ def speak(
     at once, one after the other has its say."""
     if verdict not in (PASS, FAIL):
         return
-    golden_id = UUID(str(session.meta["eval_source"]))
-    db.session.execute(
-        select(AgentSession.id)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == golden_id)
-        .with_for_update(key_share=True)
-    )
+    _hold_golden(session, actor)
     if verdict == FAIL:
         _report(group, session, run, actor)
     elif verdict == PASS:
