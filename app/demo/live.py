@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -103,7 +104,7 @@ class Live:
             for session_id in cases.values():
                 self.reserve(session_id)
         for session_id in cases.values():
-            asyncio.run(self._attempt(session_id).to_the_end())
+            _to_the_end(self._attempt(session_id))
         with self.within():
             date_failures(self.world, run, list(cases.values()))
             kept = Replayed(run["key"])
@@ -125,7 +126,7 @@ class Live:
         return Run(self._leases.pop(session_id), self.threads, self.settings, lambda *_: None)
 
     def _run(self, session_id: UUID, key: str, began: datetime) -> Recorded:
-        asyncio.run(self._attempt(session_id).to_the_end())
+        _to_the_end(self._attempt(session_id))
         world = self.world
         with self.within():
             session = db.session.get_one(AgentSession, session_id, populate_existing=True)
@@ -148,3 +149,9 @@ class Live:
 
 def _set(model: Any, row_id: str, **values: datetime) -> None:
     db.session.execute(update(model).where(model.id == UUID(row_id)).values(**values))
+
+
+def _to_the_end(attempt: Run) -> None:
+    """Run a session in a thread of its own: whoever calls may have a loop under way already."""
+    with ThreadPoolExecutor(1) as alone:
+        alone.submit(lambda: asyncio.run(attempt.to_the_end())).result()
