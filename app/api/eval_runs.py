@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
 from flask import Blueprint, Flask, g
-from pydantic import Field
+from pydantic import Field, create_model
 
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
 from app.api.route import route
@@ -78,26 +79,15 @@ class Outcome(Answer):
     seconds_left: int | None
 
 
-class RunAnswer(Answer):
+# The columns of a run are listed once, where they are read.
+_SAID = {datetime: Moment, datetime | None: Moment | None}
+_COLUMNS: Any = {name: (_SAID.get(kind, kind), ...) for name, kind in get_type_hints(run_lists.RunColumns).items()}
+
+
+class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # type: ignore[misc]
     """A run. `results.bySession` says what came of each golden, by its id."""
 
-    id: UUID
-    name: str
-    set_name: str | None
-    agent_id: UUID | None
-    agent_version_id: UUID | None
-    triggered_by: str
-    status: str
-    context_mode: str
-    trials: int
-    ref: str | None
-    started_at: Moment
-    completed_at: Moment | None
-    golden_session_count: int
-    passed_count: int
-    failed_count: int
     results: dict[str, Any]
-    created_by: UUID | None
     progress: Outcome | None = None
 
 
@@ -192,7 +182,8 @@ def _shown(run: EvalRun) -> RunAnswer:
         cases = run_results.cases_of(run.id, actor=g.actor, divergences=True)
         found["results"] = run_results.results_of(cases)
         found["progress"] = Outcome.model_validate(run_results.progress_of(run, cases))
-    return RunAnswer.model_validate(found)
+    answer: RunAnswer = RunAnswer.model_validate(found)
+    return answer
 
 
 @route(

@@ -257,9 +257,23 @@ def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
 
 
 def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine."""
+    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine.
+
+    A case that ends holds itself first and the run last. So the cases are held here before the run, each in its turn;
+    what somebody retried in between is taken only where nobody holds it.
+    """
     if not actor.is_admin:
         raise Forbidden("Only an admin stops evals.")
+    open_cases = (
+        select(AgentSession.id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.status.in_(WAITS),
+        )
+        .order_by(AgentSession.id)
+    )
+    db.session.execute(open_cases.with_for_update())
     run = lock_run(run_id, actor=actor)
     if run.status not in OPEN:
         if run.status == "cancelled":
@@ -268,16 +282,16 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     if run.cancel_requested_at is None:
         run.cancel_requested_at = datetime.now(UTC)
         audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
-    cases = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
+    cases = list(db.session.scalars(open_cases.with_for_update(skip_locked=True)))
     db.session.execute(
         update(AgentSession)
-        .where(*cases, AgentSession.status == "pending")
+        .where(AgentSession.id.in_(cases), AgentSession.status == "pending")
         .values(status="cancelled", finished_at=func.now(), lease_owner=None, lease_until=None)
         .execution_options(synchronize_session=False)
     )
     db.session.execute(
         update(AgentSession)
-        .where(*cases, AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
+        .where(AgentSession.id.in_(cases), AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
         .values(cancel_requested_at=func.now())
         .execution_options(synchronize_session=False)
     )

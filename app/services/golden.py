@@ -20,7 +20,7 @@ from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
 from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
-from app.models import AgentSession, CriteriaSet, Feedback, SessionEvent
+from app.models import AgentSession, CriteriaSet, Feedback, GoldenSet, SessionEvent
 from app.services import audit, feedback
 from app.services.snapshots import take_snapshot
 
@@ -55,8 +55,11 @@ class Promoted:
 
 @dataclass(frozen=True)
 class SetCount:
+    """A set: how many goldens it holds, and what it asks for where that is not the usual."""
+
     name: str
     sessions: int
+    policy: dict[str, Any]
 
 
 def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
@@ -73,7 +76,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
             "Say what should have happened, or that the recorded run is right; not both.",
             {"recorded_is_right": "Leave it out where `expected` is given."},
         )
-    session = _lock(session_id, actor)
+    session = lock_session(session_id, actor=actor)
     check_promotable(session, actor)
     _check_criteria(given.criteria_set_id, actor)
     snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
@@ -101,7 +104,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
 def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
     """Rename, annotate or judge a golden by other criteria; `changes` has some of `set`, `note`, `criteriaSetId`."""
     _admins_only(actor)
-    session = _lock(session_id, actor)
+    session = lock_session(session_id, actor=actor)
     golden = _golden_of(session)
     after = dict(golden)
     if "set" in changes:
@@ -130,7 +133,7 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
     target = read_set(set_name)
     moved = 0
     for session_id in wanted:
-        before = _golden_of(_lock(session_id, actor))["set"]
+        before = _golden_of(lock_session(session_id, actor=actor))["set"]
         edit_golden(session_id, {"set": target}, actor=actor)
         moved += before != target
     return moved
@@ -139,7 +142,7 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
 def revoke_golden(session_id: UUID, *, actor: Actor) -> bool:
     """Take the mark away and change nothing else. Doing it twice is fine; says whether it was golden."""
     _admins_only(actor)
-    session = _lock(session_id, actor)
+    session = lock_session(session_id, actor=actor)
     golden = session.meta.get("golden")
     if golden is None:
         return False
@@ -150,14 +153,16 @@ def revoke_golden(session_id: UUID, *, actor: Actor) -> bool:
 
 
 def list_sets(*, actor: Actor) -> list[SetCount]:
-    """The sets of the workspace by name, with how many golden sessions each holds."""
+    """The sets of the workspace by name, with how many golden sessions each holds. One query."""
+    own = (GoldenSet.tenant_id == AgentSession.tenant_id) & (GoldenSet.name == AgentSession.golden_set)
     rows = db.session.execute(
-        select(AgentSession.golden_set, func.count())
+        select(AgentSession.golden_set, func.count(), GoldenSet.policy)
+        .outerjoin(GoldenSet, own)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None))
-        .group_by(AgentSession.golden_set)
+        .group_by(AgentSession.golden_set, GoldenSet.policy)
         .order_by(AgentSession.golden_set)
     )
-    return [SetCount(str(name), count) for name, count in rows]
+    return [SetCount(str(name), count, policy or {}) for name, count, policy in rows]
 
 
 def read_set(name: str | None) -> str:
@@ -183,7 +188,8 @@ def _admins_only(actor: Actor) -> None:
         raise Forbidden("Only an admin decides what is golden.")
 
 
-def _lock(session_id: UUID, actor: Actor) -> AgentSession:
+def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
+    """The session as it is now, held until the transaction ends."""
     session = db.session.scalar(
         select(AgentSession)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)

@@ -59,17 +59,15 @@ _HTTP_TOOLS = text("'$.golden.snapshot.agent.config.http_tools[*].name'")
 
 
 def marks_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Marks]:
-    """The marks of some goldens of a set. Three queries."""
+    """The marks of some goldens of a set. Two queries."""
     if not session_ids:
         return {}
     rows = _kept(set_name, session_ids, actor)
     has = _tools_now({row.agent_id for row in rows}, actor)
-    used = {row_id for row in rows for row_id in row.row_ids or ()}
-    active = _active(used, actor)
     return {
         row.id: Marks(
             tools_gone=_gone(row, has),
-            rows_inactive=sum(row_id not in active for row_id in row.row_ids or ()),
+            rows_inactive=row.inactive,
             duplicate=row.twins > 1,
         )
         for row in rows
@@ -90,7 +88,12 @@ def _kept(set_name: str, session_ids: Sequence[UUID], actor: Actor) -> list[Any]
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == set_name)
         .subquery()
     )
-    return list(db.session.execute(select(kept).where(kept.c.id.in_(session_ids))))
+    used = func.jsonb_array_elements_text(kept.c.row_ids).column_valued("used")
+    active = select(cast(SharedContext.id, Text)).where(
+        SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "active"
+    )
+    inactive = select(func.count(used)).where(used.not_in(active)).scalar_subquery()
+    return list(db.session.execute(select(kept, inactive.label("inactive")).where(kept.c.id.in_(session_ids))))
 
 
 def _tools_now(agent_ids: Collection[UUID], actor: Actor) -> dict[UUID, set[str]]:
@@ -112,19 +115,6 @@ def _gone(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
     if row.agent_id not in has:
         return ()
     return tuple(name for name in (*(row.grants or ()), *(row.tools or ())) if name not in has[row.agent_id])
-
-
-def _active(row_ids: Collection[str], actor: Actor) -> set[str]:
-    if not row_ids:
-        return set()
-    rows = db.session.scalars(
-        select(SharedContext.id).where(
-            SharedContext.tenant_id == actor.tenant_id,
-            cast(SharedContext.id, Text).in_(row_ids),
-            SharedContext.state == "active",
-        )
-    )
-    return {str(row_id) for row_id in rows}
 
 
 def frozen_of(session_id: UUID, *, actor: Actor) -> Frozen:

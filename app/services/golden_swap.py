@@ -9,10 +9,10 @@ from sqlalchemy import select, text
 
 from app.actor import Actor
 from app.db import db
-from app.errors import NotFound, Refused
+from app.errors import Refused
 from app.models import AgentSession, Feedback
 from app.services import audit
-from app.services.golden import Promoted, Promotion, promote_session, revoke_golden
+from app.services.golden import Promoted, Promotion, lock_session, promote_session, revoke_golden
 
 # The marks that a replay left on its results are no part of what was said.
 COPY = text("""
@@ -28,10 +28,11 @@ def promote_replay(golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str 
 
     All or nothing: the transaction of the caller has the copy, the promotion and the revocation.
     """
-    golden = _lock(golden_id, actor)
+    # A replay that ends holds itself first and its golden then; the same order here.
+    replay = lock_session(replay_id, actor=actor)
+    golden = lock_session(golden_id, actor=actor)
     if golden.golden_set is None:
         raise Refused("This session is not golden any more; there is nothing to take the place of.")
-    replay = _lock(replay_id, actor)
     if replay.eval_source != str(golden_id):
         raise Refused("This session is no replay of that golden.")
     if replay.status != "completed":
@@ -46,18 +47,6 @@ def promote_replay(golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str 
         ),
         actor=actor,
     )  # fmt: skip
-
-
-def _lock(session_id: UUID, actor: Actor) -> AgentSession:
-    session = db.session.scalar(
-        select(AgentSession)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if session is None:
-        raise NotFound("There is no such session in this workspace.")
-    return session
 
 
 def _copy(replay: AgentSession, actor: Actor) -> AgentSession:

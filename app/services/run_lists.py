@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -21,8 +21,8 @@ SPARK = 12
 
 
 @dataclass(frozen=True)
-class RunRow:
-    """A run in a list."""
+class RunColumns:
+    """What everybody is told about a run: columns of its table, by their names."""
 
     id: UUID
     name: str
@@ -40,12 +40,19 @@ class RunRow:
     passed_count: int
     failed_count: int
     created_by: UUID | None
+
+
+@dataclass(frozen=True)
+class RunRow(RunColumns):
+    """A run in a list, with what its results and its neighbours say."""
+
     accuracy: float | None
     agent: str | None
     agent_version: int | None
     person: str | None
     judged: int | None
     errored: int | None
+    models: list[str] | None
     stopping: bool
 
     @property
@@ -70,11 +77,10 @@ class SetCourse:
 
 _ACCURACY = cast(EvalRun.results["accuracy"].astext, Float)
 _COLUMNS: tuple[Any, ...] = (
-    EvalRun.id, EvalRun.name, EvalRun.set_name, EvalRun.agent_id, EvalRun.agent_version_id, EvalRun.triggered_by,
-    EvalRun.status, EvalRun.context_mode, EvalRun.trials, EvalRun.ref, EvalRun.started_at, EvalRun.completed_at,
-    EvalRun.golden_session_count, EvalRun.passed_count, EvalRun.failed_count, EvalRun.created_by, _ACCURACY,
-    Agent.slug, AgentVersion.version, User.name, cast(EvalRun.results["judged"].astext, Integer),
-    cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.cancel_requested_at.is_not(None),
+    *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
+    _ACCURACY, Agent.slug, AgentVersion.version, User.name, cast(EvalRun.results["judged"].astext, Integer),
+    cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.results["models"],
+    EvalRun.cancel_requested_at.is_not(None),
 )  # fmt: skip
 
 

@@ -37,6 +37,7 @@ class Case:
     accuracy: float | None
     reason: str | None
     baseline: str | None
+    model: str | None
     divergences: list[Any] | None = None
 
 
@@ -73,7 +74,7 @@ def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, diverg
     columns = [
         AgentSession.id, AgentSession.eval_source, AgentSession.meta["eval_trial"].astext, AgentSession.status,
         result["verdict"].astext, cast(result["overall_accuracy"].astext, Float), result["reason"].astext,
-        result["baseline"].astext,
+        result["baseline"].astext, AgentSession.model,
     ]  # fmt: skip
     where = [
         AgentSession.tenant_id == actor.tenant_id,
@@ -151,6 +152,7 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
         "accuracy": trials.accuracy(trusted),
         "judged": judged_goldens,
         "verdicts": trials.tally(verdicts.values()),
+        "models": sorted({case.model for case in cases if case.model}),
         "pass_power_k": trials.pass_power_k(per_golden, most) if most > 1 else None,
     }
 

@@ -68,7 +68,7 @@ def _read(name: str) -> dict[str, Any]:
         "score": score,
         "least": smallest_regression(score.judged) if score else None,
         "points": spark_points([run.accuracy for run in reversed(runs) if run.accuracy is not None]),
-        "policy": golden_sets.policy_of(name, actor=g.actor),
+        "policy": here.policy,
         "dimensions": DIMENSIONS,
         **listing.neighbours(found),
     }
