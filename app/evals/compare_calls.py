@@ -20,8 +20,10 @@ def call_dimensions(
     golden: Sequence[Call], replay: Sequence[Call], expected: Expected, names: tuple[Mapping[Any, str], ...]
 ) -> list[Dimension]:
     """Which tools were called, and with what. Failed calls do not count on either side."""
-    sides = ([_Called(call, renamed) for call in side] for side, renamed in zip((golden, replay), names, strict=True))
-    before, after = ([called for called in side if not called.call.failed] for side in sides)
+    before, after = (
+        [_Called(call, renamed) for call in side if not call.failed]
+        for side, renamed in zip((golden, replay), names, strict=True)
+    )
     if expected.about_calls:
         return _expected_calls(expected, replay, after)
     return [_names(before, after), _arguments(before, after)]
@@ -31,15 +33,10 @@ class _Called:
     """A call with the ids of things that the session made under the names of both sessions."""
 
     def __init__(self, call: Call, names: Mapping[Any, str]) -> None:
-        self.call, self.name, self.sequence, self._names = call, call.name, call.sequence, names
-
-    @cached_property
-    def arguments(self) -> Any:
-        return rename(self.call.arguments, self._names) if self._names else self.call.arguments
-
-    @cached_property
-    def print(self) -> str:
-        return repr(self.arguments) if self._names else self.call.print
+        self.name, self.sequence = call.name, call.sequence
+        self.arguments = rename(call.arguments, names) if names else call.arguments
+        # Equal for arguments that are the same to the letter; others may be equal too.
+        self.print = repr(self.arguments)
 
     @cached_property
     def leaves(self) -> Leaves:

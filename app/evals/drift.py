@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from app.evals.runs import Run, Turn, turns_of
 from app.evals.similarity import Nearness, alike
 
 LEAST_ALIKE = 0.35
-_AFTER_END = re.compile(r"[\s\"'”’)\]*_`~]+$")
+_CLOSING = "\"'”’)]*_`~"
 
 
 @dataclass(frozen=True)
@@ -53,4 +52,7 @@ def _answered(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]
 
 def asks(text: str) -> bool:
     """Whether a message ends in a question."""
-    return _AFTER_END.sub("", text[-200:]).endswith("?")
+    text = text[-200:]
+    while (shorter := text.rstrip().rstrip(_CLOSING)) != text:
+        text = shorter
+    return text.endswith("?")

@@ -39,9 +39,7 @@ class Effect:
     @cached_property
     def leaves(self) -> Leaves:
         """What is compared: the target and every leaf of the fields. An effect without fields has only its target."""
-        found: Leaves = (
-            {} if self.fields == {} else {("fields", *path): leaf for path, leaf in leaves(self.fields).items()}
-        )
+        found: Leaves = {} if self.fields == {} else leaves(self.fields, ("fields",))
         if self.target is not None:
             found[("target",)] = self.target
         return found
@@ -73,7 +71,7 @@ def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Ef
 
 def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
     """The ids that creations returned, and the names that stand for them in both sessions."""
-    created = [effect.returned for effect in effects if effect.kind != UPDATED and effect.returned is not None]
+    created = [each.returned for each in effects if each.kind != UPDATED and isinstance(each.returned, str | int)]
     return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
 
 
@@ -140,7 +138,7 @@ def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
 def _of_events(events: Sequence[Event], called: Sequence[Effect], reader: Reader) -> list[Effect]:
     """Changes that events tell and no call explains."""
     by_id = {effect.call_id for effect in called}
-    known = {(effect.kind, effect.target if effect.kind == UPDATED else effect.returned) for effect in called}
+    known = {_thing(effect) for effect in called}
     found: list[Effect] = []
     updates: dict[str, list[Event]] = {}
     for event in events:
@@ -150,11 +148,17 @@ def _of_events(events: Sequence[Event], called: Sequence[Effect], reader: Reader
             updates.setdefault(str(event.payload.get("entity_id")), []).append(event)
             continue
         effect = _of_event(event, reader)
-        thing = effect.target if effect.kind == UPDATED else effect.returned
-        if thing is None or (effect.kind, thing) not in known:
+        thing = _thing(effect)
+        if thing[1] is None or thing not in known:
             found.append(effect)
     told = (_updated(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
     return found + [effect for effect in told if effect is not None]
+
+
+def _thing(effect: Effect) -> tuple[str, Any]:
+    """What was made or changed. A model may name it with an object or a list, of which only the writing is known."""
+    named = effect.target if effect.kind == UPDATED else effect.returned
+    return effect.kind, repr(named) if isinstance(named, dict | list) else named
 
 
 _EVENTS = frozenset(

@@ -28,6 +28,7 @@ _NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NO_SCHEMA: Mapping[str, Any] = {}
 _SHORT = 64
+_NOWHERE: Final = object()
 
 
 class Cut:
@@ -104,18 +105,18 @@ class Reader:
         for key in sorted(value, key=str):
             held = value[key]
             name = key if isinstance(key, str) else str(key)
-            self._left -= len(name)
             kind = type(held)
-            # Most leaves are short texts and whole numbers. Read here they cost half as much; they are counted too.
+            # Most leaves are short texts and numbers. Read here they cost half as much; they are counted too.
             if kind is str and len(held) <= _SHORT and name not in known:
                 self.nodes -= 1
-                self._left -= 4 + 2 * len(held)
+                self._left -= 4 + len(name) + 2 * len(held)
                 read[name] = _short(held)
-            elif kind is int or kind is bool:
+            elif kind is int or kind is bool or (kind is float and math.isfinite(held)):
                 self.nodes -= 1
-                self._left -= 4
+                self._left -= 4 + len(name)
                 read[name] = held
             else:
+                self._left -= len(name)
                 read[name] = self._read(held, _schema(known.get(name)) if known else _NO_SCHEMA, depth)
         return read
 
@@ -195,22 +196,22 @@ def from_json(value: Any) -> Any:
     return parsed if isinstance(parsed, dict | list) else value
 
 
-def leaves(value: Any) -> Leaves:
+def leaves(value: Any, under: Path = ()) -> Leaves:
     """Every leaf of a canonical value by its path. An empty object or list is a leaf; so is what was cut."""
     found: Leaves = {}
-    _gather(value, (), found)
+    if value and isinstance(value, dict | list):
+        _gather(value, under, found)
+    else:
+        found[under] = value
     return found
 
 
-def _gather(value: Any, path: Path, found: Leaves) -> None:
-    if isinstance(value, dict) and value:
-        for key, held in value.items():
+def _gather(value: dict[str, Any] | list[Any], path: Path, found: Leaves) -> None:
+    for key, held in value.items() if isinstance(value, dict) else enumerate(value):
+        if held and isinstance(held, dict | list):
             _gather(held, (*path, key), found)
-    elif isinstance(value, list) and value:
-        for index, held in enumerate(value):
-            _gather(held, (*path, index), found)
-    else:
-        found[path] = value
+        else:
+            found[(*path, key)] = held
 
 
 def same(a: Any, b: Any) -> bool:
@@ -247,8 +248,8 @@ def likeness(a: Leaves, b: Leaves) -> float:
     """Equal leaf paths ÷ all leaf paths of both; 1 for two that have none."""
     shared = alike = 0
     for path, leaf in a.items():
-        if path in b:
-            other = b[path]
+        other = b.get(path, _NOWHERE)
+        if other is not _NOWHERE:
             shared += 1
             if (leaf == other and type(leaf) is type(other)) or same(leaf, other):
                 alike += 1
@@ -282,6 +283,9 @@ def clipped(value: Any, most: int = 500) -> Any:
     if isinstance(value, str):
         return value if len(value) <= most else value[:most] + "…"
     if isinstance(value, dict | list):
+        # A character becomes at most three in JSON, so what is short in Python need not be written to be measured.
+        if 3 * len(repr(value)) <= most:
+            return value
         text = json.dumps(value, ensure_ascii=False, default=repr)
         return value if len(text) <= most else text[:most] + "…"
     return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from app.evals import own_tools
@@ -57,11 +56,6 @@ class Call:
     sequence: int
     tool: Tool
     replay: Mapping[str, Any] | None = None
-
-    @cached_property
-    def print(self) -> str:
-        """Equal for arguments that are the same to the letter; others may be equal too."""
-        return repr(self.arguments)
 
 
 @dataclass(frozen=True)
@@ -157,14 +151,18 @@ def result_failed(result: Mapping[str, Any]) -> bool:
 
 def turns_of(run: Run) -> list[Turn]:
     """One turn for every user message."""
-    turns: list[Turn] = []
+    talks: list[list[Event]] = []
     for event in run.events:
         if event.event_type == "user.message":
-            turns.append(Turn(len(turns) + 1, text_of(event), "", event.sequence))
-        elif event.event_type == "agent.message" and turns:
-            last = turns[-1]
-            turns[-1] = Turn(last.number, last.user, text_of(event) or last.answer, event.sequence)
-    return turns
+            talks.append([event])
+        elif event.event_type == "agent.message" and talks:
+            talks[-1].append(event)
+    return [_turn(number, *events) for number, events in enumerate(talks, 1)]
+
+
+def _turn(number: int, user: Event, *said: Event) -> Turn:
+    answer = next((text for event in reversed(said) if (text := text_of(event))), "")
+    return Turn(number, text_of(user), answer, (said[-1] if said else user).sequence)
 
 
 def last_message(run: Run) -> tuple[str, int | None]:

@@ -20,6 +20,7 @@ Pair = tuple[str, str]
 Nearness = Callable[[Sequence[Pair]], Sequence[float]]
 
 _WORD = re.compile(r"[^\W_]+")
+_BETWEEN = {place: " " for place in range(128) if not chr(place).isalnum()}
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
            "november", "december")  # fmt: skip
 _MONTH = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" if name != "may" else "may" for name in _MONTHS) + r")\.?"
@@ -38,14 +39,18 @@ _SIGNS = str.maketrans("", "", ",$€£¥")
 
 def words(text: str) -> list[str]:
     """The first words of a text, in small letters."""
-    return _WORD.findall(text[:LONGEST_TEXT].casefold())[:MOST_WORDS]
+    text = text[:LONGEST_TEXT].casefold()
+    # Most texts are plain, and are cut several times as fast where all that is no letter or digit becomes a space.
+    found = text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
+    return found[:MOST_WORDS]
 
 
 def dice(a: Sequence[str], b: Sequence[str]) -> float:
     """Twice what two multisets share ÷ what both hold; 1 when both are empty."""
     if not a and not b:
         return 1.0
-    return 2 * (Counter(a) & Counter(b)).total() / (len(a) + len(b))
+    left = Counter(b)
+    return 2 * sum(min(count, left[word]) for word, count in Counter(a).items() if word in left) / (len(a) + len(b))
 
 
 def alike(pairs: Sequence[Pair], nearness: Nearness | None = None, enough: float = 1.0) -> list[float]:

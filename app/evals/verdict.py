@@ -27,6 +27,8 @@ class Policy:
 
     def over(self, dimension: Dimension) -> Dimension:
         """The dimension as this set wants it."""
+        if dimension.name not in self.thresholds and dimension.name not in self.decides:
+            return dimension
         return replace(
             dimension,
             threshold=self.thresholds.get(dimension.name, dimension.threshold),

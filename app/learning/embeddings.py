@@ -26,15 +26,23 @@ _model: Any = None
 
 def embed(texts: Sequence[str]) -> list[list[float]]:
     """A vector of length 1 for each text, in order; all zeros for a text without a word."""
-    if not texts:
-        return []
-    import numpy
+    found: list[list[float]] = []
+    for start in range(0, len(texts), BATCH):
+        split = _load().tokenizer.encode_batch(
+            [text.strip()[:LONGEST] for text in texts[start : start + BATCH]], add_special_tokens=False
+        )
+        found += [_mean(_load().embedding, words.ids) for words in split]
+    return found
 
-    raw = _load().embed([text.strip()[:LONGEST] for text in texts], batch_size=BATCH)
-    raw = numpy.nan_to_num(raw, nan=0.0, posinf=0.0, neginf=0.0)
-    lengths = numpy.linalg.norm(raw, axis=1, keepdims=True)
-    vectors: list[list[float]] = (raw / numpy.where(lengths == 0, 1, lengths)).tolist()
-    return vectors
+
+def _mean(of_words: Any, ids: list[int]) -> list[float]:
+    """The mean of the words' vectors, in length 1. The package's own way pads and masks, which takes twice as long."""
+    if not ids:
+        return [0.0] * DIMENSIONS
+    mean = of_words[ids].sum(axis=0) / len(ids)
+    length = (mean * mean).sum() ** 0.5
+    vector: list[float] = (mean / (length or 1)).tolist()
+    return vector
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -105,4 +113,6 @@ def _read() -> Any:
     # The package looks for its tokenizer under a folder it does not have, and would then go to the network; told that
     # its own folder is the cache, it finds it there.
     folder = Path(str(package.__file__)).parent
-    return package.WordLlama.load(dim=DIMENSIONS, cache_dir=folder, disable_download=True)
+    model = package.WordLlama.load(dim=DIMENSIONS, cache_dir=folder, disable_download=True)
+    model.tokenizer.no_padding()
+    return model

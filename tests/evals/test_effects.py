@@ -136,3 +136,18 @@ def test_a_record_that_ends_as_it_began_was_not_changed() -> None:
     assert effects(events=[change("open", "won"), change("won", "open")]) == []
     kept = effects(events=[change("open", "won"), change("won", "open", note={"from": None, "to": "x"})])
     assert seen(kept) == [("updated", "entity", "d", {"note": "x"})]
+
+
+def test_a_target_that_a_model_wrote_as_an_object_is_compared_as_it_is_written() -> None:
+    events = [
+        told("knowledge.changed", id={"row": 1}, to="x"),
+        told("entity.created", entity_id=["e", 1], entity_type="project", fields={"a": 1}),
+    ]
+
+    found = effects(("updateEntity", {"entityId": {"id": "e-1"}, "changes": {"stage": "won"}}, {}), events=events)
+
+    assert [(effect.kind, effect.type, effect.target) for effect in found] == [
+        ("updated", "entity", {"id": "e-1"}),
+        ("updated", "knowledge", {"row": 1}),
+        ("created", "project", None),
+    ]
