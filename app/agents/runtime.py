@@ -25,7 +25,7 @@ from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings
 from app.errors import Problem
 from app.services import accounts, leases, replays
-from app.services.leases import MOST_ATTEMPTS, Ending, Lease, LeaseLost
+from app.services.leases import MOST_ATTEMPTS, Ending, Held, Lease, LeaseLost
 from app.services.replays import Replay
 from app.services.run_inputs import Work, load_work
 from app.services.session_events import NewEvent, events_of
@@ -208,26 +208,23 @@ class Run:
         await self._end(Ending(status="failed", events=events, error=reason, **self._figures()))
 
     async def _end(self, ending: Ending) -> None:
-        result = await self._judge(ending)
-
         def work() -> None:
             held = leases.hold(self.lease)
             if held.eval_source is None:
                 leases.end(held, ending, actor=held.product)
             else:
-                replays.settle(held, ending, result, actor=held.product)
+                replays.settle(held, ending, self._judge(held, ending), actor=held.product)
 
         try:
             await self.threads.transact(accounts.product_in(self.lease.tenant_id), work)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
 
-    async def _judge(self, ending: Ending) -> dict[str, Any]:
-        """The verdict on a replay that came to an end of its own; of any other session there is none."""
-        replay, system = self.replay, self.system
-        if replay is None or system is None or ending.status != "completed":
+    def _judge(self, held: Held, ending: Ending) -> dict[str, Any]:
+        """The verdict on a replay, if it came to an end of its own."""
+        if self.replay is None or ending.status != "completed":
             return replays.unjudged(ending.error or f"the replay was {ending.status}")
-        so_far = await self.threads.transact(system, lambda: events_of(self.lease.session_id, actor=system))
+        so_far = events_of(held.id, actor=held.product)
         events = [{"event_type": e.event_type, "payload": e.payload, "sequence": e.sequence} for e in so_far]
         last = len(events)
         events += [
@@ -235,7 +232,7 @@ class Run:
             for place, e in enumerate(ending.events, 1)
         ]
         tools = [{"name": tool.name, "writes": tool.writes, "parameters": tool.parameters} for tool in self.tools]
-        return await self.threads.call(lambda: replays.judge(replay, events, ending.status, tools), outside=True)
+        return replays.judge(self.replay, events, ending.status, tools)
 
     def _reaches_servers(self) -> bool:
         """A replay talks to servers of tools only where somebody said that one of their tools is live."""

@@ -72,8 +72,11 @@ def run(statement: str, parameters: Mapping[str, Any], *, first: bool = False) -
     session = db.session()
     session.flush()
     connection, driver = _connection_of(session)
+    actor: Actor | None = session.info.get("actor")
     try:
-        return (direct.begin_with if first else direct.execute)(driver, statement, parameters)
+        if first:
+            return direct.begin_with(driver, statement, parameters)
+        return direct.execute(driver, statement, parameters, in_replay=actor is not None and actor.hermetic)
     except psycopg.Error as error:
         dead = bool(driver.closed)
         if dead:

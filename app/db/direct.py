@@ -22,11 +22,13 @@ Rows = list[tuple[Any, ...]]
 
 class Connection(psycopg.Connection[Any]):
     """A connection of the app's pool, which ends its transactions as directly. `prepared` has the statements that it
-    knows, by their text: the name there, the parameters in order, and what reads the rows. `reader` reads others'."""
+    knows, by whether a replay asks and by their text: the name there, the parameters in order, and what reads the rows.
+    A replay acts as another role, and a plan is made anew whenever another role than before uses it. `reader` reads the
+    rows of what is not prepared."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.prepared: dict[str, tuple[bytes, tuple[str, ...], Any]] = {}
+        self.prepared: dict[tuple[bool, str], tuple[bytes, tuple[str, ...], Any]] = {}
         self.reader = Transformer(self)
 
     def commit(self) -> None:
@@ -51,24 +53,25 @@ def begin_with(connection: Connection, statement: str, parameters: Mapping[str, 
     return _rows(_good(connection, result), connection.reader)
 
 
-def execute(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
+def execute(connection: Connection, statement: str, parameters: Mapping[str, Any], *, in_replay: bool = False) -> Rows:
     """What a statement with `%(name)s` parameters gives, in the transaction of the connection."""
     inner = connection.pgconn
     if inner.transaction_status == TransactionStatus.IDLE:
         _good(connection, inner.exec_(b"BEGIN"))
-    name, names, reader = _prepared(connection, statement)
+    key = (in_replay, statement)
+    name, names, reader = _prepared(connection, key)
     values: list[Any] = [_text(parameters[one]) for one in names]
-    return _rows(_good(connection, inner.exec_prepared(name, values), statement), reader)
+    return _rows(_good(connection, inner.exec_prepared(name, values), key), reader)
 
 
-def _prepared(connection: Connection, statement: str) -> tuple[bytes, tuple[str, ...], Any]:
+def _prepared(connection: Connection, key: tuple[bool, str]) -> tuple[bytes, tuple[str, ...], Any]:
     """What the connection knows of the statement, which stays prepared when the transaction is rolled back."""
-    found = connection.prepared.get(statement)
+    found = connection.prepared.get(key)
     if found is None:
-        numbered, names = _numbered(statement)
+        numbered, names = _numbered(key[1])
         name = f"upshot_{next(_numbers)}".encode()
         _good(connection, connection.pgconn.prepare(name, numbered))
-        found = connection.prepared[statement] = (name, names, Transformer(connection))
+        found = connection.prepared[key] = (name, names, Transformer(connection))
     return found
 
 
@@ -94,15 +97,15 @@ def _literal(connection: Connection, value: Any) -> bytes:
     return b"NULL" if text is None else bytes(Escaping(connection.pgconn).escape_literal(text))
 
 
-def _good(connection: Connection, result: Any, statement: str | None = None) -> Any:
+def _good(connection: Connection, result: Any, key: tuple[bool, str] | None = None) -> Any:
     """The result, or its error raised. A prepared statement that cannot be used any more is forgotten."""
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
         return result
     if connection.pgconn.status == ConnStatus.BAD:
         raise psycopg.OperationalError(connection.pgconn.get_error_message())
     error = error_from_result(result, connection.info.encoding)
-    if statement is not None and isinstance(error, psycopg.errors.FeatureNotSupported):
-        connection.prepared.pop(statement, None)
+    if key is not None and isinstance(error, psycopg.errors.FeatureNotSupported):
+        connection.prepared.pop(key, None)
     raise error
 
 

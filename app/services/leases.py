@@ -7,7 +7,7 @@ its own any more and writes nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -68,7 +68,8 @@ UPDATE sessions
    SET status = %(status)s, error = %(error)s, finished_at = %(at)s, duration_ms = %(duration)s,
        event_count = event_count + %(number)s, model = coalesce(%(model)s, model),
        input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
-       cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL
+       cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL,
+       metadata = CASE WHEN %(marks)s::jsonb IS NULL THEN metadata ELSE metadata || %(marks)s::jsonb END
  WHERE tenant_id = %(tenant)s AND id = %(session)s
 """
 
@@ -198,8 +199,9 @@ def write_draft(lease: Lease, so_far: str) -> None:
         raise LeaseLost
 
 
-def end(held: Held, ending: Ending, *, actor: Actor) -> None:
-    """End the run: its last events, its figures, its answer in the chat and its status, all or nothing."""
+def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
+    """End the run: its last events, its figures, its answer in the chat and its status, all or nothing. `marks` join
+    its metadata."""
     said, events = _said(held, ending), list(ending.events)
     if said is not None and ending.status == "cancelled":
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
@@ -216,6 +218,7 @@ def end(held: Held, ending: Ending, *, actor: Actor) -> None:
             "input": ending.input_tokens,
             "output": ending.output_tokens,
             "cost": ending.cost,
+            "marks": None if marks is None else json.dumps(marks),
             "user": actor.id,
             "agent": actor.agent_id,
             "details": json.dumps(audit.details_of(actor, before="running", after=ending.status)),

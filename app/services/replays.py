@@ -8,27 +8,49 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import Refused
 from app.evals.compare import Golden, compare
 from app.evals.expected import read_expected
 from app.evals.runs import Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
-from app.models import AgentSession, AgentVersion, EvalRun, Feedback, GoldenSet, SharedContext, Tenant
+from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit, feedback, intake, leases
 from app.services.comparisons import nearness
 from app.services.intake import NewFeedback
 from app.services.leases import Ending, Held
-from app.services.run_results import Case, cases_of, finish_if_done, lock_run, verdict_of
+from app.services.run_results import Case, cases_of, finish_run_of_case, verdict_of
 from app.services.session_events import Event, events_of
 
 LIVE, RECORDED = "live", "recorded"
 MOST_REPLAYS = 100
 DIVERGENCES_KEPT = 50
+# Every case of a run passes through these, so each reads what it needs with as few statements as it can.
+ASKED = """
+SELECT r.status, r.context_mode, r.options, g.policy, t.secret
+  FROM eval_runs AS r
+  JOIN tenants AS t ON t.id = r.tenant_id
+  LEFT JOIN golden_sets AS g ON g.tenant_id = r.tenant_id AND g.name = %(set)s
+ WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s
+"""
+BEGUN = """
+UPDATE eval_runs SET status = 'running' WHERE tenant_id = %(tenant)s AND id = %(run)s AND status = 'queued'
+"""
+HOLD_GOLDEN = "SELECT 1 FROM sessions WHERE tenant_id = %(tenant)s AND id = %(golden)s FOR NO KEY UPDATE"
+RUN_OF_CASE = """
+SELECT context_mode, cancel_requested_at IS NOT NULL FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s
+"""
+REPORTED = """
+SELECT id FROM feedback
+ WHERE tenant_id = %(tenant)s AND kind = 'replay_failure' AND status IN ('pending', 'reviewed')
+   AND context ->> 'golden_session_id' = %(golden)s AND context ->> 'agent_version_id' = %(version)s
+   AND context ->> 'context_mode' = %(mode)s
+   FOR UPDATE
+"""
 
 
 @dataclass(frozen=True)
@@ -52,14 +74,10 @@ def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     """What the replay needs, and the frozen knowledge of its golden; none where the context is live."""
     meta = session.meta
     kept = meta["eval_golden"]
-    run = db.session.get_one(EvalRun, UUID(meta["eval_run_id"]))
-    if run.status == "queued":
-        db.session.execute(
-            update(EvalRun)
-            .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run.id, EvalRun.status == "queued")
-            .values(status="running")
-            .execution_options(synchronize_session=False)
-        )
+    of_run = {"tenant": actor.tenant_id, "run": meta["eval_run_id"]}
+    [(status, context_mode, options, policy, secret)] = run(ASKED, of_run | {"set": kept.get("set")})
+    if status == "queued":
+        run(BEGUN, of_run)
     golden_id = UUID(meta["eval_source"])
     events = [_plain(event) for event in events_of(golden_id, actor=actor)]
     if not events:
@@ -67,42 +85,35 @@ def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     snapshot = kept["snapshot"]
     replay = Replay(
         golden_id=golden_id,
-        run_id=run.id,
-        context_mode=run.context_mode,
+        run_id=UUID(meta["eval_run_id"]),
+        context_mode=context_mode,
         snapshot=snapshot,
         golden=golden_of(events, kept),
         golden_events=events,
-        policy=_policy(kept.get("set"), actor),
-        tools=run.options.get("tools") or {},
+        policy=read_policy(policy) if policy else Policy(),
+        tools=options.get("tools") or {},
     )
-    return replay, None if run.context_mode == LIVE else frozen_prompt(snapshot, run.options, actor=actor)
+    return replay, None if context_mode == LIVE else frozen_prompt(snapshot, options, secret, actor=actor)
 
 
 def golden_of(events: Sequence[Mapping[str, Any]], kept: Mapping[str, Any]) -> Golden:
     """A golden as the comparer has it, from its events and from what promoting froze."""
     snapshot = kept["snapshot"]
-    run = make_run(
+    recorded = make_run(
         events,
         session_type=snapshot["session_type"],
         output_type=snapshot.get("output_type"),
         tools=snapshot.get("tools") or (),
     )
     criteria = (snapshot.get("criteria") or {}).get("dimensions")
-    return Golden(run, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
+    return Golden(recorded, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
 
 
 def _plain(event: Event) -> dict[str, Any]:
     return {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
 
 
-def _policy(set_name: str | None, actor: Actor) -> Policy:
-    policy = db.session.scalar(
-        select(GoldenSet.policy).where(GoldenSet.tenant_id == actor.tenant_id, GoldenSet.name == set_name)
-    )
-    return read_policy(policy) if policy else Policy()
-
-
-def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], *, actor: Actor) -> Prompt:
+def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
     """The knowledge that the golden had, in the same order and so the same bytes, with rows added or taken away.
 
     An added row stands first of its type: it is what is being tried.
@@ -111,7 +122,6 @@ def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], *, ac
     rows = [row for row in snapshot["shared_context"]["rows"] if row["id"] not in minus]
     known = [_row(row, -float(place)) for place, row in enumerate(rows)]
     added = _added(options.get("plus") or (), {row["id"] for row in rows}, actor)
-    secret = db.session.scalar(select(Tenant.secret).where(Tenant.id == actor.tenant_id)) or ""
     return format_prompt([*added, *known], secret=secret, budget=2 * DEFAULT_BUDGET, top_n=len(known) + len(added) + 1)
 
 
@@ -158,70 +168,61 @@ def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Acto
     Trials of one golden settle one after the other. The run itself is held only at the end, and for a moment: all its
     cases pass here.
     """
-    run = db.session.get_one(EvalRun, UUID(session.meta["eval_run_id"]), populate_existing=True)
-    _hold_golden(session, actor)
-    leases.end(session, ending, actor=actor)
-    db.session.execute(
-        update(AgentSession)
-        .where(AgentSession.tenant_id == session.tenant_id, AgentSession.id == session.id)
-        .values(meta={**session.meta, "eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}})
-    )
-    golden_id = str(session.meta["eval_source"])
-    group = cases_of(run.id, actor=actor, golden_id=golden_id, divergences=True)
-    verdict = verdict_of(group)
-    if run.cancel_requested_at is None:
-        speak(verdict, group, session, run, actor=actor)
-    finish_if_done(lock_run(run.id, actor=actor), actor=actor)
+    golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
+    [(context_mode, cancelled)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
+    _hold_golden(golden_id, actor)
+    judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
+    leases.end(session, ending, actor=actor, marks=judged)
+    if not cancelled:
+        group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
+        _say(verdict_of(group), group, session, context_mode, actor)
+    finish_run_of_case(run_id, actor=actor)
 
 
-def _hold_golden(session: AgentSession | Held, actor: Actor) -> None:
-    golden_id = UUID(str(session.meta["eval_source"]))
-    db.session.execute(
-        select(AgentSession.id)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == golden_id)
-        .with_for_update(key_share=True)
-    )
+def _hold_golden(golden_id: str, actor: Actor) -> None:
+    run(HOLD_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
 
 
 def speak(
-    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, run: EvalRun, *, actor: Actor
+    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, *, actor: Actor
 ) -> None:
     """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
     at once, one after the other has its say."""
-    if verdict not in (PASS, FAIL):
-        return
-    _hold_golden(session, actor)
+    if verdict in (PASS, FAIL):
+        _hold_golden(session.meta["eval_source"], actor)
+        _say(verdict, group, session, context_mode, actor)
+
+
+def _say(
+    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor
+) -> None:
     if verdict == FAIL:
-        _report(group, session, run, actor)
+        _report(group, session, context_mode, actor)
     elif verdict == PASS:
-        row = _open_row(session, run, actor)
+        row = _open_row(session, context_mode, actor)
         if row is not None and row.status == "pending":
             version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
             feedback.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
 
 
-def _open_row(session: AgentSession | Held, run: EvalRun, actor: Actor) -> Feedback | None:
-    context: Any = Feedback.context
-    return db.session.scalar(
-        select(Feedback)
-        .where(
-            Feedback.tenant_id == actor.tenant_id,
-            Feedback.kind == "replay_failure",
-            Feedback.status.in_(("pending", "reviewed")),
-            context["golden_session_id"].astext == str(session.meta["eval_source"]),
-            context["agent_version_id"].astext == str(session.agent_version_id),
-            context["context_mode"].astext == run.context_mode,
-        )
-        .with_for_update()
-        .execution_options(populate_existing=True)
+def _open_row(session: AgentSession | Held, context_mode: str, actor: Actor) -> Feedback | None:
+    found = run(
+        REPORTED,
+        {
+            "tenant": actor.tenant_id,
+            "golden": session.meta["eval_source"],
+            "version": session.agent_version_id,
+            "mode": context_mode,
+        },
     )
+    return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
 
 
-def _report(group: Sequence[Case], session: AgentSession | Held, run: EvalRun, actor: Actor) -> None:
+def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
     divergences = (failed[0].divergences or [])[:DIVERGENCES_KEPT]
-    row = _open_row(session, run, actor)
+    row = _open_row(session, context_mode, actor)
     if row is not None:
         before = row.context["replay_session_ids"]
         row.context = {
@@ -245,7 +246,7 @@ def _report(group: Sequence[Case], session: AgentSession | Held, run: EvalRun, a
                 "golden_session_id": str(session.meta["eval_source"]),
                 "replay_session_ids": replays[:MOST_REPLAYS],
                 "agent_version_id": str(session.agent_version_id),
-                "context_mode": run.context_mode,
+                "context_mode": context_mode,
                 "divergences": divergences,
             },
         ),

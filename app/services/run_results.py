@@ -9,20 +9,34 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, cast, func, select
+from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import NotFound
 from app.evals import trials
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
-from app.models import AgentSession, EvalRun
+from app.models import EvalRun
 from app.services import audit
 from app.services.task_outcomes import note_run_end
 
 ENDED = ("completed", "failed", "cancelled")
 # Results list the weightiest differences; the replay itself has them all.
 DIVERGENCES_SHOWN = 20
+# The metadata of a case holds all that its golden froze, and is opened anew for everything that is read from it.
+CASES = """
+SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
+       m.result ->> 'reason', m.result ->> 'baseline', s.model{divergences}
+  FROM sessions AS s
+ CROSS JOIN LATERAL (SELECT s.metadata ->> 'eval_trial' AS trial, s.metadata -> 'eval_result' AS result OFFSET 0) AS m
+ WHERE s.tenant_id = %(tenant)s AND s.eval_run_id = %(run)s {golden} AND (s.metadata -> 'eval_retried') IS NULL
+ ORDER BY s.eval_source, m.trial
+"""
+HOLD_RUN = "SELECT 1 FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s FOR NO KEY UPDATE"
+UNDER_WAY = """
+SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND eval_run_id = %(run)s
+                  AND status NOT IN ('completed', 'failed', 'cancelled'))
+"""
 
 
 @dataclass(frozen=True)
@@ -57,36 +71,26 @@ class Progress:
 
 def lock_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     """The run, held until the transaction ends. Whoever ends a case holds it, so that exactly one ends the run."""
-    run = db.session.scalar(
+    found = db.session.scalar(
         select(EvalRun)
         .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
         .with_for_update(key_share=True)
         .execution_options(populate_existing=True)
     )
-    if run is None:
+    if found is None:
         raise NotFound("There is no such eval run in this workspace.")
-    return run
+    return found
 
 
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
     """The cases of a run, without those that were tried again. One query."""
-    result: Any = AgentSession.meta["eval_result"]
-    columns = [
-        AgentSession.id, AgentSession.eval_source, AgentSession.meta["eval_trial"].astext, AgentSession.status,
-        result["verdict"].astext, cast(result["overall_accuracy"].astext, Float), result["reason"].astext,
-        result["baseline"].astext, AgentSession.model,
-    ]  # fmt: skip
-    where = [
-        AgentSession.tenant_id == actor.tenant_id,
-        AgentSession.eval_run_id == run_id,
-        AgentSession.meta["eval_retried"].is_(None),
-    ]
-    if golden_id is not None:
-        where.append(AgentSession.eval_source == golden_id)
-    rows = db.session.execute(
-        select(*columns, *([result["divergences"]] if divergences else []))
-        .where(*where)
-        .order_by(AgentSession.eval_source, AgentSession.meta["eval_trial"].astext)
+    wanted = {"tenant": actor.tenant_id, "run": run_id, "golden": golden_id}
+    rows = run(
+        CASES.format(
+            divergences=", m.result -> 'divergences'" if divergences else "",
+            golden="AND s.eval_source = %(golden)s" if golden_id is not None else "",
+        ),
+        wanted,
     )
     return [Case(*row) for row in rows]
 
@@ -157,27 +161,32 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def finish_if_done(run: EvalRun, *, actor: Actor) -> bool:
+def finish_if_done(ending: EvalRun, *, actor: Actor) -> bool:
     """End the run when its last case has ended. The run must be locked."""
-    left = db.session.scalar(
-        select(func.count()).where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.eval_run_id == run.id,
-            AgentSession.status.not_in(ENDED),
-        )
-    )
-    if left or run.completed_at is not None:
+    if ending.completed_at is not None or _under_way(ending.id, actor):
         return False
-    results = results_of(cases_of(run.id, actor=actor, divergences=True))
-    run.status = "cancelled" if run.cancel_requested_at is not None else "completed"
-    run.completed_at = datetime.now(UTC)
-    run.results = results
-    run.passed_count = results["verdicts"][PASS]
-    run.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
+    results = results_of(cases_of(ending.id, actor=actor, divergences=True))
+    ending.status = "cancelled" if ending.cancel_requested_at is not None else "completed"
+    ending.completed_at = datetime.now(UTC)
+    ending.results = results
+    ending.passed_count = results["verdicts"][PASS]
+    ending.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
     db.session.flush()
-    note_run_end(run)
+    note_run_end(ending)
     audit.record(
-        actor, "eval_run.finished", "eval_run", run.id, after=run.status, passed=run.passed_count,
-        failed=run.failed_count,
+        actor, "eval_run.finished", "eval_run", ending.id, after=ending.status, passed=ending.passed_count,
+        failed=ending.failed_count,
     )  # fmt: skip
     return True
+
+
+def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
+    """The same for the run of a case that has just ended: all cases pass here, and mostly others are under way."""
+    run(HOLD_RUN, {"tenant": actor.tenant_id, "run": run_id})
+    if not _under_way(run_id, actor):
+        finish_if_done(lock_run(run_id, actor=actor), actor=actor)
+
+
+def _under_way(run_id: UUID, actor: Actor) -> bool:
+    [(found,)] = run(UNDER_WAY, {"tenant": actor.tenant_id, "run": run_id})
+    return bool(found)

@@ -11,17 +11,23 @@ from uuid import UUID, uuid4
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import Invalid, NotFound, Refused
 from app.learning import session_limits as limits
 from app.learning.masking import Masking
 from app.learning.tool_calls import with_error_mark
-from app.models import AgentSession, SessionEvent
+from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services.bulk_events import EventRow, add_rows, as_json
 from app.services.masks import masking_for
 
 MOST_AT_ONCE = limits.EVENTS_AT_ONCE
+EVENTS = """
+SELECT id, sequence, event_type, payload, occurred_at FROM session_events
+ WHERE tenant_id = %(tenant)s AND session_id = %(session)s
+ ORDER BY occurred_at, sequence
+ LIMIT %(limit)s::bigint
+"""
 # What each payload must hold. Other keys may follow.
 NEEDED: dict[str, dict[str, type]] = {
     "user.message": {"text": str},
@@ -129,16 +135,5 @@ def _invalid(index: int, name: str, sentence: str) -> Invalid:
 
 def events_of(session_id: UUID, *, actor: Actor, limit: int | None = None) -> list[Event]:
     """The events in order of time. Late ones find their place."""
-    rows = db.session.execute(
-        select(
-            SessionEvent.id,
-            SessionEvent.sequence,
-            SessionEvent.event_type,
-            SessionEvent.payload,
-            SessionEvent.occurred_at,
-        )
-        .where(SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id == session_id)
-        .order_by(SessionEvent.occurred_at, SessionEvent.sequence)
-        .limit(limit)
-    )
+    rows = run(EVENTS, {"tenant": actor.tenant_id, "session": session_id, "limit": limit})
     return [Event(*row) for row in rows]
