@@ -74,14 +74,16 @@ class Settings:
 
     def check(self) -> None:
         """Refuse what could never work, with the sentence that says what to change."""
-        if not 0 <= self._number("UPSHOT_PORT", self.port_text) <= 65535:
-            raise Unusable(f"UPSHOT_PORT is {self.port_text}; give a port from 1 to 65535.")
-        if self._number("UPSHOT_THREADS", self.threads_text) < 2:
-            raise Unusable(f"UPSHOT_THREADS is {self.threads_text}; give at least 2.")
-        if not 1 <= self._number("UPSHOT_SLOTS", self.slots_text) <= 500:
-            raise Unusable(f"UPSHOT_SLOTS is {self.slots_text}; give a number from 1 to 500.")
-        if not 2 <= self._number("UPSHOT_LEASE_SECONDS", self.lease_text) <= 3600:
-            raise Unusable(f"UPSHOT_LEASE_SECONDS is {self.lease_text}; give a number from 2 to 3600.")
+        for name, text, least, most, wanted in (
+            ("UPSHOT_PORT", self.port_text, 0, 65535, "a port from 1 to 65535"),
+            ("UPSHOT_THREADS", self.threads_text, 2, 1000, "a whole number from 2 to 1000"),
+            ("UPSHOT_SLOTS", self.slots_text, 1, 500, "a whole number from 1 to 500"),
+            ("UPSHOT_LEASE_SECONDS", self.lease_text, 2, 3600, "a whole number of seconds from 2 to 3600"),
+        ):
+            if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
+                raise Unusable(f"{name} is {text}; give {wanted}.")
+        if not _can_be_host(self.host):
+            raise Unusable(f"UPSHOT_HOST is {self.host}; give an address of this machine, such as 127.0.0.1.")
         if self.executor_text not in {"on", "off"}:
             raise Unusable(f"UPSHOT_EXECUTOR is {self.executor_text}; write on or off.")
         if self.openai_base_url and not self.openai_base_url.startswith(("http://", "https://")):
@@ -98,12 +100,6 @@ class Settings:
             read_allow(self.outbound_allow)
         except Invalid as wrong:
             raise Unusable(f"UPSHOT_OUTBOUND_ALLOW cannot be read: {wrong.detail}") from None
-
-    @staticmethod
-    def _number(name: str, text: str) -> int:
-        if not (text.isascii() and text.isdigit()):
-            raise Unusable(f"{name} is {text!r}; give a whole number.")
-        return int(text)
 
     @property
     def port(self) -> int:
@@ -177,6 +173,12 @@ class _Address(str):
 def _as_host(name: str) -> str:
     bare = name.removeprefix("[").partition("]")[0] if name.startswith("[") else name
     return _Address(f"[{ip_address(bare).compressed}]") if ":" in bare and _is_address(bare) else name
+
+
+def _can_be_host(text: str) -> bool:
+    """An address, or a name. What has only digits and dots is meant as an address."""
+    name = re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?", text, re.ASCII)
+    return _is_address(text) or (name is not None and re.search("[A-Za-z]", text) is not None)
 
 
 def _is_address(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import socket
@@ -16,6 +17,8 @@ from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
+from app.address import told
+from app.agents.models import refuse_unknown
 from app.config import Settings
 from app.db import acting_as, transaction
 from app.db.boot import Opened, open_database
@@ -32,6 +35,7 @@ def run(*, demo: bool, as_json: bool = False) -> None:
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
     signal.signal(signal.SIGTERM, _stop)
     settings = Settings.from_env()
+    refuse_unknown(settings)
     listener = listen(settings)
     opened = open_database(settings)
     try:
@@ -41,7 +45,7 @@ def run(*, demo: bool, as_json: bool = False) -> None:
         if demo:
             _fill(app)
         count_days(app)
-        with jobs_of(app, settings):
+        with told(settings), jobs_of(app, settings):
             serve(app, listener, settings, lambda: announce(app, settings, as_json=as_json))
     finally:
         listener.close()
@@ -61,10 +65,13 @@ def listen(settings: Settings) -> socket.socket:
         listener.bind((settings.host, settings.port))
     except OSError as trouble:
         listener.close()
-        raise Unusable(
-            f"Cannot listen on {settings.host}:{settings.port} ({trouble.strerror});"
-            " stop what uses it or set UPSHOT_PORT to a free one."
-        ) from None
+        elsewhere = isinstance(trouble, socket.gaierror) or trouble.errno == errno.EADDRNOTAVAIL
+        remedy = (
+            "set UPSHOT_HOST to an address of this machine, such as 127.0.0.1."
+            if elsewhere
+            else "stop what uses it or set UPSHOT_PORT to a free one."
+        )
+        raise Unusable(f"Cannot listen on {settings.host}:{settings.port} ({trouble.strerror}); {remedy}") from None
     return listener
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from flask import Flask
 from werkzeug.sansio.utils import host_is_trusted
 
+from app.address import address, told
+from app.agents.models import refuse_unknown
 from app.config import Settings
 from app.errors import Unusable
 
@@ -25,6 +31,54 @@ def test_names_and_addresses_of_both_kinds_are_trusted() -> None:
 def test_the_app_answers_under_an_address_of_the_longer_kind(app: Flask) -> None:
     assert app.test_client().get("/sign-in", headers={"Host": "[::1]:8000"}).status_code == 200
     assert app.test_client().get("/sign-in", headers={"Host": "[::2]:8000"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"lease_text": "-1"}, "UPSHOT_LEASE_SECONDS is -1; give a whole number of seconds from 2 to 3600."),
+        ({"lease_text": "3601"}, "UPSHOT_LEASE_SECONDS is 3601; give a whole number of seconds from 2 to 3600."),
+        ({"threads_text": "1"}, "UPSHOT_THREADS is 1; give a whole number from 2 to 1000."),
+        ({"slots_text": "²"}, "UPSHOT_SLOTS is ²; give a whole number from 1 to 500."),
+        ({"port_text": "65536"}, "UPSHOT_PORT is 65536; give a port from 1 to 65535."),
+        ({"host": "999.1.1.1"}, "UPSHOT_HOST is 999.1.1.1; give an address of this machine, such as 127.0.0.1."),
+        ({"host": "a b"}, "UPSHOT_HOST is a b; give an address of this machine, such as 127.0.0.1."),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_to_give(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        Settings(**given).check()
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::1", "localhost", "box", "10.0.0.7", "upshot-1.internal"])
+def test_addresses_and_names_to_listen_on(host: str) -> None:
+    Settings(host=host).check()
+
+
+def test_a_model_that_there_is_not_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("foo:bar", "gpt"):
+        with pytest.raises(Unusable, match=f"^UPSHOT_MODEL is {name}. There is no model {name}; use offline"):
+            refuse_unknown(Settings(model=name))
+    monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
+    monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
+    for name in ("offline", "deepseek:some", "together:needs-a-key-only"):
+        refuse_unknown(Settings(model=name))
+    refuse_unknown(Settings(model="mine", openai_base_url="http://127.0.0.1:9/v1"))
+
+
+def test_the_link_that_is_printed_leads_to_the_server_that_runs(tmp_path: Path) -> None:
+    here = Settings(data_dir_text=str(tmp_path))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        runs = Settings(data_dir_text=str(tmp_path), port_text=str(listener.getsockname()[1]))
+        with told(runs):
+            assert address(here) == runs.url != here.url
+            assert address(replace(here, base_url="https://upshot.example.com")) == "https://upshot.example.com"
+        assert address(here) == here.url
+        (tmp_path / "address").write_text(runs.url)
+        assert address(here) == runs.url
+    # The note of a server that was killed counts no more.
+    assert address(here) == here.url
 
 
 def test_a_list_of_hosts_that_cannot_be_read_is_refused() -> None:

@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 from app.agents.secrets import hide_in
 from app.config import LOOPBACK, Settings, variable
-from app.errors import Refused
+from app.errors import Refused, Unusable
+from app.learning.model_names import KEYS, OFFLINE
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-OFFLINE = "offline"
 # How a model of an OpenAI-compatible server may be written.
 OPENAI = ("openai:", "openai-chat:")
 NEEDED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
@@ -30,6 +30,10 @@ class NoModel(Refused):
     """The model cannot be used as things are set."""
 
     title = "The model cannot be used"
+
+
+class UnknownModel(NoModel):
+    """No key and no setting would make it work: nobody knows the model, or what it needs is not installed."""
 
 
 def name_of(configured: str, settings: Settings) -> str:
@@ -73,6 +77,20 @@ def check_model(configured: str, settings: Settings) -> None:
         find_model(configured, settings)
 
 
+def refuse_unknown(settings: Settings) -> None:
+    """Raise Unusable when the server is set to a model that there is not. One that only lacks its key is a matter for
+    the pages, since agents may use other ones; for the usual providers no library is loaded here."""
+    provider, colon, _ = settings.model.partition(":")
+    if colon and provider in KEYS:
+        return
+    try:
+        check_model("", settings)
+    except UnknownModel as trouble:
+        raise Unusable(f"UPSHOT_MODEL is {settings.model}. {trouble}") from None
+    except NoModel:
+        return
+
+
 def _compatible(name: str, settings: Settings) -> Model:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
@@ -93,19 +111,22 @@ def _compatible(name: str, settings: Settings) -> Model:
 
 
 def _hosted(name: str) -> Model:
+    unknown = UnknownModel(
+        f"There is no model {name}; use offline, a model such as openai:gpt-5, or set UPSHOT_OPENAI_BASE_URL to"
+        " the server that has it."
+    )
+    if ":" not in name:
+        raise unknown
     from pydantic_ai.exceptions import UserError
     from pydantic_ai.models import infer_model
 
-    if ":" not in name:
-        raise NoModel(
-            f"There is no model {name}; use offline, a model such as openai:gpt-5, or set UPSHOT_OPENAI_BASE_URL to"
-            " the server that has it."
-        )
     try:
         return infer_model(name)
     except ImportError:
-        raise NoModel(f"The model {name} needs a package that is not installed with Upshot.") from None
+        raise UnknownModel(f"The model {name} needs a package that is not installed with Upshot.") from None
     except (UserError, ValueError) as trouble:
+        if str(trouble).startswith("Unknown "):
+            raise unknown from None
         raise NoModel(_missing(name, str(trouble))) from None
 
 

@@ -34,9 +34,12 @@ class Answer(BaseModel):
 
 def read_limit(text: Any) -> int:
     """Clamped to 1..100. `int` would also take other scripts' digits, underscores and spaces."""
-    if not (isinstance(text, str) and text.isascii() and text.isdigit()):
+    digits = text.removeprefix("-") if isinstance(text, str) else ""
+    if not (digits.isascii() and digits.isdigit()):
         raise ValueError("Give a whole number from 1 to 100.")
-    return min(max(int(text[-9:]) if len(text.lstrip("0")) <= 9 else MAX_LIMIT, 1), MAX_LIMIT)
+    if text.startswith("-"):
+        return 1
+    return min(max(int(digits[-9:]) if len(digits.lstrip("0")) <= 9 else MAX_LIMIT, 1), MAX_LIMIT)
 
 
 def read_id(value: Any) -> UUID:
@@ -54,9 +57,8 @@ _MOMENT = {"type": "string", "format": "date-time"}
 PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
 Moment = Annotated[datetime, PlainSerializer(say), WithJsonSchema(_MOMENT)]
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
-Limit = Annotated[
-    int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_LIMIT})
-]
+# Its description names no bounds, because what is beyond them is not refused.
+Limit = Annotated[int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer"})]
 Cursor = Annotated[str, Field(max_length=500)]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
 from app.api.fields import Answer, Body
 from app.api.route import route
+from app.learning.settings import WorkspaceSettings, without_effect
 from app.services import workspaces
 
 bp = Blueprint("settings_api", __name__)
@@ -26,19 +27,22 @@ class WorkspaceSettingsAnswer(Answer):
     training_consent: bool
     context_top_n: int
     feedback_origins: list[str]
+    without_effect: dict[str, str] = Field({}, description="Settings that are kept but do nothing yet, and why.")
 
 
 class SettingsChange(Body):
     """What to change; what is left out stays."""
 
-    review_enabled: bool = Field(False, description="Whether the Feedback Review Agent works on its schedule.")
+    review_enabled: bool = Field(False, description="Kept for the Feedback Review Agent, which does not run yet.")
     review_cron: str = Field("0 * * * *", max_length=100, description="When it works, as five cron fields.")
     knowledge_gate: Literal["propose", "proved"] = Field(
-        "propose", description="Who lets knowledge from feedback become active: a person, or proof by goldens."
+        "propose", description="Who lets knowledge from feedback become active: a person, or later proof by goldens."
     )
     author_private: bool = Field(False, description="Whether admins see who gave feedback.")
     timezone: str = Field("UTC", max_length=64, description="Where a day begins, such as Europe/Berlin.")
-    retention_days: int | None = Field(None, description="After how many days conversations go; null keeps them.")
+    retention_days: int | None = Field(
+        None, description="After how many days conversations are to go; kept, no deletion yet."
+    )
     training_consent: bool = Field(False, description="Whether anonymised exports may be used for training.")
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
@@ -64,14 +68,16 @@ def read_settings() -> WorkspaceSettingsAnswer:
     body=SettingsChange,
     answer=WorkspaceSettingsAnswer,
     summary="Change settings",
-    about="Send only what changes; the answer has all of them.",
+    about="Send only what changes; the answer has all of them, and says which of them do nothing yet.",
 )
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
     return shown(workspaces.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
 
 
-def shown(settings: Any) -> WorkspaceSettingsAnswer:
-    return WorkspaceSettingsAnswer.model_validate(settings)
+def shown(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
+    return WorkspaceSettingsAnswer(
+        **settings.model_dump(exclude={"mask_emails", "mask_phones"}), without_effect=without_effect(settings)
+    )
 
 
 def register(app: Flask) -> None:

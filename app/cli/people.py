@@ -8,6 +8,7 @@ import click
 from flask import current_app
 
 from app.actor import SCOPES
+from app.address import address
 from app.cli.output import emit, workspace_command
 from app.errors import Invalid, NotFound
 from app.models.people import ROLES
@@ -102,7 +103,7 @@ def signin_link(email: str, as_json: bool) -> None:
 
     with transaction():
         token = logins.make_link(email)
-    url = f"{current_app.config['SETTINGS'].url}/sign-in/link/{token}"
+    url = f"{address(current_app.config['SETTINGS'])}/sign-in/link/{token}"
     emit({"url": url, "email": email, "expires_in": int(logins.LINK_LIFETIME.total_seconds())}, url, as_json)
 
 

@@ -91,6 +91,20 @@ class WorkspaceSettings(BaseModel):
             return cls.model_validate({name: value for name, value in values.items() if name not in wrong})
 
 
+# What is kept for a part of the product that is not there yet, and what holds until then.
+NOT_YET = {
+    "review_enabled": "Kept for the review agent, which does not run yet in this version: admins review by hand.",
+    "knowledge_gate": "Proof by goldens comes with a later version; until then an admin approves, whatever is chosen.",
+    "retention_days": "Kept; nothing is deleted by this yet in this version.",
+}
+
+
+def without_effect(settings: WorkspaceSettings) -> dict[str, str]:
+    """What was decided but does nothing yet, each with its sentence."""
+    default = WorkspaceSettings()
+    return {name: said for name, said in NOT_YET.items() if getattr(settings, name) != getattr(default, name)}
+
+
 SENTENCES = {
     "knowledge_gate": "Choose `propose` or `proved`.",
     "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",

@@ -34,6 +34,7 @@ __all__ = [
 
 OPEN = ("pending", "running")
 FINAL = ("completed", "failed", "cancelled")
+NO_REASON = "The session failed without saying why."
 # Marks that only promotion and replay may set.
 RESERVED = ("golden", "eval_source", "eval_run_id", "eval_result")
 SET_AS_GIVEN = (
@@ -122,6 +123,8 @@ def check_new(new: NewSession) -> None:
         given = getattr(new, moment)
         if given is not None and given.tzinfo is None:
             wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
+    if not wrong and new.started_at and new.finished_at and new.finished_at < new.started_at:
+        wrong["finished_at"] = "It cannot be before `started_at`."
     if size_of(new.metadata) > limits.METADATA_BYTES:
         wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
     if wrong:
@@ -156,13 +159,14 @@ def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
 
 def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking, actor: Actor) -> dict[str, Any]:
     """The row of a session, without secrets."""
+    error = new.error or (_reason(new.events) if new.status == "failed" else None)
     values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
     values |= {
         "tenant_id": actor.tenant_id,
         "agent_id": agent.id,
         "agent_version_id": version_id,
         "title": (masking.text(new.title) if new.title else _title(new, agent, masking))[: limits.TITLE],
-        "error": masking.text(new.error) if new.error else None,
+        "error": masking.text(error) if error else None,
         "trace_id": new.trace_id or uuid4().hex,
         "created_by": new.person_id or actor.id,
         "tags": list(new.tags),
@@ -171,6 +175,13 @@ def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking,
     if new.status in FINAL and new.finished_at is None:
         values["finished_at"] = datetime.now(UTC)
     return values
+
+
+def _reason(events: Sequence[NewEvent]) -> str:
+    """Why a session failed, as far as its events say."""
+    said = [event.payload for event in events if event.event_type == "session.failed"]
+    found = [reason for payload in said if (reason := payload.get("reason") or payload.get("error"))]
+    return str(found[-1])[: limits.ERROR] if found else NO_REASON
 
 
 def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
@@ -201,8 +212,7 @@ def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) ->
     for event in events:
         status = event.event_type.removeprefix("session.")
         if status in ("completed", "failed") and session.status in OPEN:
-            reason = event.payload.get("reason") or event.payload.get("error")
-            _finish(session, status, str(reason) if reason else None, event.occurred_at, actor)
+            _finish(session, status, _reason([event]) if status == "failed" else None, event.occurred_at, actor)
     return session, ids
 
 
@@ -248,8 +258,10 @@ def finish_session(
 
 def _finish(session: AgentSession, status: str, error: str | None, at: datetime | None, actor: Actor) -> None:
     before, session.status = session.status, status
+    error = error or (NO_REASON if status == "failed" else None)
     session.error = masking_for(actor).text(error) if error else None
-    session.finished_at = at or datetime.now(UTC)
+    at = at or datetime.now(UTC)
+    session.finished_at = max(at, session.started_at or at)
     if session.duration_ms is None:
         spent = session.finished_at - (session.started_at or session.created_at)
         session.duration_ms = max(0, int(spent.total_seconds() * 1000))
@@ -271,7 +283,7 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 
     if session.eval_source is not None:
         return
-    reason = session.error or "The session failed without saying why."
+    reason = session.error or NO_REASON
     give_feedback(
         NewFeedback(
             source_type="session",

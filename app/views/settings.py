@@ -10,7 +10,7 @@ from flask import Blueprint, Flask, Response, flash, g, make_response, redirect,
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid
-from app.learning.settings import WorkspaceSettings, timezones
+from app.learning.settings import NOT_YET, WorkspaceSettings, timezones
 from app.services import audit, workspaces
 from app.services.pages import Page
 from app.views.audit_words import details_line, sentence
@@ -31,7 +31,9 @@ def index() -> Any:
 
 
 def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: int = 200) -> Response:
-    html = render_template("settings/index.html", name=name, form=values, errors=errors, timezones=sorted(timezones()))
+    html = render_template(
+        "settings/index.html", name=name, form=values, errors=errors, timezones=sorted(timezones()), not_yet=NOT_YET
+    )
     return make_response(html, status)
 
 

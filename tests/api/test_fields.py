@@ -109,10 +109,11 @@ def test_a_time_has_an_offset_and_is_a_time() -> None:
 
 
 def test_a_limit_is_clamped_and_only_digits_are_digits() -> None:
-    for text, limit in {"1": 1, "0": 1, "000": 1, "0000000000007": 7, "100": 100, "101": 100, "9" * 5000: 100}.items():
+    clamped = {"1": 1, "0": 1, "000": 1, "-1": 1, "-0": 1, "-" + "9" * 5000: 1, "101": 100, "9" * 5000: 100}
+    for text, limit in {**clamped, "0000000000007": 7, "100": 100}.items():
         assert Page(limit=text).limit == limit  # type: ignore[arg-type]
     assert Page().limit == 50
-    for text in ("", "-1", "+1", "1e3", "1_000", " 5 ", "１２", "٣", "abc", "1.0", "0x10"):
+    for text in ("", "-", "--1", "+1", "1e3", "1_000", " 5 ", "１２", "٣", "abc", "1.0", "0x10"):
         assert errors(Page, {"limit": text}) == {"limit": "Give a whole number from 1 to 100."}, text
 
 

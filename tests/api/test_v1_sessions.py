@@ -168,6 +168,20 @@ def test_a_failure_that_arrives_writes_its_feedback(app: Flask, workspace: Works
         )
 
 
+def test_a_failure_always_has_a_reason(ingest: Api) -> None:
+    ended = {"event_type": "session.failed", "payload": {"reason": "The search timed out."}}
+    assert make(ingest, status="failed")["error"] == "The session failed without saying why."
+    assert make(ingest, status="failed", events=[SAID, ended])["error"] == "The search timed out."
+    assert make(ingest, status="completed")["error"] is None
+    url = f"{PATH}/{make(ingest)['id']}"
+    assert ingest.patch(url, {"status": "failed"}).json["error"] == "The session failed without saying why."
+    began = make(ingest, status="running", started_at="2026-01-01T00:00:01Z")
+    late = {**ended, "occurred_at": "2026-01-01T00:00:00Z"}
+    assert ingest.post(f"{PATH}/{began['id']}/events", {"events": [late]}).status_code == 201
+    read = ingest.get(f"{PATH}/{began['id']}").json
+    assert (read["error"], read["finished_at"]) == ("The search timed out.", "2026-01-01T00:00:01Z")
+
+
 def test_only_admins_delete_and_never_a_golden(app: Flask, workspace: Workspace, ingest: Api, admin: Api) -> None:
     kept, gone = (make(ingest, status="completed", events=[SAID])["id"] for _ in range(2))
     assert ingest.delete(f"{PATH}/{gone}").status_code == 403
@@ -260,6 +274,7 @@ def test_bad_input_is_refused_and_nothing_is_stored(app: Flask, workspace: Works
         {"agent": "a", "created_by": str(uuid4())},
         {"agent": "a", "created_at": "2026-01-01T00:00:00"},
         {"agent": "a", "created_at": FAR},
+        {"agent": "a", "started_at": "2026-01-01T00:00:01Z", "finished_at": "2026-01-01T00:00:00Z"},
         {"agent": "a", "chat_id": str(uuid4())},
         {"agent": "a", "cost": "1"},
         {"agent": "a", "cost": -1},

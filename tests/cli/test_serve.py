@@ -40,6 +40,8 @@ def test_killed_postgres_comes_back_and_nothing_acknowledged_is_lost(tmp_path: P
     with serving(data) as one:
         upshot("tenant", "create", "--slug", "acme", "--name", "Acme", data=data)
         upshot("user", "create", "--email", "ada@example.test", "--tenant", "acme", "--role", "owner", data=data)
+        link = upshot("signin-link", "--email", "ada@example.test", data=data).stdout
+        assert link.startswith(f"{one.url}/sign-in/link/"), link
         made = upshot(
             "key", "create", "--tenant", "acme", "--user", "ada@example.test", "--scope", "admin", "--json", data=data
         )
@@ -92,7 +94,9 @@ def test_what_cannot_work_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         cases = [
             ({"UPSHOT_PORT": port}, "UPSHOT_PORT"),
-            ({"UPSHOT_PORT": "eight"}, "whole number"),
+            ({"UPSHOT_PORT": "eight"}, "UPSHOT_PORT is eight; give a port"),
+            ({"UPSHOT_HOST": "999.1.1.1"}, "UPSHOT_HOST is 999.1.1.1; give an address"),
+            ({"UPSHOT_PORT": "0", "UPSHOT_MODEL": "foo:bar"}, "UPSHOT_MODEL is foo:bar. There is no model foo:bar"),
             ({"UPSHOT_SECRET_KEY": "short"}, "UPSHOT_SECRET_KEY"),
             ({"UPSHOT_PORT": "0", "UPSHOT_DATABASE_URL": "postgresql://u:p@127.0.0.1:1/none"}, "UPSHOT_DATABASE_URL"),
             ({"UPSHOT_PORT": "0", "UPSHOT_DATABASE_URL": "nonsense"}, "UPSHOT_DATABASE_URL"),
