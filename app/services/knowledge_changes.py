@@ -1,4 +1,5 @@
-"""Larger changes of knowledge: back to what a row said before, and one proposal joined to a row that is there."""
+"""Larger changes of knowledge: back to what a row said, or to before it was decided about, and one proposal joined to a
+row that is there."""
 
 from __future__ import annotations
 
@@ -43,6 +44,46 @@ def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str 
         check_seen(row.content, row.context)
     said = (reason or "").strip() or f"Back to version {to}."
     return keep_change(row, "rolled_back", before, actor, said, to=to)
+
+
+def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
+    """Take back the decision about a proposal, as long as nothing else was done with the row since.
+
+    It waits again, the row that it had replaced is in use again, and so is open what the decision had closed.
+    """
+    row = lock_row(row_id, actor)
+    decided = _last_change(row, actor)
+    if decided is None or decided.before.get("state") != "proposed" or row.state not in RESTORED_STATES:
+        raise Refused("Only the last decision about a proposal can be taken back.", current=row.state)
+    approved, before = row.active, snapshot(row)
+    row.state, row.active = "proposed", False
+    keep_change(row, "reopened", before, actor)
+    if approved and "replaces" in row.meta:
+        _bring_back_replaced(row, actor)
+    knowledge_outcomes.reopen_signals(row, decided, actor=actor)
+    return row
+
+
+def _last_change(row: SharedContext, actor: Actor) -> SharedContextHistory | None:
+    return db.session.scalar(
+        select(SharedContextHistory).where(
+            SharedContextHistory.tenant_id == actor.tenant_id,
+            SharedContextHistory.shared_context_id == row.id,
+            SharedContextHistory.version == row.version,
+        )
+    )
+
+
+def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
+    """The proposal is about that row as it is now, so that it can be approved once more."""
+    old = lock_row(UUID(row.meta["replaces"]["id"]), actor)
+    if old.superseded_by != row.id:
+        raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
+    before = snapshot(old)
+    old.state, old.active, old.superseded_by = "active", True, None
+    keep_change(old, "active", before, actor, "The new wording was taken back.")
+    row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
+    db.session.flush()
 
 
 def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Uuid, cast, func, literal, select, union_all
+from sqlalchemy import Uuid, case, cast, func, literal, select, union_all
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -105,8 +105,14 @@ class HistoryRow:
 
 @dataclass(frozen=True)
 class KnowledgeCounts:
-    proposed: int
+    """How many rows there are: active ones by type, the others by state. Together they are all that is not deleted."""
+
     active: dict[str, int]
+    others: dict[str, int]
+
+    @property
+    def all(self) -> int:
+        return sum(self.active.values()) + sum(self.others.values())
 
 
 def _behind(what: Any) -> Any:
@@ -255,15 +261,16 @@ def history_of(row_id: UUID, *, actor: Actor) -> list[HistoryRow]:
 
 
 def counts(actor: Actor) -> KnowledgeCounts:
-    """Proposals that wait, and active rows of each type. One query."""
+    """Active rows of each type, and how many are in each other state. One query."""
+    kind = case((SharedContext.active, SharedContext.type))
     rows = db.session.execute(
-        select(SharedContext.type, SharedContext.state, func.count())
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active")))
-        .group_by(SharedContext.type, SharedContext.state)
+        select(SharedContext.state, kind, func.count())
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
+        .group_by(SharedContext.state, kind)
     ).all()
     return KnowledgeCounts(
-        sum(number for _, state, number in rows if state == "proposed"),
-        {type_: number for type_, state, number in rows if state == "active"},
+        {type_: number for _, type_, number in rows if type_},
+        {state: number for state, type_, number in rows if not type_},
     )
 
 

@@ -10,10 +10,11 @@ from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
-from app.models import Feedback, SharedContext, SharedContextFeedback
+from app.models import Feedback, SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import feedback
 
 OPEN = ("pending", "reviewed")
+REJECTED = "The rule made of it was rejected"
 ALIVE = ("proposed", "active")
 
 
@@ -26,9 +27,29 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
         outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
         return _close(_signals_of(row, actor), "applied", actor=actor, outcome=outcome, at=at)
     said = (reason or "").strip()
-    notes = f"The rule made of it was rejected: {said}" if said else "The rule made of it was rejected."
+    notes = f"{REJECTED}: {said}" if said else f"{REJECTED}."
     notes = notes[: feedback.LONGEST_NOTE]
     return _close(_signals_of(row, actor, without_other_rules=True), "dismissed", actor=actor, notes=notes, at=at)
+
+
+def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: Actor) -> int:
+    """Open again what a decision about a rule had closed; what somebody decided otherwise stays. How many moved."""
+    closed = (
+        Feedback.outcome["id"].astext == str(row.id)
+        if decided.action == "active"
+        else (Feedback.status == "dismissed") & Feedback.review_notes.startswith(REJECTED, autoescape=True)
+    )
+    ids = db.session.scalars(
+        select(Feedback.id)
+        .join(SharedContextFeedback, SharedContextFeedback.feedback_id == Feedback.id)
+        .where(
+            Feedback.tenant_id == actor.tenant_id,
+            SharedContextFeedback.shared_context_id == row.id,
+            Feedback.reviewed_at >= decided.created_at,
+            closed,
+        )
+    ).all()
+    return _close(list(ids), "reopen", actor=actor)
 
 
 def _signals_of(row: SharedContext, actor: Actor, *, without_other_rules: bool = False) -> list[UUID]:

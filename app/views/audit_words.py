@@ -41,6 +41,7 @@ SENTENCES = {
     "knowledge.edited": "edited a knowledge row",
     "knowledge.inactive": "took a knowledge row out of use",
     "knowledge.merged": "merged a proposed rule into another",
+    "knowledge.reopened": "took back the decision about a proposed rule",
     "knowledge.rolled_back": "took a knowledge row back to an earlier version",
     "knowledge.superseded": "let another knowledge row take one's place",
     "knowledge.signal_added": "put more feedback behind a proposed rule",

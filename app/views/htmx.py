@@ -35,14 +35,14 @@ def page(template: str, fragment: str, *, status: int = 200, **context: Any) -> 
 def swap(
     template: str, *, fallback: str, status: int = 200, toasts: Sequence[Toast | str] = (), **context: Any
 ) -> Response:
-    """The answer to an action: the changed part and its toasts, or a 303 to `fallback` that shows them there.
+    """The answer to an action: the changed part, its toasts and what waits now, or a 303 to `fallback` that shows it.
 
     What was `flash`ed is a toast too. Without htmx a refusal (4xx) is said on the page that is redirected to.
     """
     if not wants_fragment():
         return leave(fallback, *toasts)
     shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
-    html = render_template(template, **context) + render_template("shell/_toasts_oob.html", toasts=shown)
+    html = render_template("shell/_swapped.html", changed=template, toasts=shown, **context)
     return varied(make_response(html, status))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -13,7 +14,15 @@ from app.db import transaction
 from app.errors import Invalid, Refused, Stale
 from app.learning.prompt import plain
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
-from app.services import agents, entities, knowledge, knowledge_checks, knowledge_lists, knowledge_vectors
+from app.services import (
+    agents,
+    entities,
+    knowledge,
+    knowledge_changes,
+    knowledge_checks,
+    knowledge_lists,
+    knowledge_vectors,
+)
 from app.services.filters import KnowledgeFilters
 from app.views import filters as listing
 from app.views import saved_views
@@ -28,9 +37,26 @@ KINDS = {
     "insight": "Insights",
     "guideline": "Guidelines",
 }
-DONE = {"active": "Active from now on.", "inactive": "Deactivated.", "deleted": "Deleted.", "superseded": "Replaced."}
-REVERSIBLE = {("active", "inactive"), ("inactive", "active")}
+DONE = {
+    "active": "Active from now on.",
+    "inactive": "Deactivated.",
+    "deleted": "Deleted.",
+    "superseded": "Replaced.",
+    "proposed": "Proposed again.",
+}
+REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
 CARDS = 25
+
+
+@dataclass(frozen=True)
+class Pill:
+    """A link to a part of the list, and how many rows are in it."""
+
+    word: str
+    number: int
+    state: str | None = None
+    type: str | None = None
+
 
 bp = Blueprint("knowledge", __name__, url_prefix="/admin/agent-review/knowledge")
 
@@ -60,13 +86,23 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "found": found,
         "asked": asked,
         "fields": fields,
-        "kinds": KINDS,
-        "counts": knowledge.counts(g.actor),
+        "pills": pills(),
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
         "unchecked": proposed,
         "findings": {},
         **listing.neighbours(found),
     }
+
+
+def pills() -> list[Pill]:
+    """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
+    counts = knowledge.counts(g.actor)
+    in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
+    waits, off, replaced = (
+        Pill(word, counts.others.get(state, 0), state)
+        for word, state in (("Proposed", "proposed"), ("Inactive", "inactive"), ("Replaced", "superseded"))
+    )
+    return [Pill("All", counts.all), waits, *in_use, off, replaced]
 
 
 def scopes() -> dict[str, Any]:
@@ -150,7 +186,7 @@ def edit(row_id: UUID) -> Any:
     shown = read(row_id, checked=True)
     advice = _to_look_at(shown["findings"].get(row_id, []))
     if approves:
-        return card(row_id, Toast(f"Approved. It is in the next prompt.{advice}"), shown=shown)
+        return card(row_id, _undoable(row_id, "proposed", "active", advice), shown=shown)
     text = f"Saved. It is in the next prompt.{advice}" if row.active else f"Saved.{advice}"
     return card(row_id, undo_edit(row_id, form.version, version, text), shown=shown)
 
@@ -176,14 +212,17 @@ def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
 @bp.post("/<uuid:row_id>/state")
 @access("admin")
 def state(row_id: UUID) -> Any:
-    """Approve, retire, replace, bring back or delete a row."""
+    """Approve, retire, replace, bring back or delete a row, or take the decision about a proposal back."""
     wanted = request.form.get("state", "")
     reason = request.form.get("reason", "").strip() or None
     heir = request.form.get("superseded_by", "")
     before = knowledge.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
-            knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason, superseded_by=chosen(heir))
+            if wanted == "proposed":
+                knowledge_changes.reopen_row(row_id, actor=g.actor)
+            else:
+                knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason, superseded_by=chosen(heir))
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, _undoable(row_id, before, wanted))
@@ -203,9 +242,9 @@ def refused(row_id: UUID, refusal: Invalid | Refused) -> Response:
     return card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
 
 
-def _undoable(row_id: UUID, before: str, after: str) -> Toast:
+def _undoable(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
     decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
-    text = decided.get(after) or DONE.get(after, "Done.")
+    text = (decided.get(after) or DONE.get(after, "Done.")) + advice
     if (before, after) not in REVERSIBLE:
         return Toast(text)
     fields = (("state", before), ("reason", "Undone."))
@@ -218,7 +257,7 @@ def card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | 
     inside = back.startswith(url_for(".index"))
     shown = shown or read(row_id)
     fallback = back if inside else url_for(".detail", row_id=row_id)
-    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], **shown)
+    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], pills=pills(), **shown)
 
 
 def register(app: Flask) -> None:

@@ -14,6 +14,7 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.learning.hygiene import CHECKS
 from app.learning.hygiene_text import strip_hidden
+from app.models import SharedContext
 from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors
 from app.services.filters import KnowledgeFilters
 from app.services.pages import Page
@@ -25,6 +26,7 @@ from app.views.shell import own_path
 MOST_SHOWN = 200
 MOST_AT_ONCE = 100
 OFFERED = 8
+MANY = {"active": "In use now", "inactive": "Taken out of use", "proposed": "Proposed again"}
 # Without a script a toast waits in a cookie, which holds 4 KB.
 MOST_IN_COOKIE = 40
 
@@ -117,31 +119,38 @@ def decide_many() -> Any:
     back = own_path()
     back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
     given = dict(parse_qsl(urlsplit(back).query))
-    return swap("knowledge/_list_moved.html", fallback=back, toasts=[toast], views=None, **listed(given))
+    return swap("knowledge/_list.html", fallback=back, toasts=[toast], views=None, **listed(given))
 
 
 def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
-    if not ids or len(ids) > MOST_AT_ONCE or wanted not in ("active", "inactive"):
+    if not ids or len(ids) > MOST_AT_ONCE or wanted not in ("active", "inactive", "proposed"):
         return Toast(f"Select between one and {MOST_AT_ONCE} rows first.", "error")
     if wanted == "inactive" and not reason:
         return Toast("Say why they should not apply.", "error")
     moved: list[UUID] = []
-    reversible = True
+    states: set[str] = set()
     for row in knowledge_lists.rows_of(ids, actor=g.actor):
         try:
-            after = knowledge.set_state(row.id, wanted, actor=g.actor, reason=reason)
+            after = _moved(row.id, wanted, reason)
         except (Invalid, Refused):
             continue
         if after.version != row.version:
             moved.append(row.id)
-            reversible = reversible and (row.state, wanted) in REVERSIBLE
-    word = "In use now" if wanted == "active" else "Taken out of use"
+            states.add(row.state)
+    word = MANY[wanted]
     text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
-    if not moved or not reversible or len(moved) > MOST_IN_COOKIE:
+    # Rows that were not all the same before have no one way back.
+    back = states.pop() if len(states) == 1 else ""
+    if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MOST_IN_COOKIE:
         return Toast(text, "success" if moved else "info")
-    back = "inactive" if wanted == "active" else "active"
     fields = (("state", back), ("ids", ",".join(map(str, moved))), ("reason", "Undone."), ("next", own_path()))
     return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
+
+
+def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
+    if wanted == "proposed":
+        return knowledge_changes.reopen_row(row_id, actor=g.actor)
+    return knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason)
 
 
 @bp.get("/checks")

@@ -17,6 +17,7 @@ WORDS = {
     "superseded": "Replaced",
     "merged": "Merged into another",
     "rolled_back": "Taken back to an earlier version",
+    "reopened": "Decision taken back",
     "deleted": "Deleted",
     "proposed": "Proposed",
 }

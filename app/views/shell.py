@@ -58,6 +58,10 @@ class Shell:
         inside = any(tab.holds(request.blueprint) for tab in TABS)
         return TABS if inside and self.actor is not None and self.actor.is_admin else ()
 
+    @property
+    def all_tabs(self) -> tuple[Tab, ...]:
+        return TABS
+
     @cached_property
     def waiting(self) -> dict[str, Any]:
         """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""

@@ -68,6 +68,11 @@ class Visitor:
         self.complaints: list[str] = []
         self.expected: tuple[str, ...] = ()
         page.on("console", self._listen)
+        # Some violations are only a notice on the console, or none at all.
+        page.add_init_script(
+            "addEventListener('securitypolicyviolation', (found) => "
+            "console.error(`CSP ${found.violatedDirective}: ${found.target?.outerHTML ?? found.blockedURI}`))"
+        )
         page.on("pageerror", lambda error: self.complaints.append(f"page error: {error}"))
 
     def _listen(self, message: ConsoleMessage) -> None:

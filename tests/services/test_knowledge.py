@@ -264,7 +264,8 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
         ranks = {row.content.split()[0]: round(row.rank, 2) for row in rows}
         assert (ranks["Alpha"], ranks["Beta"], ranks["Delta"]) == (0.25, 1.0, 3.0)
         counts = knowledge.counts(admin)
-        assert (counts.proposed, counts.active) == (1, {"correction": 2, "lesson": 1, "routing": 1})
+        assert counts.active == {"correction": 2, "lesson": 1, "routing": 1}
+        assert (counts.others, counts.all) == ({"proposed": 1}, 5)
 
 
 def test_usage_adds_up(workspace: Any) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
-from app.services import knowledge, knowledge_changes, proposals
+from app.services import feedback, knowledge, knowledge_changes, proposals
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
 from app.services.shared_prompt import load_shared_context_prompt
@@ -46,6 +46,11 @@ def roll(row: Any, to: int, version: int, actor: Any) -> SharedContext:
 def merge(row: Any, into: Any, actor: Any) -> SharedContext:
     with transaction():
         return knowledge_changes.merge_row(row.id, into.id, actor=actor)
+
+
+def statuses(*ids: Any) -> list[str]:
+    found = {row.id: row.status for row in db.session.scalars(select(Feedback).where(Feedback.id.in_(ids)))}
+    return [found[one] for one in ids]
 
 
 def test_rolling_back_is_one_more_version(admin: Any) -> None:
@@ -110,6 +115,46 @@ def test_merging_joins_the_signals_and_applies_them(admin: Any, workspace: Works
     again = NewRow(type="correction", content="Do not use the last fiscal year.")
     with pytest.raises(Refused, match="merged"), transaction():
         proposals.propose_row(again, actor=workspace.actor("system"))
+
+
+@pytest.mark.parametrize(("state", "closed"), [("active", "applied"), ("inactive", "dismissed")])
+def test_a_decision_about_a_proposal_is_taken_back_with_all_that_followed(
+    admin: Any, workspace: Workspace, state: str, closed: str
+) -> None:
+    member = workspace.actor("member")
+    mine, other = say(member, "Last year again"), say(member, "Something else")
+    row = add(workspace.actor("system"), "Use LTM EBITDA.", feedback_ids=[mine, other])
+    with transaction():
+        feedback.review([other], "dismissed", actor=admin, notes="Not this.")
+    with transaction():
+        knowledge.set_state(row.id, state, actor=admin, reason="Decided.")
+    assert statuses(mine, other) == [closed, "dismissed"]
+
+    with transaction():
+        back = knowledge_changes.reopen_row(row.id, actor=admin)
+
+    assert (back.state, back.active, back.version) == ("proposed", False, 3)
+    assert statuses(mine, other) == ["pending", "dismissed"]
+    with pytest.raises(Refused, match="last decision"), transaction():
+        knowledge_changes.reopen_row(row.id, actor=admin)
+    with transaction():
+        knowledge.set_state(row.id, "active", actor=admin)
+        knowledge.edit_row(row.id, {"content": "Use LTM EBITDA, always."}, None, actor=admin)
+    with pytest.raises(Refused, match="last decision"), transaction():
+        knowledge_changes.reopen_row(row.id, actor=admin)
+
+
+def test_what_a_new_wording_replaced_comes_back_with_the_decision(admin: Any, workspace: Workspace) -> None:
+    old = add(admin, "Use EBITDA.")
+    with transaction():
+        new = proposals.propose_edit(old.id, {"content": "Use LTM EBITDA."}, actor=admin)
+    for _ in range(2):
+        with transaction():
+            knowledge.set_state(new.id, "active", actor=admin)
+        assert [knowledge.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["superseded", "active"]
+        with transaction():
+            knowledge_changes.reopen_row(new.id, actor=admin)
+        assert [knowledge.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
 
 
 def test_only_a_proposal_is_merged_and_only_into_an_active_row(admin: Any, workspace: Workspace) -> None:

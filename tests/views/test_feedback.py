@@ -113,8 +113,10 @@ def test_a_dismissal_keeps_its_note_and_can_be_undone(app: Flask, workspace: Wor
         f"#panel:has([data-feedback='{row}'])",
         f"#feedback-{row}",
         "#feedback-waiting",
-        ".u-tabs",
-        ".u-nav .u-count",
+        "#count-feedback",
+        "#count-knowledge",
+        "#count-evals",
+        "#count-side",
     ]
     undo = parts.select_one("[data-undo]")
     fields = {field["name"]: field["value"] for field in undo.select("input")}

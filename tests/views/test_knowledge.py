@@ -33,7 +33,11 @@ def test_cards_say_what_when_for_whom_and_from_where(app: Flask, workspace: Work
         assert words in card
     assert "1 signal, 1 person, 1 session" in html.select_one(f"#knowledge-{filled.ids['proposed']}").text
     kinds = [link.get_text(" ", strip=True) for link in html.select(".u-seg a")]
-    assert kinds == ["All", "Proposed 1", "Corrections 1", "Lessons 0", "Routing 0", "Insights 0", "Guidelines 0"]
+    assert kinds == [
+        "All 2", "Proposed 1", "Corrections 1", "Lessons 0", "Routing 0", "Insights 0", "Guidelines 0", "Inactive 0",
+        "Replaced 0",
+    ]  # fmt: skip
+    assert "2 rows" in html.select_one("#list").get_text(" ", strip=True)
 
 
 def test_a_kind_is_a_link(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -127,7 +131,14 @@ def test_approving_what_was_proposed(app: Flask, workspace: Workspace, sign_in: 
     assert "1 proposed" in soup(client.get(URL)).select_one(".u-tabs").text
 
     parts = soup(post(client, f"{URL}/{row}/state", HTMX, state="active"))
-    assert "proposed" not in parts.select_one(".u-tabs").text
+    assert parts.select_one("#count-knowledge").text == ""
+    numbers = {one["id"]: one.text for one in parts.select("[id^=count-of-]")}
+    assert numbers.items() >= {"count-of-all": "2", "count-of-proposed": "0", "count-of-lesson": "1"}.items()
+    undo = parts.select_one("[data-undo]")
+    sent = {field["name"]: field["value"] for field in undo.select("input")}
+    back = soup(client.post(undo["action"], data=sent, headers=HTMX))
+    assert "1 proposed" in back.select_one("#count-knowledge").text
+    assert back.select_one("article [data-key=a]") is not None
     panel = soup(client.get(f"{URL}/{row}?panel=1", headers=HTMX))
     assert "Used last year's EBITDA again" in panel.select_one(".u-evidence").text
 
@@ -317,7 +328,7 @@ def test_several_at_once(app: Flask, workspace: Workspace, sign_in: SignIn) -> N
     )
     off = soup(post(client, f"{URL}/decide", HTMX, state="inactive", ids=both, reason="Old."))
     assert "Taken out of use: 2." in off.select_one(".u-toast").text
-    assert off.select_one("[data-undo]") is None, "a rejected proposal is not proposed again"
+    assert off.select_one("[data-undo]") is None, "they were not the same before"
     on = soup(post(client, f"{URL}/decide", HTMX, state="active", ids=str(ids["correction"])))
     undo = on.select_one("[data-undo]")
     sent = {field["name"]: field["value"] for field in undo.select("input")}

@@ -108,6 +108,13 @@ def test_flagging_a_turn_writes_feedback_about_it(app: Flask, workspace: Workspa
     assert "Flagged" in page.select_one("#toasts").text
     listed = soup(client.get("/admin/agent-review/feedback?source_type=observation"))
     assert len(listed.select("[data-row]")) == 1
+    before = int(listed.select_one("#count-side").find(string=True))
+    again = {**sent, "comment": "And which currency"}
+    parts = soup(client.post(form["action"], data=again, headers={"HX-Request": "true", "HX-Request-Type": "partial"}))
+    for place in ("#count-side", "#count-feedback"):
+        assert (
+            parts.select_one(f"hx-partial[hx-target='{place}']").get_text(" ", strip=True).startswith(f"{before + 1}")
+        )
 
 
 def test_turns_keep_what_belongs_together() -> None:
