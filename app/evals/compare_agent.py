@@ -30,18 +30,26 @@ class Golden:
 
 @dataclass(frozen=True)
 class Side:
-    """A session as it was read. `names` are those of the things that it made itself."""
+    """A session as it was read. `names` are those of the things that it made itself; `changed` says that it changed
+    something, whatever is expected in place of that."""
 
     run: Run
     calls: list[Call]
     effects: list[Effect]
     names: Mapping[Any, str]
+    changed: bool = False
+
+    @property
+    def only_said(self) -> bool:
+        """Nothing was changed, and nothing should have been: what was said is all there is."""
+        return not self.effects and not self.changed
 
 
 def side_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
     """Read a session once for all that is compared."""
     calls = calls_of(run, tools, reader)
-    return Side(run, calls, *effects_of(run, calls, reader))
+    effects, names = effects_of(run, calls, reader)
+    return Side(run, calls, effects, names, bool(effects))
 
 
 def dimensions_of(
@@ -84,7 +92,7 @@ def _agent(
     message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
     if _message_decides(golden, before):
         message = replace(message, decides=True)
-    if not before.effects and not golden.expected.about_answer:
+    if before.only_said and not golden.expected.about_answer:
         message = asked_dimension(before.run, after.run, message)
     return [
         *effect_dimensions(*effects),
@@ -99,7 +107,7 @@ def _message_decides(golden: Golden, before: Side) -> bool:
         return True
     turns = sum(event.event_type == "user.message" for event in before.run.events)
     could_write = any(tool.writes for tool in before.run.tools.values()) or any(call.writes for call in before.calls)
-    return not before.effects and (turns <= 1 or not could_write)
+    return before.only_said and (turns <= 1 or not could_write)
 
 
 def _named(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:

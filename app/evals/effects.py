@@ -62,7 +62,7 @@ class Effect:
 
 def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Effect], dict[Any, str]]:
     """What the session changed, in order; and the ids that its own creations returned, which are `$1`, `$2`… in it."""
-    made = [_of_call(call) for call in calls if call.writes and not call.failed]
+    made = [change_of_call(call) for call in calls if call.writes and not call.failed]
     made += _of_events(run.events, made, reader)
     made.sort(key=lambda effect: effect.sequence)
     names = _names_of(made)
@@ -75,7 +75,8 @@ def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
     return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
 
 
-def _of_call(call: Call) -> Effect:
+def change_of_call(call: Call) -> Effect:
+    """What a call of a tool that writes changed."""
     if not isinstance(call.arguments, dict):
         return Effect(CREATED, call.name, None, CUT, call.sequence, call.id)
     ours = own_tools.change_of(call.name, call.arguments)

@@ -276,6 +276,13 @@ def shown(path: Path) -> str:
     return text
 
 
+def holds_cut(value: Any) -> bool:
+    """Whether a canonical value, or anything in it, was not read to its end."""
+    if isinstance(value, dict | list):
+        return any(map(holds_cut, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Cut)
+
+
 def clipped(value: Any, most: int = 500) -> Any:
     """A value that is short enough to be shown in a list of differences."""
     if isinstance(value, Cut):

@@ -18,6 +18,7 @@ from app.evals.compare import compare
 from app.evals.compare_effects import pair_effects
 from app.evals.effects import Effect
 from app.evals.equal import Reader, differences, equal
+from app.evals.expected import Expected, read_expected
 from app.evals.runs import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion, User
 from app.services.comparisons import load_run, nearness
@@ -86,6 +87,7 @@ class Diff:
     answer: tuple[str, str]
     answer_cut: bool
     knowledge: KnownSides | None
+    expected: Expected
 
     @property
     def is_case(self) -> bool:
@@ -101,7 +103,8 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
     kept = replay.meta.get("eval_result") if replay.eval_source == str(golden_id) else None
     result = kept if kept else compare(before, after, nearness()).as_json()
     effects = _effects(result)
-    answers = last_message(before.run)[0], last_message(after)[0]
+    expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
+    answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
     return Diff(
         golden=golden,
         replay=replay,
@@ -113,6 +116,7 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
         answer=(answers[0][:MOST_ANSWER], answers[1][:MOST_ANSWER]),
         answer_cut=max(map(len, answers)) > MOST_ANSWER,
         knowledge=_knowledge(golden, before.run, after, actor),
+        expected=expected,
     )
 
 

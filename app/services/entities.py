@@ -131,7 +131,7 @@ def create_entity(
     kind = find_type(entity_type, actor=actor)
     if not name.strip():
         raise _invalid("name", "Give it a name.")
-    _check_fields(fields, kind)
+    check_fields(fields, kind)
     moment = created_at or datetime.now(UTC)
     entity = Entity(
         tenant_id=actor.tenant_id,
@@ -161,7 +161,7 @@ def update_entity(
     if row is None:
         raise NotFound("There is no such record in this workspace.")
     entity, kind = row
-    _check_fields(changes, kind)
+    check_fields(changes, kind)
     changed = {
         name: {"from": entity.fields.get(name), "to": value}
         for name, value in changes.items()
@@ -240,7 +240,8 @@ def _save(row: EntityType | CriteriaSet, sentence: str) -> None:
         raise Refused(sentence) from None
 
 
-def _check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
+def check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
+    """Each is a field of that kind of record, with a value that fits; Invalid otherwise."""
     for name in fields:
         if name not in kind.fields:
             raise _invalid(f"fields.{name}", f"A {kind.slug} has {', '.join(kind.fields)}.")

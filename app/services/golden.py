@@ -22,7 +22,8 @@ from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession, CriteriaSet, Feedback, GoldenSet, SessionEvent
 from app.services import audit, feedback
-from app.services.snapshots import take_snapshot
+from app.services.expected_effects import read_changes
+from app.services.snapshots import recorded_run, take_snapshot
 
 SET = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 DEFAULT_SET = "default"
@@ -34,13 +35,15 @@ OPEN = ("pending", "reviewed")
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
     """What is kept with a golden. `expected` is what should have happened where the recorded run was complained
-    about; `recorded_is_right` says that the complaint was not."""
+    about; `changes` says in plain words what it should have changed, nothing where there is no line;
+    `recorded_is_right` says that the complaint was not."""
 
     set_name: str | None = None
     note: str | None = None
     criteria_set_id: UUID | None = None
     feedback_ids: Sequence[UUID] = ()
     expected: dict[str, Any] | None = None
+    changes: Sequence[str] | None = None
     recorded_is_right: bool = False
 
 
@@ -71,7 +74,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     set_name = read_set(given.set_name)
     note = _read_note(given.note)
     read_expected(given.expected)
-    if given.expected and given.recorded_is_right:
+    if (given.expected or given.changes is not None) and given.recorded_is_right:
         raise Invalid(
             "Say what should have happened, or that the recorded run is right; not both.",
             {"recorded_is_right": "Leave it out where `expected` is given."},
@@ -80,6 +83,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     check_promotable(session, actor)
     _check_criteria(given.criteria_set_id, actor)
     snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
+    expected = _expected(given, session, actor)
     golden: dict[str, Any] = {
         "set": set_name,
         "promoted_at": (at or datetime.now(UTC)).isoformat(),
@@ -89,16 +93,25 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
         "snapshot": snapshot,
         "sha256": snapshot_hash(snapshot),
     }
-    if given.expected:
-        golden["expected"] = given.expected
+    if expected:
+        golden["expected"] = expected
     if given.recorded_is_right:
         golden["recorded_is_right"] = True
-    elif not given.expected and _was_rejected(session, given.feedback_ids, actor):
+    elif not expected and _was_rejected(session, given.feedback_ids, actor):
         golden["baseline_rejected"] = True
     session.meta = {**session.meta, "golden": golden}
     db.session.flush()
     audit.record(actor, "session.promoted", "session", session.id, set=set_name, sha256=golden["sha256"])
     return Promoted(session, golden, _apply(given.feedback_ids, session, set_name, actor))
+
+
+def _expected(given: Promotion, session: AgentSession, actor: Actor) -> dict[str, Any]:
+    """What should have happened. What somebody wrote about changes stands in it as the comparer reads it."""
+    found = dict(given.expected or {})
+    if given.changes is not None:
+        found["effects"] = read_changes(given.changes, recorded_run(session, actor=actor), actor=actor)
+        read_expected(found)
+    return found
 
 
 def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> dict[str, Any]:

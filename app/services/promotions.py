@@ -13,17 +13,17 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.evals.mentions import suggest
-from app.evals.runs import make_run
 from app.evals.snapshot import first_loaded, user_turns
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import golden
-from app.services.session_events import events_of
+from app.services.expected_effects import recorded_changes
+from app.services.snapshots import recorded_run
 
 
 @dataclass(frozen=True)
 class Offer:
     """A session that can be golden. `facts` of its answer can be asked for; `preferred` is what somebody would rather
-    have read; `tools` are those that it called."""
+    have read; `tools` are those that it called, `changes` what it changed in plain words."""
 
     session_id: UUID
     title: str
@@ -37,6 +37,7 @@ class Offer:
     facts: list[str]
     preferred: str | None
     tools: list[str]
+    changes: list[str]
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,9 @@ def offer(session_id: UUID, *, actor: Actor) -> Offer:
         raise NotFound("There is no such session in this workspace.")
     session, slug, version = row
     golden.check_promotable(session, actor)
+    run = recorded_run(session, actor=actor)
     events: list[dict[str, Any]] = [
-        {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
-        for event in events_of(session_id, actor=actor)
+        {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence} for event in run.events
     ]
     called = [str(event["payload"].get("name")) for event in events if event["event_type"] == "tool.call"]
     return Offer(
@@ -75,9 +76,10 @@ def offer(session_id: UUID, *, actor: Actor) -> Offer:
         knowledge_rows=len(first_loaded(events).get("row_ids") or []),
         recordings=sum(event["event_type"] == "tool.result" for event in events),
         complained=golden.has_open_complaint(session_id, actor=actor),
-        facts=suggest(make_run(events, session_type=session.session_type, output_type=session.output_type)),
+        facts=suggest(run),
         preferred=golden.preferred_answer(session_id, actor=actor),
         tools=sorted(set(called)),
+        changes=recorded_changes(run, actor=actor),
     )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import func, select, tuple_
 
 from app.actor import Actor
 from app.db import db
+from app.evals.runs import Run, make_run
 from app.evals.snapshot import Inputs, build_snapshot, first_loaded
 from app.models import (
     Agent,
@@ -48,6 +49,13 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
             criteria=_criteria(criteria_set_id or _submitted_to(events), actor),
         )
     )
+
+
+def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
+    """The session as the comparer reads it, with the tools that it could use."""
+    events = [_plain(event) for event in events_of(session.id, actor=actor)]
+    tools = _tools(session.meta.get("tools"), _agent(session)["config"])
+    return make_run(events, session_type=session.session_type, output_type=session.output_type, tools=tools)
 
 
 def _plain(event: Event) -> dict[str, Any]:

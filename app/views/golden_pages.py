@@ -10,7 +10,7 @@ from flask import g, request, url_for
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid
-from app.services import entities, golden, golden_lists, golden_marks
+from app.services import entities, expected_effects, golden, golden_lists, golden_marks
 from app.views.agent_review import as_id
 from app.views.evals import bp
 from app.views.htmx import Toast, leave, page, wants_fragment
@@ -30,6 +30,7 @@ def _shown(session_id: UUID, status: int = 200, **more: Any) -> Any:
         "evals/_panel.html",
         status=status,
         row=row,
+        changes=expected_effects.lines_of((row.expected or {}).get("effects") or (), actor=g.actor),
         frozen=golden_marks.frozen_of(session_id, actor=g.actor),
         replays=golden_marks.replays_of(session_id, actor=g.actor),
         marks=golden_marks.marks_of(row.set_name, [session_id], actor=g.actor)[session_id],

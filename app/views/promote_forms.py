@@ -10,11 +10,12 @@ from typing import Any
 from flask import request
 
 from app.errors import Invalid, Problem
+from app.evals.expected import MOST_CALLS
 from app.services.golden import DEFAULT_SET, Promotion
 from app.services.promotions import Offer
 from app.views.agent_review import as_id
 
-PARTS = ("mention", "call", "answer", "right")
+PARTS = ("mention", "call", "change", "answer", "right")
 # Where a sentence about the promotion stands in the form.
 PLACES = {
     "expected.mentions": "more_facts",
@@ -28,7 +29,8 @@ PLACES = {
 
 @dataclass(frozen=True)
 class PromoteForm:
-    """`should` says which parts of "What should have happened?" are ticked; `facts` are those of the answer."""
+    """`should` says which parts of "What should have happened?" are ticked; `facts` are those of the answer.
+    `nothing` says that nothing may change, whatever the lines about changes say."""
 
     set_name: str = DEFAULT_SET
     note: str = ""
@@ -39,6 +41,8 @@ class PromoteForm:
     must_not: str = ""
     calls: str = ""
     no_calls: str = ""
+    changes: str = ""
+    nothing: bool = False
     answer: str = ""
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -51,6 +55,7 @@ class PromoteForm:
             set_name=set_name,
             should=first if offer.complained else (),
             facts=() if offer.preferred else tuple(offer.facts),
+            changes="\n".join(offer.changes),
             answer=offer.preferred or "",
         )
 
@@ -67,6 +72,8 @@ class PromoteForm:
             must_not=form.get("must_not", ""),
             calls=form.get("calls", ""),
             no_calls=form.get("no_calls", ""),
+            changes=form.get("changes", ""),
+            nothing=form.get("nothing") == "1",
             answer=form.get("answer", "").strip(),
         )
 
@@ -85,6 +92,7 @@ class PromoteForm:
             note=self.note,
             criteria_set_id=criteria,
             expected=self._expected() or None,
+            changes=self._changes(),
             recorded_is_right=right,
         )
 
@@ -105,6 +113,19 @@ class PromoteForm:
             found["answer"] = self.answer
         return found
 
+    def _changes(self) -> list[str] | None:
+        """A line for each change; none where nothing may change."""
+        if "change" not in self.should:
+            return None
+        lines = _lines(self.changes)
+        if self.nothing:
+            return []
+        if not lines:
+            raise _wrong("changes", "Write what should have changed, tick that nothing may, or untick “change”.")
+        if len(lines) > MOST_CALLS:
+            raise _wrong("changes", f"At most {MOST_CALLS} changes.")
+        return lines
+
     def with_errors(self, refusal: Problem) -> PromoteForm:
         said = refusal.fields if isinstance(refusal, Invalid) else {}
         errors = {_place(name): sentence for name, sentence in said.items()}
@@ -112,7 +133,10 @@ class PromoteForm:
 
 
 def _place(name: str) -> str:
-    return "calls" if name.startswith("expected.calls") else PLACES.get(name, name)
+    for part, place in (("expected.calls", "calls"), ("expected.effects", "changes")):
+        if name.startswith(part):
+            return place
+    return PLACES.get(name, name)
 
 
 def _wrong(name: str, sentence: str) -> Invalid:

@@ -1,0 +1,173 @@
+"""Changes as people write them, one per line: `update Halden: stage = won`, `create deal: name = Norrland`, or the name
+of a tool with what it is given, `cancel_reservation 1N99U6` or `book_trip {"seats": 2}`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from app.evals import own_tools
+from app.evals.effects import CREATED, RESPONSE, UPDATED, change_of_call
+from app.evals.equal import Reader
+from app.evals.runs import Call, Tool
+
+UPDATE, CREATE = "update", "create"
+_SAME = {"updated": UPDATE, "updates": UPDATE, "created": CREATE, "creates": CREATE}
+# The tools of ours that a recorded change is written with.
+_CREATES = {"correction": "addCorrection", "lesson": "addLesson", "insight": "addInsight", "memory": "saveMemory"}
+_UPDATES = {"knowledge": "updateSharedContext", "feedback": "reviewFeedback", "agent": "updateAgentConfig"}
+_WORD = re.compile(r"[\w.$-]+")
+_SET = re.compile(r"\s*([\w.$-]+)\s*=\s*")
+_NEXT = re.compile(r",\s*[\w.$-]+\s*=")
+_HOW = "Write it like “update Halden: stage = won”."
+
+
+@dataclass(frozen=True)
+class Line:
+    """One change: `verb` is `update`, `create` or the name of a tool, `subject` what it is done to."""
+
+    verb: str
+    subject: str | int | None
+    fields: dict[str, Any]
+
+    @property
+    def of_record(self) -> bool:
+        return self.verb in (UPDATE, CREATE)
+
+
+def read_line(text: str) -> Line:
+    """A line that somebody wrote; ValueError with a sentence that says what is wrong with it."""
+    text = text.strip()
+    verb = _WORD.match(text)
+    if verb is None:
+        raise ValueError(f"It begins with update, create or the name of a tool. {_HOW}")
+    name, rest = _SAME.get(verb[0], verb[0]), text[verb.end() :].strip()
+    if rest.startswith("{"):
+        return Line(name, None, _object(rest))
+    subject, rest = _subject(rest)
+    if rest and not rest.startswith(":"):
+        raise ValueError(f"A colon comes before what is changed. {_HOW}")
+    line = Line(name, subject, _fields(rest[1:].strip()))
+    if line.of_record and subject is None:
+        raise ValueError(f"Say which record. {_HOW}" if name == UPDATE else "Say what kind of record is created.")
+    if name == UPDATE and not line.fields:
+        raise ValueError(f"Say what is changed. {_HOW}")
+    return line
+
+
+def _subject(rest: str) -> tuple[str | None, str]:
+    if rest.startswith('"'):
+        found, after = _value_at(rest)
+        return str(found), after.strip()
+    head, colon, tail = rest.partition(":")
+    return head.strip() or None, colon + tail
+
+
+def _fields(text: str) -> dict[str, Any]:
+    if text.startswith("{"):
+        return _object(text)
+    found: dict[str, Any] = {}
+    while text:
+        named = _SET.match(text)
+        if named is None:
+            raise ValueError(f"“{text[:40]}” is no field with a value. {_HOW}")
+        found[named[1]], text = _assigned(text[named.end() :])
+    return found
+
+
+def _assigned(text: str) -> tuple[Any, str]:
+    """The value at the beginning, and what follows it."""
+    if text[:1] in ("[", "{", '"'):
+        value, rest = _value_at(text)
+        if rest.strip() and not rest.strip().startswith(","):
+            raise ValueError(f"A comma comes before “{rest.strip()[:40]}”.")
+        return value, rest.strip()[1:]
+    following = _NEXT.search(text)
+    value, rest = (text[: following.start()], text[following.start() + 1 :]) if following else (text, "")
+    if not value.strip():
+        raise ValueError("A value is missing after “=”; write null to clear a field.")
+    return _plain(value.strip()), rest
+
+
+def _plain(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(text)
+
+
+def _value_at(text: str) -> tuple[Any, str]:
+    try:
+        value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
+    except (ValueError, RecursionError):
+        raise ValueError(f"“{text[:40]}” is no JSON.") from None
+    return value, text[end:]
+
+
+def _object(text: str) -> dict[str, Any]:
+    value, rest = _value_at(text)
+    if not isinstance(value, dict) or rest.strip():
+        raise ValueError(f"“{text[:40]}” is no JSON object.")
+    return value
+
+
+def write_line(line: Line) -> str:
+    """The line as one would write it; `read_line` gives the same."""
+    if line.subject is None:
+        return f"{line.verb}: {_written(line.fields)}" if line.fields else line.verb
+    subject = str(line.subject)
+    if subject != " ".join(subject.split()) or not subject or subject[0] == "{" or set(subject) & set(':"'):
+        subject = _json(subject)
+    return f"{line.verb} {subject}" + (f": {_written(line.fields)}" if line.fields else "")
+
+
+def _written(fields: Mapping[str, Any]) -> str:
+    if not all(_WORD.fullmatch(name) for name in fields):
+        return _json(fields)
+    return ", ".join(f"{name} = {_value(value)}" for name, value in fields.items())
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, str):
+        return _json(value)
+    bare = value and value == " ".join(value.split()) and value[0] not in '[{"' and not _NEXT.search(value)
+    return value if bare and _plain(value) == value else _json(value)
+
+
+def _json(value: Any) -> str:
+    """On one line, whatever a line may end with."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text.splitlines()) == 1 else json.dumps(value, default=str)
+
+
+def line_of(effect: Mapping[str, Any], kinds: Collection[str], names: Mapping[str, str] | None = None) -> Line:
+    """A change as one writes it. `kinds` are the kinds of records; `names` what records are called, by id."""
+    kind, of, target, fields = effect["kind"], effect["type"], effect.get("target"), effect.get("fields") or {}
+    if kind == RESPONSE:
+        whole = {"criteriaSetId": of or None, "entityId": target, "values": fields}
+        return Line("submitResponse", None, {name: value for name, value in whole.items() if value is not None})
+    if kind == CREATED:
+        return Line(CREATE, of, fields) if of in kinds else Line(_CREATES.get(of, of), None, fields)
+    if of == "entity":
+        return Line(UPDATE, (names or {}).get(str(target), target), fields)
+    return Line(_UPDATES.get(of, of), target, fields)
+
+
+def effect_of(line: Line, tool: Tool) -> dict[str, Any]:
+    """The change that a line tells, as `expected.effects` has it. The record or kind is named as it is stored."""
+    if line.verb == UPDATE:
+        return {"kind": UPDATED, "type": "entity", "target": line.subject, "fields": line.fields}
+    if line.verb == CREATE:
+        return {"kind": CREATED, "type": line.subject, "target": None, "fields": line.fields}
+    if line.subject is not None and tool.name not in own_tools.WRITES:
+        return {"kind": UPDATED, "type": tool.name, "target": line.subject, "fields": line.fields}
+    given = line.fields if line.subject is None else {"id": line.subject, **line.fields}
+    found = change_of_call(Call("", tool.name, Reader().arguments(given, tool.schema), None, False, True, 0, tool))
+    return {"kind": found.kind, "type": found.type, "target": found.target, "fields": found.fields}

@@ -1,0 +1,161 @@
+"""What should have changed, in plain words: records found by their names, tools by theirs, and lines about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid
+from app.evals import own_tools
+from app.evals.effect_words import CREATE, UPDATE, Line, effect_of, line_of, read_line, write_line
+from app.evals.effects import effects_of
+from app.evals.equal import Reader, holds_cut
+from app.evals.runs import Run, Tool, calls_of, tool_named
+from app.models import Entity, EntityType
+from app.services import entities
+
+MOST_NAMED = 8
+# What the session itself creates has no id yet.
+_OWN = re.compile(r"\$[1-9]\d?")
+
+
+def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
+    """`expected.effects` from what somebody wrote; Invalid with a sentence about the first line that is wrong."""
+    known = _tools(run)
+    found = []
+    for number, text in enumerate(lines, 1):
+        try:
+            line = read_line(text)
+            if line.verb == UPDATE:
+                line = _update(line, actor)
+            elif line.verb == CREATE:
+                line = _create(line, actor)
+            else:
+                _check_tool(line.verb, known)
+            found.append(effect_of(line, tool_named(line.verb, run.tools)))
+        except ValueError as wrong:
+            sentence = str(wrong) if len(lines) == 1 else f"Line {number}: {wrong}"
+            raise Invalid(sentence, {"changes": sentence}) from None
+    return found
+
+
+def recorded_changes(run: Run, *, actor: Actor) -> list[str]:
+    """What a session changed, as lines that `read_changes` understands."""
+    reader = Reader()
+    effects, _ = effects_of(run, calls_of(run, run.tools, reader), reader)
+    plain = [
+        {"kind": one.kind, "type": one.type, "target": one.target, "fields": one.fields}
+        for one in effects
+        if not holds_cut(one.fields)
+    ]
+    return lines_of(plain, actor=actor)
+
+
+def lines_of(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]:
+    """Changes in plain words, records by name where only one is called so. Two queries, none where nothing changed."""
+    if not effects:
+        return []
+    kinds = {kind.slug for kind in entities.list_types(actor=actor)}
+    names = _names({str(one.get("target")) for one in effects if one["type"] == "entity"}, actor)
+    return [write_line(line_of(one, kinds, names)) for one in effects]
+
+
+def _names(targets: Collection[str], actor: Actor) -> dict[str, str]:
+    ids = [found for text in targets if (found := _as_id(text)) is not None]
+    if not ids:
+        return {}
+    lowered = func.lower(Entity.name)
+    wanted = select(lowered).where(Entity.tenant_id == actor.tenant_id, Entity.id.in_(ids))
+    rows = db.session.execute(
+        select(Entity.id, Entity.name).where(Entity.tenant_id == actor.tenant_id, lowered.in_(wanted))
+    )
+    called: dict[str, list[tuple[UUID, str]]] = defaultdict(list)
+    for entity_id, name in rows:
+        called[name.lower()].append((entity_id, name))
+    return {str(same[0][0]): same[0][1] for same in called.values() if len(same) == 1}
+
+
+def _as_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _update(line: Line, actor: Actor) -> Line:
+    """The line with the id of its record, and values of the kinds that its fields have."""
+    said = str(line.subject)
+    if _OWN.fullmatch(said):
+        return line
+    same = Entity.id == entity_id if (entity_id := _as_id(said)) else func.lower(Entity.name) == said.lower()
+    rows = db.session.execute(
+        select(Entity.id, EntityType)
+        .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
+        .where(Entity.tenant_id == actor.tenant_id, same)
+        .limit(2)
+    ).all()
+    if not rows:
+        raise ValueError(f"There is no record called “{said[:60]}”.")
+    if len(rows) > 1:
+        raise ValueError(f"Several records are called “{said[:60]}”; write the id of the one that is meant.")
+    return Line(UPDATE, str(rows[0][0]), _fitting(line.fields, rows[0][1]))
+
+
+def _create(line: Line, actor: Actor) -> Line:
+    said = str(line.subject).lower()
+    kind = db.session.scalar(
+        select(EntityType)
+        .where(
+            EntityType.tenant_id == actor.tenant_id,
+            (func.lower(EntityType.slug) == said) | (func.lower(EntityType.name) == said),
+        )
+        .order_by(EntityType.slug)
+        .limit(1)
+    )
+    if kind is None:
+        known = [one.slug for one in entities.list_types(actor=actor)][:MOST_NAMED]
+        there = f"; there is {', '.join(known)}" if known else ""
+        raise ValueError(f"There is no kind of record “{said[:60]}”{there}.")
+    named = {"name": line.fields["name"]} if "name" in line.fields else {}
+    rest = {name: value for name, value in line.fields.items() if name != "name"}
+    return Line(CREATE, kind.slug, {**named, **_fitting(rest, kind)})
+
+
+def _fitting(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
+    fit = {name: _as_text(value, kind.fields.get(name)) for name, value in fields.items()}
+    try:
+        entities.check_fields(fit, kind)
+    except Invalid as wrong:
+        [(name, sentence)] = wrong.fields.items()
+        raise ValueError(f"{name.removeprefix('fields.')[:60]}: {sentence}") from None
+    return fit
+
+
+def _as_text(value: Any, schema: Any) -> Any:
+    """A bare number in a field of text is text."""
+    text = isinstance(schema, Mapping) and schema.get("type") == "string"
+    return json.dumps(value) if text and isinstance(value, int | float) else value
+
+
+def _tools(run: Run) -> dict[str, Tool]:
+    """What the session could use: what it was offered, what it called, and ours."""
+    called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
+    names = {*own_tools.WRITES, *own_tools.READS, *called, *run.tools}
+    return {name: tool_named(name, run.tools) for name in names}
+
+
+def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
+    if name not in known:
+        others = sorted(known.keys() - own_tools.WRITES - own_tools.READS)[:MOST_NAMED]
+        had = f" It had {', '.join(others)}." if others else ""
+        raise ValueError(f"“{name[:60]}” is neither update, create nor a tool of this session.{had}")
+    if not known[name].writes:
+        raise ValueError(f"{name[:60]} only reads, so it changes nothing.")
