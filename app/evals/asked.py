@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from app.evals.runs import Run, Turn, text_of, turns_of
+from app.evals.runs import Run, Turn, last_message, text_of, turns_of
 from app.evals.similarity import tokens
 
 # English, as are the other rules that read sentences.
@@ -31,6 +31,14 @@ def asked_figures(run: Run) -> list[float]:
     known = {token for turn in turns[: asked[-1].number] for token in tokens(turn.user)}
     found = [token for token in tokens(asked[-1].answer) if isinstance(token, float) and token not in known]
     return list(dict.fromkeys(found))
+
+
+def told_figures(run: Run) -> list[float]:
+    """The figures in the last answer, without those that the person had said."""
+    turns = turns_of(run)
+    known = {token for turn in turns for token in tokens(turn.user)}
+    answer = last_message(run)[0]
+    return list(dict.fromkeys(token for token in tokens(answer) if isinstance(token, float) and token not in known))
 
 
 def figures_said(run: Run) -> set[float]:

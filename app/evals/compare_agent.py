@@ -9,7 +9,7 @@ from typing import Any
 from app.evals import compare_response, compare_tool
 from app.evals.compare_calls import call_dimensions
 from app.evals.compare_effects import effect_dimensions
-from app.evals.compare_message import asked_dimension, message_dimension
+from app.evals.compare_message import asked_dimension, message_dimension, told_dimension
 from app.evals.dimensions import Dimension
 from app.evals.effects import RESPONSE, Effect, effects_of
 from app.evals.equal import Reader
@@ -93,7 +93,8 @@ def _agent(
     if _message_decides(golden, before):
         message = replace(message, decides=True)
     if before.only_said and not golden.expected.about_answer:
-        message = asked_dimension(before.run, after.run, message)
+        asked = asked_dimension(before.run, after.run, message)
+        message = told_dimension(before.run, after.run, message) if asked is message and message.decides else asked
     return [
         *effect_dimensions(*effects),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.evals.asked import asked_figures, asks_for_figure, figures_said
+from app.evals.asked import asked_figures, asks_for_figure, figures_said, told_figures
 from app.evals.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard
 from app.evals.expected import Expected
 from app.evals.runs import Run, turns_of
@@ -63,6 +63,26 @@ def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
         return message
     reason = found[0].text if found else "the agent said the figures that were asked for"
     return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
+
+
+def told_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
+    """The last message where it decides: one that says other figures in place of the golden's says something else,
+    however alike the words are. Leaving figures out, or saying more of them, is wording."""
+    told, other = told_figures(golden), told_figures(replay)
+    said = figures_said(replay)
+    missing = [figure for figure in told if figure not in said]
+    instead = [figure for figure in other if figure not in told]
+    if not missing or not instead:
+        return message
+    text = f"the answer says {_listed(instead)} where the golden says {_listed(missing)}"
+    found = Divergence(MESSAGE, "figures", missing, instead, text)
+    score = min(message.score, 1 - len(missing) / len(told))
+    reason = text if score < message.score else message.reason
+    return replace(message, score=score, reason=reason, divergences=(found, *message.divergences))
+
+
+def _listed(figures: list[float]) -> str:
+    return ", ".join(f"{figure:.12g}" for figure in figures[:3]) + (" and more" if len(figures) > 3 else "")
 
 
 def _wording(golden: str, replay: str, text: float) -> str:

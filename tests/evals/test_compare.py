@@ -338,3 +338,43 @@ def test_suggested_facts_stand_in_the_answer_and_in_a_result() -> None:
     named = talk("Who?", ("find", {}, {"owner": "Ana Duarte", "since": "2025-03-01", "value": 1200}))
     named["events"].append(told("agent.message", text="Since 1 March 2025 it belongs to Ana Duarte, at $1,200.00."))
     assert suggest(make_run(named["events"])) == ["1 March 2025", "Ana Duarte", "$1,200.00"]
+
+
+@pytest.mark.parametrize(
+    ("golden", "replay", "verdict"),
+    [
+        ("1 found: Kestrel.", "4 found: Kestrel.", "fail"),
+        ("The pipeline holds 14 open deals of Kestrel.", "The pipeline holds 12 open deals of Kestrel.", "fail"),
+        ("The pipeline holds 14 open deals of Kestrel.", "The pipeline holds open deals of Kestrel.", "pass"),
+        ("The pipeline holds 14 open deals of Kestrel.", "The pipeline holds 14 open deals of Kestrel, 3 new.", "pass"),
+        ("The pipeline holds $1,200 of Kestrel.", "The pipeline holds 1200.00 of Kestrel.", "pass"),
+        ("The 2 deals of 2024 hold 5, 6, 7 and 8.", "The 2 deals of 2024 hold 5, 6, 7 and 9.", "pass"),
+    ],
+)
+def test_an_answer_with_other_figures_is_another_answer(golden: str, replay: str, verdict: str) -> None:
+    result = compare_sessions(talk("Show me Kestrel", golden), talk("Show me Kestrel", replay))
+    assert result["verdict"] == verdict, result["reason"]
+
+
+def test_other_figures_say_which() -> None:
+    result = compare_sessions(talk("Search Kestrel", "1 found: Kestrel."), talk("Search Kestrel", "4 found: Kestrel."))
+    assert result["reason"] == "the answer says 4 where the golden says 1"
+    assert result["divergences"][0]["path"] == "figures"
+    same = compare_sessions(talk("Set 4 or 5?", "It is 4."), talk("Set 4 or 5?", "It is 5."))
+    assert same["verdict"] == "pass"
+
+
+def test_figures_count_only_where_the_answer_does() -> None:
+    said = ("Look", "I found 3.", "Thanks", "Bye, 3 of us.")
+    other = ("Look", "I found 3.", "Thanks", "Bye, 9 of us.")
+    tools = {"tools": [WRITE]}
+    assert compare_sessions(talk(*said, **tools), talk(*other, **tools))["verdict"] == "pass"
+
+
+def test_where_nothing_should_have_changed_the_wrong_answer_does_not_count() -> None:
+    golden = talk("Close Kestrel", ("save", {"id": "k", "stage": "closed"}, {"ok": True}), tools=[WRITE])
+    golden["events"].append(told("agent.message", text="Kestrel is closed now, as you wished."))
+    replay = talk("Close Kestrel", "Only its owner may do that.", tools=[WRITE])
+    assert compare_sessions(golden, replay)["verdict"] == "fail"
+    assert compare_sessions({**golden, "expected": {"effects": []}}, replay)["verdict"] == "pass"
+    assert compare_sessions({**golden, "expected": {"effects": []}}, golden)["verdict"] == "fail"
