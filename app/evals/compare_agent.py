@@ -59,6 +59,8 @@ def dimensions_of(
     kind = golden.run.session_type
     names = (before.names, after.names)
     submitted = [compare_response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
+    if golden.expected.effects is not None:
+        submitted[0] = compare_response.expected_of(before.effects, submitted[0])
     any_values = any(side.values for side in submitted)
     if kind == "tool":
         output = compare_tool.output_dimension(before.run, after.run, reader, names)

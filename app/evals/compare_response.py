@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from app.evals.dimensions import Dimension, Divergence, in_words
+from app.evals.effects import RESPONSE, Effect
 from app.evals.equal import CUT, Reader, as_number, equal, from_json
 from app.evals.runs import Call, Run
 from app.evals.similarity import Nearness, alike
@@ -57,6 +58,17 @@ def submitted_by(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
             name: number for name, part in parts.items() if (number := _number(part.get("confidence"))) is not None
         },
         sequence=last,
+    )
+
+
+def expected_of(effects: Sequence[Effect], recorded: Submitted) -> Submitted:
+    """What should have been submitted in place of what was; read at the same places where it is the same field."""
+    values = {name: value for effect in effects if effect.kind == RESPONSE for name, value in effect.fields.items()}
+    return replace(
+        recorded,
+        values={name: value for name, value in values.items() if value is not None},
+        sources={name: source for name, source in recorded.sources.items() if name in values},
+        confidences={name: sure for name, sure in recorded.confidences.items() if name in values},
     )
 
 

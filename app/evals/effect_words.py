@@ -1,5 +1,6 @@
-"""Changes as people write them, one per line: `update Halden: stage = won`, `create deal: name = Norrland`, or the name
-of a tool with what it is given, `cancel_reservation 1N99U6` or `book_trip {"seats": 2}`."""
+"""Changes as people write them, one per line: `update Halden: stage = won`, `create deal: name = Norrland`,
+`submit Deal terms for Halden: valuation = 12`, or a tool with what it is given: `cancel_order A12`,
+`book_trip {"seats": 2}`."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from app.evals.effects import CREATED, RESPONSE, UPDATED, change_of_call
 from app.evals.equal import Reader
 from app.evals.runs import Call, Tool
 
-UPDATE, CREATE = "update", "create"
-_SAME = {"updated": UPDATE, "updates": UPDATE, "created": CREATE, "creates": CREATE}
+UPDATE, CREATE, SUBMIT = "update", "create", "submit"
+OF = " for "
+_SAME = {f"{verb}{end}": verb for verb in (UPDATE, CREATE) for end in ("d", "s")}
 # The tools of ours that a recorded change is written with.
 _CREATES = {"correction": "addCorrection", "lesson": "addLesson", "insight": "addInsight", "memory": "saveMemory"}
 _UPDATES = {"knowledge": "updateSharedContext", "feedback": "reviewFeedback", "agent": "updateAgentConfig"}
@@ -23,11 +25,17 @@ _WORD = re.compile(r"[\w.$-]+")
 _SET = re.compile(r"\s*([\w.$-]+)\s*=\s*")
 _NEXT = re.compile(r",\s*[\w.$-]+\s*=")
 _HOW = "Write it like “update Halden: stage = won”."
+_WHICH = {
+    UPDATE: f"Say which record. {_HOW}",
+    CREATE: "Say what kind of record is created.",
+    SUBMIT: "Say which criteria. Write it like “submit Deal terms for Halden: valuation = 12”.",
+}
 
 
 @dataclass(frozen=True)
 class Line:
-    """One change: `verb` is `update`, `create` or the name of a tool, `subject` what it is done to."""
+    """One change: `verb` is `update`, `create`, `submit` or the name of a tool, `subject` what it is done to. What is
+    submitted is a set of criteria, `for` a record."""
 
     verb: str
     subject: str | int | None
@@ -35,7 +43,7 @@ class Line:
 
     @property
     def of_record(self) -> bool:
-        return self.verb in (UPDATE, CREATE)
+        return self.verb in (UPDATE, CREATE, SUBMIT)
 
 
 def read_line(text: str) -> Line:
@@ -43,7 +51,7 @@ def read_line(text: str) -> Line:
     text = text.strip()
     verb = _WORD.match(text)
     if verb is None:
-        raise ValueError(f"It begins with update, create or the name of a tool. {_HOW}")
+        raise ValueError(f"It begins with update, create, submit or the name of a tool. {_HOW}")
     name, rest = _SAME.get(verb[0], verb[0]), text[verb.end() :].strip()
     if rest.startswith("{"):
         return Line(name, None, _object(rest))
@@ -52,8 +60,8 @@ def read_line(text: str) -> Line:
         raise ValueError(f"A colon comes before what is changed. {_HOW}")
     line = Line(name, subject, _fields(rest[1:].strip()))
     if line.of_record and subject is None:
-        raise ValueError(f"Say which record. {_HOW}" if name == UPDATE else "Say what kind of record is created.")
-    if name == UPDATE and not line.fields:
+        raise ValueError(_WHICH[name])
+    if name in (UPDATE, SUBMIT) and not line.fields:
         raise ValueError(f"Say what is changed. {_HOW}")
     return line
 
@@ -150,13 +158,16 @@ def _json(value: Any) -> str:
 def line_of(effect: Mapping[str, Any], kinds: Collection[str], names: Mapping[str, str] | None = None) -> Line:
     """A change as one writes it. `kinds` are the kinds of records; `names` what records are called, by id."""
     kind, of, target, fields = effect["kind"], effect["type"], effect.get("target"), effect.get("fields") or {}
+    known = names or {}
+    if kind == RESPONSE and of in known and OF not in known[of] and (target is None or str(target) in known):
+        return Line(SUBMIT, known[of] if target is None else f"{known[of]}{OF}{known[str(target)]}", fields)
     if kind == RESPONSE:
         whole = {"criteriaSetId": of or None, "entityId": target, "values": fields}
         return Line("submitResponse", None, {name: value for name, value in whole.items() if value is not None})
     if kind == CREATED:
         return Line(CREATE, of, fields) if of in kinds else Line(_CREATES.get(of, of), None, fields)
     if of == "entity":
-        return Line(UPDATE, (names or {}).get(str(target), target), fields)
+        return Line(UPDATE, known.get(str(target), target), fields)
     return Line(_UPDATES.get(of, of), target, fields)
 
 
@@ -166,6 +177,9 @@ def effect_of(line: Line, tool: Tool) -> dict[str, Any]:
         return {"kind": UPDATED, "type": "entity", "target": line.subject, "fields": line.fields}
     if line.verb == CREATE:
         return {"kind": CREATED, "type": line.subject, "target": None, "fields": line.fields}
+    if line.verb == SUBMIT:
+        criteria, _, record = str(line.subject).partition(OF)
+        return {"kind": RESPONSE, "type": criteria, "target": record or None, "fields": line.fields}
     if line.subject is not None and tool.name not in own_tools.WRITES:
         return {"kind": UPDATED, "type": tool.name, "target": line.subject, "fields": line.fields}
     given = line.fields if line.subject is None else {"id": line.subject, **line.fields}

@@ -15,11 +15,11 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.evals import own_tools
-from app.evals.effect_words import CREATE, UPDATE, Line, effect_of, line_of, read_line, write_line
-from app.evals.effects import effects_of
+from app.evals.effect_words import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
+from app.evals.effects import RESPONSE, effects_of
 from app.evals.equal import Reader, holds_cut
 from app.evals.runs import Run, Tool, calls_of, tool_named
-from app.models import Entity, EntityType
+from app.models import CriteriaSet, Entity, EntityType
 from app.services import entities
 
 MOST_NAMED = 8
@@ -38,6 +38,8 @@ def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[s
                 line = _update(line, actor)
             elif line.verb == CREATE:
                 line = _create(line, actor)
+            elif line.verb == SUBMIT:
+                line = _submit(line, actor)
             else:
                 _check_tool(line.verb, known)
             found.append(effect_of(line, tool_named(line.verb, run.tools)))
@@ -60,23 +62,23 @@ def recorded_changes(run: Run, *, actor: Actor) -> list[str]:
 
 
 def lines_of(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]:
-    """Changes in plain words, records by name where only one is called so. Two queries, none where nothing changed."""
+    """Changes in plain words, records by name where only one is called so. Three queries at most."""
     if not effects:
         return []
     kinds = {kind.slug for kind in entities.list_types(actor=actor)}
-    names = _names({str(one.get("target")) for one in effects if one["type"] == "entity"}, actor)
+    targets = {str(one.get("target")) for one in effects if one["type"] == "entity" or one["kind"] == RESPONSE}
+    names = _names(Entity, targets, actor)
+    names |= _names(CriteriaSet, {one["type"] for one in effects if one["kind"] == RESPONSE}, actor)
     return [write_line(line_of(one, kinds, names)) for one in effects]
 
 
-def _names(targets: Collection[str], actor: Actor) -> dict[str, str]:
+def _names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
     ids = [found for text in targets if (found := _as_id(text)) is not None]
     if not ids:
         return {}
-    lowered = func.lower(Entity.name)
-    wanted = select(lowered).where(Entity.tenant_id == actor.tenant_id, Entity.id.in_(ids))
-    rows = db.session.execute(
-        select(Entity.id, Entity.name).where(Entity.tenant_id == actor.tenant_id, lowered.in_(wanted))
-    )
+    lowered = func.lower(of.name)
+    wanted = select(lowered).where(of.tenant_id == actor.tenant_id, of.id.in_(ids))
+    rows = db.session.execute(select(of.id, of.name).where(of.tenant_id == actor.tenant_id, lowered.in_(wanted)))
     called: dict[str, list[tuple[UUID, str]]] = defaultdict(list)
     for entity_id, name in rows:
         called[name.lower()].append((entity_id, name))
@@ -92,9 +94,29 @@ def _as_id(text: str) -> UUID | None:
 
 def _update(line: Line, actor: Actor) -> Line:
     """The line with the id of its record, and values of the kinds that its fields have."""
-    said = str(line.subject)
-    if _OWN.fullmatch(said):
+    if _OWN.fullmatch(str(line.subject)):
         return line
+    record, kind = _record(str(line.subject), actor)
+    return Line(UPDATE, record, _fitting(line.fields, kind))
+
+
+def _submit(line: Line, actor: Actor) -> Line:
+    """The line with the ids of its criteria and its record."""
+    criteria, of, said = str(line.subject).partition(OF)
+    same = CriteriaSet.id == known if (known := _as_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
+    rows = db.session.scalars(select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, same).limit(2)).all()
+    if len(rows) != 1:
+        there = "Several criteria sets are" if rows else "No criteria set is"
+        raise ValueError(f"{there} called “{criteria[:60]}”.")
+    other = next((name for name in line.fields if name not in rows[0].dimensions), None)
+    if other is not None:
+        raise ValueError(f"{other[:60]}: {rows[0].name} has {', '.join(rows[0].dimensions)}.")
+    record = said if _OWN.fullmatch(said) else _record(said, actor)[0] if of else ""
+    return Line(SUBMIT, f"{rows[0].id}{OF}{record}" if of else str(rows[0].id), line.fields)
+
+
+def _record(said: str, actor: Actor) -> tuple[str, EntityType]:
+    """The id of the one record of that name or id, and its kind."""
     same = Entity.id == entity_id if (entity_id := _as_id(said)) else func.lower(Entity.name) == said.lower()
     rows = db.session.execute(
         select(Entity.id, EntityType)
@@ -106,7 +128,7 @@ def _update(line: Line, actor: Actor) -> Line:
         raise ValueError(f"There is no record called “{said[:60]}”.")
     if len(rows) > 1:
         raise ValueError(f"Several records are called “{said[:60]}”; write the id of the one that is meant.")
-    return Line(UPDATE, str(rows[0][0]), _fitting(line.fields, rows[0][1]))
+    return str(rows[0][0]), rows[0][1]
 
 
 def _create(line: Line, actor: Actor) -> Line:
@@ -156,6 +178,6 @@ def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
     if name not in known:
         others = sorted(known.keys() - own_tools.WRITES - own_tools.READS)[:MOST_NAMED]
         had = f" It had {', '.join(others)}." if others else ""
-        raise ValueError(f"“{name[:60]}” is neither update, create nor a tool of this session.{had}")
+        raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
     if not known[name].writes:
         raise ValueError(f"{name[:60]} only reads, so it changes nothing.")

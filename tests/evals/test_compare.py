@@ -378,3 +378,16 @@ def test_where_nothing_should_have_changed_the_wrong_answer_does_not_count() -> 
     assert compare_sessions(golden, replay)["verdict"] == "fail"
     assert compare_sessions({**golden, "expected": {"effects": []}}, replay)["verdict"] == "pass"
     assert compare_sessions({**golden, "expected": {"effects": []}}, golden)["verdict"] == "fail"
+
+
+def test_what_should_have_been_submitted_stands_in_for_what_was() -> None:
+    def submitted(value: int) -> dict[str, Any]:
+        values = {"valuation": {"value": value, "source": "p. 2"}}
+        given = {"criteriaSetId": "c", "entityId": "e", "values": values}
+        return talk("Read it", ("submitResponse", given, {"id": "r"}), session_type="response")
+
+    effect = {"kind": "response", "type": "c", "target": "e", "fields": {"valuation": 12}}
+    golden = {**submitted(10), "expected": {"effects": [effect]}}
+    assert compare_sessions(golden, submitted(12))["verdict"] == "pass"
+    assert compare_sessions(golden, submitted(10))["verdict"] == "fail"
+    assert compare_sessions({**submitted(10), "expected": {"effects": []}}, submitted(10))["verdict"] == "fail"

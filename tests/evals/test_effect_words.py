@@ -102,6 +102,13 @@ def test_every_kind_of_change_comes_back_as_it_was(effect: dict[str, Any]) -> No
     assert back | {"fields": Reader().value(back["fields"])} == effect
 
 
+def test_a_response_is_written_by_its_names() -> None:
+    effect = {"kind": "response", "type": "c-1", "target": "e-1", "fields": {"score": 4}}
+    line = line_of(effect, KINDS, {"c-1": "Deal terms", "e-1": "Halden"})
+    assert write_line(line) == "submit Deal terms for Halden: score = 4"
+    assert effect_of(Line("submit", "c-1 for e-1", line.fields), Tool("submit")) == effect
+
+
 def test_a_tool_names_its_target_as_in_a_recording() -> None:
     line = read_line('update_reservation_flights {"reservation_id": "1N99U6", "cabin": "economy"}')
     assert effect_of(line, Tool(line.verb)) == {

@@ -78,7 +78,10 @@ def test_it_must_change_just_this_or_nothing(
         ("update Kestrel: valuation = high", "valuation: Give a number."),
         ("create planet: name = Mars", "There is no kind of record “planet”; there is deal."),
         ("listEntities: type = deal", "listEntities only reads, so it changes nothing."),
-        ("updateEntty 12", "is neither update, create nor a tool of this session."),
+        ("updateEntty 12", "is neither update, create, submit nor a tool of this session."),
+        ("submit Terms for Kestrel: fit = good", "No criteria set is called “Terms”."),
+        ("submit Deal terms for Kestrel: size = 2", "size: Deal terms has fit."),
+        ("submit Deal terms for Nobody: fit = good", "There is no record called “Nobody”."),
         ("update Kestrel: stage = won\nupdate Kestrel", "Line 2: Say what is changed."),
         ("\n".join(["update Kestrel: stage = won"] * 51), "At most 50 changes."),
     ],
@@ -87,6 +90,9 @@ def test_what_cannot_be_is_said_under_the_field(bench: Bench, sign_in: SignIn, c
     with bench.acting():
         for _ in range(2):
             entities.create_entity(entity_type="deal", name="Twin", fields={}, actor=bench.admin)
+        entities.create_criteria_set(
+            slug="terms", name="Deal terms", dimensions={"fit": {"kind": "select"}}, actor=bench.admin
+        )
     session_id = asked(bench, "List entities")
     answer = send(sign_in(bench.admin), f"/promote/{session_id}", set="smoke", should="change", changes=changes)
     assert answer.status_code == 422
