@@ -27,6 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
 
 
+def golden_mark(set_name: str = "smoke") -> dict[str, Any]:
+    """The metadata of a golden that a test makes by hand."""
+    return {"golden": {"set": set_name, "snapshot": {"turns": ["Hello"]}, "sha256": "ab" * 32}}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="kill as often as the promises say, not just a few times")
 

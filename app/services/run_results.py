@@ -161,13 +161,13 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def finish_if_done(ending: EvalRun, *, actor: Actor) -> bool:
-    """End the run when its last case has ended. The run must be locked."""
+def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None) -> bool:
+    """End the run when its last case has ended. The run must be locked. The figures are written once and stay."""
     if ending.completed_at is not None or _under_way(ending.id, actor):
         return False
     results = results_of(cases_of(ending.id, actor=actor, divergences=True))
     ending.status = "cancelled" if ending.cancel_requested_at is not None else "completed"
-    ending.completed_at = datetime.now(UTC)
+    ending.completed_at = at or datetime.now(UTC)
     ending.results = results
     ending.passed_count = results["verdicts"][PASS]
     ending.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]

@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from app.db import acting_as, db, transaction
 from app.learning import session_limits as limits
 from app.models import AgentSession, Feedback, SessionEvent
-from tests.conftest import Api, Workspace
+from tests.conftest import Api, Workspace, golden_mark
 
 PATH = "/api/v1/sessions"
 SAID = {"event_type": "user.message", "payload": {"text": "Compare Kestrel and Bluefin"}}
@@ -186,7 +186,7 @@ def test_only_admins_delete_and_never_a_golden(app: Flask, workspace: Workspace,
     kept, gone = (make(ingest, status="completed", events=[SAID])["id"] for _ in range(2))
     assert ingest.delete(f"{PATH}/{gone}").status_code == 403
     with app.app_context(), acting_as(workspace.actor("admin")), transaction():
-        golden = {"golden": {"set": "default"}}
+        golden = golden_mark("default")
         db.session.execute(update(AgentSession).where(AgentSession.id == kept).values({AgentSession.meta: golden}))
     assert admin.delete(f"{PATH}/{kept}").status_code == 409
     assert admin.post(f"{PATH}/{kept}/events", {"events": [SAID]}).status_code == 409

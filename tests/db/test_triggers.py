@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -13,7 +14,8 @@ from tests.db.rows import ROWS, Connection, Filled, acting, bind, fill, one
 
 pytestmark = pytest.mark.core
 
-MARK = '{"set": "default", "note": "n", "criteriaSetId": null, "sha256": "abc", "snapshot": {"n": 1}}'
+MARK = f'''{{"set": "default", "note": "n", "criteriaSetId": null, "sha256": "{"ab" * 32}",
+    "snapshot": {{"n": 1, "turns": ["Hello"]}}}}'''
 GOLDEN = f"""'{{"golden": {MARK}, "k": 1}}'"""
 NEW_EVENT = "INSERT INTO session_events (tenant_id, session_id, sequence, event_type) VALUES (%s, %s, 2, 'tool.call')"
 REFUSED = (errors.CheckViolation, errors.RestrictViolation, errors.InsufficientPrivilege, errors.ForeignKeyViolation)
@@ -121,6 +123,61 @@ def test_a_golden_can_be_renamed_noted_judged_otherwise_and_revoked(app_url: str
         assert one(connection, "SELECT count(*) FROM session_events") == 0
 
 
+RUN = "UPDATE eval_runs SET status = 'completed', completed_at = now()"
+CASE = """INSERT INTO sessions (tenant_id, title, agent_id, created_by, status, metadata)
+    SELECT tenant_id, 't', agent_id, created_by, %s, jsonb_build_object('eval_run_id', id, 'eval_source', %s::text,
+           'eval_trial', %s::text, 'eval_result', jsonb_build_object('verdict', %s::text)) FROM eval_runs"""
+
+
+def test_the_figures_of_a_run_are_those_of_its_cases_and_stay(app_url: str, ours: Filled) -> None:
+    early = [
+        "INSERT INTO eval_runs (tenant_id, name, config_hash, passed_count)"
+        " SELECT tenant_id, 'x', 'x', 1 FROM eval_runs",
+        "INSERT INTO eval_runs (tenant_id, name, config_hash, status, completed_at)"
+        " SELECT tenant_id, 'x', 'x', 'completed', now() FROM eval_runs",
+        "UPDATE eval_runs SET passed_count = 1",
+        """UPDATE eval_runs SET results = '{"accuracy": 1}'""",
+        f"{RUN}, passed_count = 3",
+        f'{RUN}, passed_count = 1, failed_count = 2, results = \'{{"verdicts": {{"pass": 3}}}}\'',
+        f'{RUN}, passed_count = 1, failed_count = 0, results = \'{{"verdicts": {{"pass": 1}}}}\'',
+    ]
+    late = [
+        "UPDATE eval_runs SET passed_count = 3, failed_count = 0",
+        "UPDATE eval_runs SET failed_count = failed_count - 1",
+        """UPDATE eval_runs SET results = '{"verdicts": {"pass": 3}}'""",
+        "UPDATE eval_runs SET golden_session_count = 9",
+        "UPDATE eval_runs SET set_name = 'x', passed_count = 3",
+        "UPDATE eval_runs SET completed_at = now() - interval '1 day'",
+        "UPDATE eval_runs SET status = 'cancelled'",
+        "UPDATE eval_runs SET status = 'running', completed_at = NULL, results = '{}'",
+        "DELETE FROM eval_runs",
+    ]
+    with acting(app_url, ours.tenant, ours.user, "system") as connection:
+
+        def attacked(attacks: list[str]) -> None:
+            for attack in attacks:
+                with pytest.raises(REFUSED), connection.transaction():
+                    connection.execute(attack)
+
+        for case in (
+            ("a", "0", "pass"),
+            ("b", "0", "pass"),
+            ("b", "1", "fail"),
+            ("c", "0", "fail"),
+            ("d", "0", "errored"),
+        ):
+            connection.execute(CASE, ("completed", *case))
+        attacked(early)
+        with connection.transaction(force_rollback=True):
+            connection.execute(CASE, ("running", "e", "0", "pass"))
+            attacked([f'{RUN}, passed_count = 2, failed_count = 2, results = \'{{"verdicts": {{"pass": 2}}}}\''])
+        connection.execute(f'{RUN}, passed_count = 1, failed_count = 2, results = \'{{"verdicts": {{"pass": 1}}}}\'')
+        attacked(late)
+        connection.execute("UPDATE eval_runs SET set_name = 'renamed'")
+        connection.execute(CASE, ("pending", "d", "1", "errored"))
+        connection.execute("UPDATE eval_runs SET status = 'running', completed_at = NULL, results = '{}'")
+
+
 def test_only_a_completed_session_that_is_no_replay_becomes_golden(app_url: str, ours: Filled) -> None:
     insert = (
         "INSERT INTO sessions (tenant_id, title, agent_id, created_by, status, metadata)"
@@ -134,7 +191,16 @@ def test_only_a_completed_session_that_is_no_replay_becomes_golden(app_url: str,
         with pytest.raises(errors.CheckViolation), connection.transaction():
             connection.execute('UPDATE sessions SET metadata = metadata || \'{"golden": {"set": "a"}}\'')
         connection.execute("UPDATE sessions SET metadata = '{}'")
-        for mark in ("null", "[]", "1", "{}", '{"set": "A b"}'):
+        whole = json.loads(MARK)
+        parts = [
+            whole | {"snapshot": None},
+            whole | {"snapshot": {}},
+            whole | {"snapshot": {"turns": []}},
+            whole | {"sha256": "abc"},
+            {name: value for name, value in whole.items() if name != "sha256"},
+            {name: value for name, value in whole.items() if name != "snapshot"},
+        ]
+        for mark in ("null", "[]", "1", "{}", '{"set": "A b"}', '{"set": "a"}', *map(json.dumps, parts)):
             with pytest.raises(errors.CheckViolation), connection.transaction():
                 connection.execute("UPDATE sessions SET metadata = jsonb_build_object('golden', %s::jsonb)", (mark,))
 

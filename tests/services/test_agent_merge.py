@@ -17,6 +17,7 @@ from app.services.intake import NewFeedback
 from app.services.knowledge import NewRow
 from app.services.pages import Page
 from app.services.sessions import NewSession
+from tests.conftest import golden_mark
 
 pytestmark = pytest.mark.usefixtures("context")
 
@@ -102,7 +103,7 @@ def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
             db.session.execute(
                 update(AgentSession)
                 .where(AgentSession.agent_id == typo, AgentSession.status == "completed")
-                .values(meta={"golden": {"set": "smoke"}})
+                .values(meta=golden_mark())
             )
         with pytest.raises(Refused, match="a golden session"), transaction():
             agent_merge.merge_agent(typo, meant, actor=actor)

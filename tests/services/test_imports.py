@@ -20,6 +20,7 @@ from app.services import imports, intake, sessions, workspaces
 from app.services.imports import Result
 from app.services.intake import NewFeedback
 from app.services.pages import Page
+from tests.conftest import golden_mark
 
 pytestmark = [pytest.mark.usefixtures("context")]
 
@@ -165,7 +166,7 @@ def test_a_golden_keeps_its_import(workspace: Any) -> None:
             db.session.execute(
                 update(AgentSession)
                 .where(AgentSession.external_id == "2")
-                .values({AgentSession.meta: {"golden": {"set": "default"}}})
+                .values({AgentSession.meta: golden_mark("default")})
             )
         with transaction(), pytest.raises(Refused, match="One session of this import is golden"):
             imports.undo_import(found.import_id, actor=admin)

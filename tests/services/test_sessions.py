@@ -18,6 +18,7 @@ from app.services import sessions
 from app.services.filters import SessionFilters
 from app.services.pages import Page
 from app.services.sessions import NewEvent, NewSession
+from tests.conftest import golden_mark
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
@@ -215,7 +216,7 @@ def test_the_last_event_ends_an_open_session(workspace: Any) -> None:
 def make_golden(session_id: Any) -> None:
     with transaction():
         session = db.session.get_one(AgentSession, session_id)
-        session.meta = {"golden": {"set": "smoke"}}
+        session.meta = golden_mark()
 
 
 def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:

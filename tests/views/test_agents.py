@@ -14,7 +14,7 @@ from app.db import acting_as, db, transaction
 from app.models import AgentSession
 from app.services import agents, sessions
 from app.services.sessions import NewSession
-from tests.conftest import Workspace, soup
+from tests.conftest import Workspace, golden_mark, soup
 from tests.views.filling import fill
 
 SignIn = Callable[..., FlaskClient]
@@ -129,7 +129,7 @@ def test_golden_sessions_stay_where_they_are(app: Flask, workspace: Workspace, s
     row = typo(app, workspace)
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
-        golden = update(AgentSession).where(AgentSession.agent_id == row).values(meta={"golden": {"set": "smoke"}})
+        golden = update(AgentSession).where(AgentSession.agent_id == row).values(meta=golden_mark())
         db.session.execute(golden)
     client: Any = sign_in(actor)
 

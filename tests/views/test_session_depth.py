@@ -20,7 +20,7 @@ from app.services.filters import ChatFilters, SessionFilters
 from app.services.intake import NewFeedback
 from app.services.pages import Page
 from app.services.sessions import NewEvent, NewSession
-from tests.conftest import Workspace, soup
+from tests.conftest import Workspace, golden_mark, soup
 from tests.views.filling import fill
 
 SignIn = Callable[..., FlaskClient]
@@ -360,9 +360,7 @@ def test_goldens_are_never_deleted(app: Flask, workspace: Workspace, sign_in: Si
     made, _ = several(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        db.session.execute(
-            update(AgentSession).where(AgentSession.id == made["quick"]).values(meta={"golden": {"set": "smoke"}})
-        )
+        db.session.execute(update(AgentSession).where(AgentSession.id == made["quick"]).values(meta=golden_mark()))
     client = sign_in(admin)
     for headers in ({}, HTMX):
         data = {"csrf_token": client.csrf, "which": "all", "next": URL}  # type: ignore[attr-defined]
