@@ -96,7 +96,9 @@ def _agent(
         message = replace(message, decides=True)
     if before.only_said and not golden.expected.about_answer:
         asked = asked_dimension(before.run, after.run, message)
-        message = told_dimension(before.run, after.run, message) if asked is message and message.decides else asked
+        # Where something else should have happened, the figures of the recording are not what is right.
+        right = asked is message and message.decides and golden.expected == Expected()
+        message = told_dimension(before.run, after.run, message) if right else asked
     return [
         *effect_dimensions(*effects),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),

@@ -360,6 +360,9 @@ def test_other_figures_say_which() -> None:
     result = compare_sessions(talk("Search Kestrel", "1 found: Kestrel."), talk("Search Kestrel", "4 found: Kestrel."))
     assert result["reason"] == "the answer says 4 where the golden says 1"
     assert result["divergences"][0]["path"] == "figures"
+    found = [("find", {}, [])]
+    wrong = {**talk("Search Kestrel", *found, "1 found: Kestrel."), "expected": {"calls": [{"name": "find"}]}}
+    assert compare_sessions(wrong, talk("Search Kestrel", *found, "4 found: Kestrel."))["verdict"] == "pass"
     same = compare_sessions(talk("Set 4 or 5?", "It is 4."), talk("Set 4 or 5?", "It is 5."))
     assert same["verdict"] == "pass"
 
