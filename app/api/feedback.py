@@ -8,6 +8,7 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field, model_validator
 
+from app.api import idempotency
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
 from app.errors import Invalid
@@ -176,6 +177,7 @@ def create(body: NewFeedback) -> FeedbackAnswer:
             occurred_at=body.occurred_at or body.ts,
         ),
         actor=g.actor,
+        last=idempotency.is_last(),
     )
     return FeedbackAnswer.model_validate(row)
 

@@ -15,6 +15,11 @@ from app.services import idempotency
 MAX_LENGTH = 255
 
 
+def is_last() -> bool:
+    """Nothing is kept about this request: what its view writes is the last of the transaction."""
+    return "Idempotency-Key" not in request.headers
+
+
 def once(sent: Any, work: Callable[[], Response]) -> Response:
     """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
     of the work, so the two are kept together or not at all."""

@@ -83,7 +83,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
         return dressed(declared, view(**arguments))
     try:
         with transaction():
-            if declared.idempotent and "Idempotency-Key" in request.headers:
+            if declared.idempotent and not idempotency.is_last():
                 return idempotency.once(sent, lambda: dressed(declared, view(**arguments)))
             return dressed(declared, view(**arguments))
     except DataError as error:

@@ -8,6 +8,7 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field, model_validator
 
+from app.api import idempotency
 from app.api.fields import Answer, Body, Moment, Page, Query
 from app.api.route import route
 from app.services import pages, signals
@@ -86,7 +87,7 @@ class SignalPage(Answer):
     " kept where left out. `helpful` takes `not_helpful` back and the other way round.",
 )
 def give(body: SignalBody) -> tuple[SignalAnswer, int]:
-    row, created = signals.give_signal(NewSignal(**dict(body)), actor=g.actor)
+    row, created = signals.give_signal(NewSignal(**dict(body)), actor=g.actor, last=idempotency.is_last())
     return SignalAnswer.model_validate(row), 201 if created else 200
 
 

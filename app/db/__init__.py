@@ -65,10 +65,13 @@ def transaction() -> Iterator[Session]:
         raise
 
 
-def run(statement: str, parameters: Mapping[str, Any], *, first: bool = False) -> list[tuple[Any, ...]]:
+def run(
+    statement: str, parameters: Mapping[str, Any], *, first: bool = False, last: bool = False
+) -> list[tuple[Any, ...]]:
     """One of our own statements as it stands, in the transaction of the session: for what happens with every request
     and every thumb, where building a statement and an object costs more than PostgreSQL does. The `first` of a
-    transaction begins it in the same round trip."""
+    transaction begins it in the same round trip, and the `last` commits it: the session's own commit finds nothing left
+    to do."""
     session = db.session()
     session.flush()
     connection, driver = _connection_of(session)
@@ -76,6 +79,8 @@ def run(statement: str, parameters: Mapping[str, Any], *, first: bool = False) -
     try:
         if first:
             return direct.begin_with(driver, statement, parameters)
+        if last:
+            return direct.end_with(driver, statement, parameters)
         return direct.execute(driver, statement, parameters, in_replay=actor is not None and actor.hermetic)
     except psycopg.Error as error:
         dead = bool(driver.closed)

@@ -7,6 +7,7 @@ on its connection the first time, and from then on is one call that leaves the o
 from __future__ import annotations
 
 import re
+import select
 from collections.abc import Mapping
 from functools import cache
 from itertools import count
@@ -62,6 +63,50 @@ def execute(connection: Connection, statement: str, parameters: Mapping[str, Any
     name, names, reader = _prepared(connection, key)
     values: list[Any] = [_text(parameters[one]) for one in names]
     return _rows(_good(connection, inner.exec_prepared(name, values), key), reader)
+
+
+def end_with(connection: Connection, statement: str, parameters: Mapping[str, Any]) -> Rows:
+    """What a statement gives that is the last of its transaction, in one round trip with the commit: when it comes
+    back, the transaction is committed. A statement that fails ends nothing."""
+    inner = connection.pgconn
+    key = (False, statement)
+    name, names, reader = _prepared(connection, key)
+    values: list[Any] = [_text(parameters[one]) for one in names]
+    try:
+        inner.enter_pipeline_mode()
+        inner.send_query_prepared(name, values)
+        inner.send_query_params(b"COMMIT", None)
+        inner.pipeline_sync()
+        given, committed = _answers(inner)
+        inner.exit_pipeline_mode()
+    except BaseException:
+        # Nobody knows what is still under way on this connection.
+        connection.close()
+        raise
+    rows = _rows(_good(connection, given, key), reader)
+    _good(connection, committed)
+    return rows
+
+
+def _answers(inner: Any) -> list[Any]:
+    """One result for each statement that was sent. Waiting is left to `poll`, which leaves the other threads alone."""
+    waiting = select.poll()
+    waiting.register(inner.socket, select.POLLIN | select.POLLOUT)
+    while inner.flush():
+        waiting.poll()
+        inner.consume_input()
+    waiting.modify(inner.socket, select.POLLIN)
+    found: list[Any] = []
+    while True:
+        while inner.is_busy():
+            waiting.poll()
+            inner.consume_input()
+        result = inner.get_result()
+        if result is None:
+            continue
+        if result.status == ExecStatus.PIPELINE_SYNC:
+            return found
+        found.append(result)
 
 
 def _prepared(connection: Connection, key: tuple[bool, str]) -> tuple[bytes, tuple[str, ...], Any]:

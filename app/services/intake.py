@@ -16,7 +16,7 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.learning.edits import edit_distance
 from app.learning.feedback_shapes import read_context, read_details
-from app.learning.signals import OPPOSITE, rating_of
+from app.learning.signals import rating_of
 from app.models import Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import daily, intake_links, intake_store
@@ -71,13 +71,14 @@ class Put:
     opposite_id: UUID | None = None
 
 
-def give_feedback(new: NewFeedback, *, actor: Actor) -> Any:
+def give_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Any:
     """Write one row of feedback and give it back, column by column."""
-    return put_feedback(new, actor=actor).row
+    return put_feedback(new, actor=actor, last=last).row
 
 
-def put_feedback(new: NewFeedback, *, actor: Actor) -> Put:
-    """Write one row of feedback; say whether it is new.
+def put_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Put:
+    """Write one row of feedback; say whether it is new. Whoever does nothing after it in the same transaction says
+    `last`: then it is committed when this returns, unless an opposite signal is still to be taken back.
 
     The same signal on the same message by the same person, and a second reaction to a turn, change the row that is
     there. A session fails once, however often that is reported.
@@ -87,11 +88,11 @@ def put_feedback(new: NewFeedback, *, actor: Actor) -> Put:
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        row, opposite_id = intake_store.store(values, actor=actor, opposite=OPPOSITE.get(new.signal or ""))
+        row = intake_store.store(values, actor=actor, last=last and new.origin == "user" and not links.opposite_id)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     daily.note(actor.tenant_id)
-    return Put(row, row.id == values["id"], opposite_id)
+    return Put(row, row.id == values["id"], links.opposite_id)
 
 
 def _check(new: NewFeedback, actor: Actor) -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 from app.actor import Actor
 from app.db import run
 from app.errors import Invalid
+from app.learning.signals import OPPOSITE
 
 if TYPE_CHECKING:
     from app.services.intake import NewFeedback
@@ -37,7 +38,10 @@ MESSAGE = """(SELECT m.id, m.session_id, m.chat_id, m.turn_id, m.trace_id, m.mes
 LINKS = """
     SELECT m.*, s.id AS run_id, s.agent_id AS run_agent_id, s.trace_id AS run_trace_id, s.chat_id AS run_chat_id,
            (SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
-           (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id
+           (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id,
+           (SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant)s
+               AND o.created_by = %(author)s AND o.signal = %(opposite)s AND o.message_id =
+                   coalesce(%(message)s, m.id::text, %(trace)s, m.trace_id, s.trace_id, s.id::text)) AS opposite_id
       FROM (SELECT 1) AS one
       LEFT JOIN LATERAL (SELECT * FROM ({message}) AS found LIMIT 1) AS m ON true
       LEFT JOIN LATERAL (
@@ -54,7 +58,8 @@ LINKS = """
 
 
 class Found(NamedTuple):
-    """What the statement gives: the message with its chat, the session, and which of our own ids exist."""
+    """What the statement gives: the message with its chat, the session, which of our own ids exist, and the author's
+    opposite signal on the same message."""
 
     id: UUID | None
     session_id: UUID | None
@@ -71,6 +76,7 @@ class Found(NamedTuple):
     run_chat_id: UUID | None
     entity_id: UUID | None
     our_agent_id: UUID | None
+    opposite_id: UUID | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Links:
     project: str = "default"
     message_index: int | None = None
     message_text: str | None = None
+    opposite_id: UUID | None = None
 
     def source_type(self, kind: str) -> str:
         """Where nothing was said: a flag is an observation, the rest belongs to its chat, else to its session."""
@@ -120,7 +127,7 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
     if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
         found = Found(*run(_statement(ways), _sought(links, new, actor))[0])
         _check_ours(links, found)
-        links = _from_session(_from_message(links, new, found), found)
+        links = replace(_from_session(_from_message(links, new, found), found), opposite_id=found.opposite_id)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
     if new.kind == "signal" and links.message_id is None:
         links = replace(links, message_id=links.trace_id or str(links.session_id))
@@ -165,6 +172,8 @@ def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
         "session": links.session_id,
         "entity": links.entity_id,
         "agent": links.agent_id,
+        "author": actor.id,
+        "opposite": OPPOSITE.get(new.signal or ""),
     }
 
 

@@ -6,7 +6,6 @@ import json
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import select
 
@@ -43,33 +42,35 @@ REPLACING = {
     rating = excluded.rating, context = excluded.context""",
     None: "DO NOTHING",
 }
-STATEMENT = """WITH given AS (SELECT * FROM jsonb_populate_record(NULL::feedback, %(row)s::jsonb)),
-written AS (INSERT INTO feedback AS f ({columns}) SELECT {columns} FROM given ON CONFLICT {replacing}
-    RETURNING f.id, f.tenant_id, f.id = (SELECT g.id FROM given AS g) AS is_new),
+STATEMENT = """WITH written AS (INSERT INTO feedback AS f ({columns}) VALUES ({values}) ON CONFLICT {replacing}
+    RETURNING f.id, f.tenant_id, f.id = %(id)s AS is_new),
 noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details,
         request_id)
     SELECT w.tenant_id, %(user)s::uuid, %(agent)s::uuid,
            CASE WHEN w.is_new THEN 'feedback.created' ELSE 'feedback.changed' END, 'feedback', w.id,
            CASE WHEN w.is_new THEN %(created)s::jsonb ELSE %(changed)s::jsonb END, %(request)s
       FROM written AS w)
-SELECT w.id, (SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant)s
-         AND o.message_id = %(message)s AND o.created_by = %(author)s AND o.signal = %(opposite)s)
-  FROM written AS w"""
+SELECT w.id FROM written AS w"""
 
 
-def store(values: dict[str, Any], *, actor: Actor, opposite: str | None = None) -> tuple[Any, UUID | None]:
-    """Write the row; give it back with the columns of `feedback`, and the id of the same person's row on the same
-    message with the `opposite` signal. A row of None is there already and somebody else's."""
+def store(values: dict[str, Any], *, actor: Actor, last: bool = False) -> Any:
+    """Write the row; give it back with the columns of `feedback`. None is there already and somebody else's. With
+    `last` nothing else happens in this transaction, and it is committed along with the row."""
     replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
-    said = {"tenant": values["tenant_id"], "message": values["message_id"], "author": values["created_by"]}
-    given = {"row": _json(values), "opposite": opposite, **said, **_trail(values, actor)}
-    written = run(_statement(values["kind"] if replaces else None), given)
-    if not written:
-        return _already_there(values), None
-    row_id, opposite_id = written[0]
-    if row_id == values["id"]:
-        return SimpleNamespace(**dict.fromkeys((*GIVEN, *LATER)) | values), opposite_id
-    return db.session.get(Feedback, row_id, populate_existing=True), opposite_id
+    whole = dict.fromkeys((*GIVEN, *LATER)) | values
+    written = run(_statement(values["kind"] if replaces else None), _given(whole, actor), last=last)
+    if written and written[0][0] == values["id"]:
+        return SimpleNamespace(**whole)
+    if last:
+        # What is read from here on is read for the same person, in another transaction.
+        db.session.commit()
+    return db.session.get(Feedback, written[0][0], populate_existing=True) if written else _already_there(values)
+
+
+def _given(whole: dict[str, Any], actor: Actor) -> dict[str, Any]:
+    """The row as its columns take it, with its line in the audit trail."""
+    texts = {name: _json(whole[name]) for name in ("context", "details", "outcome")}
+    return whole | texts | {"error_categories": f"{{{','.join(whole['error_categories'])}}}"} | _trail(whole, actor)
 
 
 def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
 @cache
 def _statement(replaced: str | None) -> str:
     """The statement for what replaces an earlier row, or for what does not."""
-    return STATEMENT.format(columns=", ".join(GIVEN), replacing=REPLACING[replaced])
+    values = ", ".join(f"%({name})s" for name in GIVEN)
+    return STATEMENT.format(columns=", ".join(GIVEN), values=values, replacing=REPLACING[replaced])
 
 
 def _already_there(values: dict[str, Any]) -> Feedback | None:

@@ -87,10 +87,11 @@ class Elsewhere:
     created_at: datetime
 
 
-def give_signal(new: NewSignal, *, actor: Actor) -> tuple[SignalRow, bool]:
-    """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back."""
+def give_signal(new: NewSignal, *, actor: Actor, last: bool = False) -> tuple[SignalRow, bool]:
+    """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back. What
+    is `last` in its transaction may be committed along the way."""
     if not _in_a_browser(actor):
-        return _write(new, actor)
+        return _write(new, actor, last=last)
     places = accounts.tenants_of(actor.id)
     if places == [actor.tenant_id]:
         return _write(new, actor)
@@ -139,7 +140,7 @@ def _untouched() -> ColumnElement[bool]:
 
 
 def _write(
-    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None
+    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None, *, last: bool = False
 ) -> tuple[SignalRow, bool]:
     put = put_feedback(
         NewFeedback(
@@ -154,6 +155,7 @@ def _write(
             occurred_at=datetime.now(UTC),
         ),
         actor=actor,
+        last=last,
     )
     if put.opposite_id is not None:
         take_back(Feedback.id == put.opposite_id, actor=actor)
