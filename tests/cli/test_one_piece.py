@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,11 @@ from waitress.server import create_server
 
 from app.one_piece import Channel
 
-pytestmark = pytest.mark.filterwarnings("ignore:send_bytes")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:send_bytes"),
+    # The server's sockets are closed under its loop when a test ends.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
+]
 go_on = threading.Event()
 
 
@@ -24,6 +29,10 @@ def some_app(environ: dict[str, Any], start_response: Any) -> Any:
     if path == "/stream":
         start_response("200 OK", [("Content-Type", "text/plain")])
         return stream()
+    if path == "/echo":
+        body = environ["wsgi.input"].read()
+        start_response("200 OK", [("Content-Length", str(len(body)))])
+        return [body]
     start_response("200 OK", [("Content-Length", "5")])
     return [b"whole"]
 
@@ -71,3 +80,71 @@ def test_a_stream_comes_as_it_is_written(connection: socket.socket) -> None:
     go_on.set()
     rest = connection.recv(65536)
     assert rest.startswith(b"6\r\nsecond\r\n")
+
+
+def echo(client: socket.socket, said: bytes, pieces: int, pause: float = 0, more: bytes = b"") -> bytes:
+    """Send a request in pieces; give the body of its answer."""
+    whole = b"POST /echo HTTP/1.1\r\nHost: a\r\n" + more + b"Content-Length: %d\r\n\r\n" % len(said) + said
+    size = -(-len(whole) // pieces)
+    for start in range(0, len(whole), size):
+        client.sendall(whole[start : start + size])
+        if pause:
+            time.sleep(pause)
+    return read(client, len(said))
+
+
+def read(client: socket.socket, length: int) -> bytes:
+    got = b""
+    while len(got.partition(b"\r\n\r\n")[2]) < length or b"\r\n\r\n" not in got:
+        got += client.recv(65536)
+    assert got.startswith(b"HTTP/1.1 200 OK\r\n"), got
+    return got.partition(b"\r\n\r\n")[2]
+
+
+def test_a_request_may_come_in_pieces_and_late(connection: socket.socket) -> None:
+    """Whole or in pieces, at once or after the thread that answered has stopped listening."""
+    for number, (pieces, pause) in enumerate([(1, 0), (7, 0), (3, 0.02), (1, 0.02), (5, 0.001)]):
+        said = b"%d " % number * 50
+        assert echo(connection, said, pieces, pause) == said
+
+
+def test_requests_that_come_together_are_answered_in_turn(connection: socket.socket) -> None:
+    one = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
+    connection.sendall(b"".join(one + b"%02d" % number for number in range(20)))
+    got = b""
+    while got.count(b"HTTP/1.1 200 OK") < 20 or not got.endswith(b"19"):
+        got += connection.recv(65536)
+    assert [part[-2:] for part in got.split(b"HTTP/1.1 200 OK")[1:]] == [b"%02d" % number for number in range(20)]
+
+
+def test_who_waits_for_a_sign_to_go_on_gets_it(connection: socket.socket) -> None:
+    """Also when the head comes while the thread that answered the request before still listens."""
+    for _ in range(3):
+        connection.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        assert connection.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"ok")
+        assert read(connection, 2) == b"ok"
+
+
+def test_more_clients_than_threads_are_all_answered(connection: socket.socket) -> None:
+    """Two threads, twelve clients that keep their connections, and some that leave in the middle."""
+    failed: list[BaseException] = []
+
+    def one(number: int) -> None:
+        try:
+            for turn in range(20):
+                with socket.create_connection(connection.getpeername(), 30) as client:
+                    for _ in range(turn % 4):
+                        assert echo(client, b"%04d" % number, 1 + turn % 3) == b"%04d" % number
+                    client.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Le"[: turn * 2])
+        except BaseException as trouble:
+            failed.append(trouble)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not failed
+    assert not any(thread.is_alive() for thread in threads)
+    assert echo(connection, b"still there", 1) == b"still there"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -51,8 +52,34 @@ def test_the_first_statement_takes_any_text(connection: direct.Connection) -> No
         connection.rollback()
 
 
+def test_the_last_statement_is_committed_with_what_went_before(
+    connection: direct.Connection, superuser_url: str
+) -> None:
+    with psycopg.connect(superuser_url, autocommit=True) as owner:
+        owner.execute("CREATE TABLE ended (n integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        owner.execute("GRANT ALL ON ended TO PUBLIC")
+        put = "INSERT INTO ended VALUES (%(n)s::integer) RETURNING n"
+        try:
+            direct.begin_with(connection, put, {"n": 1})
+            assert direct.end_with(connection, put, {"n": 2}) == [(2,)]
+            assert connection.info.transaction_status == TransactionStatus.IDLE
+            direct.begin_with(connection, put, {"n": 3})
+            with pytest.raises(psycopg.errors.InvalidTextRepresentation):
+                direct.end_with(connection, put, {"n": "four"})
+            connection.rollback()
+            direct.begin_with(connection, put, {"n": 5})
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                direct.end_with(connection, put, {"n": 2})
+            connection.rollback()
+            assert owner.execute("SELECT n FROM ended ORDER BY n").fetchall() == [(1,), (2,)]
+        finally:
+            connection.rollback()
+            owner.execute("DROP TABLE ended")
+
+
 def test_an_upgrade_of_the_database_changes_what_is_prepared(connection: direct.Connection, superuser_url: str) -> None:
-    """A statement whose columns are others now fails once, and works in the next transaction."""
+    """A statement whose columns are others now fails once, and works in the next transaction; the first of a
+    transaction works at once."""
     ask = "SELECT * FROM upgraded WHERE %(n)s <> ''"
     with psycopg.connect(superuser_url, autocommit=True) as owner:
         owner.execute("CREATE TABLE upgraded AS SELECT 1 AS a")
@@ -61,14 +88,16 @@ def test_an_upgrade_of_the_database_changes_what_is_prepared(connection: direct.
             assert direct.execute(connection, ask, {"n": "x"}) == [(1,)]
             connection.rollback()
             owner.execute("ALTER TABLE upgraded ADD b text DEFAULT 'new'")
-            assert direct.begin_with(connection, ask, {"n": "x"}) == [(1, "new")]
-            connection.rollback()
             with pytest.raises(psycopg.errors.FeatureNotSupported):
                 direct.execute(connection, ask, {"n": "x"})
             connection.rollback()
             assert direct.execute(connection, ask, {"n": "x"}) == [(1, "new")]
             connection.rollback()
+            owner.execute("ALTER TABLE upgraded ADD c text DEFAULT 'newer'")
+            assert direct.begin_with(connection, ask, {"n": "x"}) == [(1, "new", "newer")]
+            connection.rollback()
         finally:
+            connection.rollback()
             owner.execute("DROP TABLE upgraded")
 
 
@@ -79,15 +108,20 @@ def test_failures_have_their_names(connection: direct.Connection) -> None:
         direct.execute(connection, "SELECT 1 / %(n)s::integer", {"n": 1})
     connection.rollback()
     assert direct.execute(connection, "SELECT 1 / %(n)s::integer", {"n": 1}) == [(1,)]
-    with pytest.raises(psycopg.DataError):
-        direct.execute(connection, "SELECT %(text)s::text", {"text": "a\x00b"})
-    connection.rollback()
+    for ask in (direct.execute, direct.end_with, direct.begin_with):
+        with pytest.raises(psycopg.DataError):
+            ask(connection, "SELECT %(text)s::text", {"text": "a\x00b"})
+        connection.rollback()
+        assert direct.begin_with(connection, "SELECT %(text)s::text", {"text": "b"}) == [("b",)]
+        connection.rollback()
 
 
-def test_a_connection_that_died_says_so(connection: direct.Connection, superuser_url: str) -> None:
+@pytest.mark.parametrize("ask", [direct.begin_with, direct.execute, direct.end_with])
+def test_a_connection_that_died_says_so(connection: direct.Connection, superuser_url: str, ask: Any) -> None:
     direct.execute(connection, "SELECT %(n)s::integer", {"n": 1})
+    connection.rollback()
     with psycopg.connect(superuser_url, autocommit=True) as other:
         other.execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
     with pytest.raises(psycopg.OperationalError):
-        direct.execute(connection, "SELECT %(n)s::integer", {"n": 1})
+        ask(connection, "SELECT %(n)s::integer", {"n": 1})
     assert connection.closed
