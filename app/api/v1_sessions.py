@@ -13,7 +13,7 @@ from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
 from app.errors import Invalid, Refused
 from app.learning import session_limits as limits
-from app.services import agents, pages, runs, sessions
+from app.services import agents, pages, runs, session_metadata, sessions
 from app.services.filters import SessionFilters
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
@@ -192,7 +192,8 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
     names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", "events"}
     values = {name: getattr(found.session, name) for name in names}
-    return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": found.session.meta}
+    metadata = session_metadata.shown_metadata(found.session.meta, actor=g.actor)
+    return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
 
 
 @route(
@@ -208,7 +209,7 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
 def list_sessions(query: SessionQuery) -> SessionPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = sessions.list_sessions(SessionFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
-    metadata = sessions.metadata_of([row.id for row in found.items], actor=g.actor)
+    metadata = session_metadata.metadata_of([row.id for row in found.items], actor=g.actor)
     items = [SessionAnswer.model_validate({**vars(row), "metadata": metadata[row.id]}) for row in found.items]
     return SessionPage(items=items, next_cursor=found.next_cursor)
 

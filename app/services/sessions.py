@@ -29,7 +29,6 @@ from app.services.task_outcomes import note_end
 __all__ = [
     "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",
     "create_session", "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
-    "metadata_of",
 ]  # fmt: skip
 
 OPEN = ("pending", "running")
@@ -316,16 +315,6 @@ def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
     if row is None:
         raise NotFound("There is no such session in this workspace.")
     return SessionDetail(*row)
-
-
-def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
-    """The metadata of a few sessions, for whoever asks for it by name. One query."""
-    rows = db.session.execute(
-        select(AgentSession.id, AgentSession.meta).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
-        )
-    )
-    return {row[0]: row[1] for row in rows}
 
 
 def delete_session(session_id: UUID, *, actor: Actor) -> None:
