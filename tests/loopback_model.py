@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,14 +24,28 @@ def call(name: str, arguments: Any, text: str = "") -> dict[str, Any]:
 
 
 class LoopbackModel(Loopback):
-    """Answers with the next line of the script, and with its last line ever after."""
+    """Answers with the next line of the script, and with its last line ever after. With a `pace` a stream comes word by
+    word, so many seconds apart; while it is held it waits in the middle of its words."""
 
-    def __init__(self, *script: dict[str, Any], mode: str = "script", seconds: float = 1.0) -> None:
+    def __init__(self, *script: dict[str, Any], mode: str = "script", seconds: float = 1.0, pace: float = 0.0) -> None:
         assert mode in MODES
         super().__init__(self._reply)
         self.script = list(script) or [say("Done.")]
         self.mode = mode
         self.seconds = seconds
+        self.pace = pace
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def hold(self) -> None:
+        self.go_on.clear()
+
+    def release(self) -> None:
+        self.go_on.set()
+
+    def __exit__(self, *trouble: Any) -> None:
+        self.release()
+        super().__exit__(*trouble)
 
     @property
     def base_url(self) -> str:
@@ -77,14 +92,24 @@ class LoopbackModel(Loopback):
 
     def _stream(self) -> Iterator[bytes]:
         message, reason = self._message()
-        content = message["content"] or ""
-        for at in range(0, len(content), 40):
-            yield _chunk({"role": "assistant", "content": content[at : at + 40]})
+        for piece in self._pieces(message["content"] or ""):
+            yield _chunk({"role": "assistant", "content": piece})
         if "tool_calls" in message:
             yield _chunk({"role": "assistant", "tool_calls": [{"index": 0, **message["tool_calls"][0]}]})
         yield _chunk({}, reason)
         yield _event(_envelope("chat.completion.chunk") | {"choices": [], "usage": USAGE})
         yield b"data: [DONE]\n\n"
+
+    def _pieces(self, content: str) -> Iterator[str]:
+        if not self.pace:
+            yield from (content[at : at + 40] for at in range(0, len(content), 40))
+            return
+        words = content.split(" ")
+        for place, word in enumerate(words):
+            if place == len(words) // 2:
+                self.go_on.wait(60)
+            yield word if place == 0 else f" {word}"
+            self.left.wait(self.pace)
 
 
 def _envelope(kind: str) -> dict[str, Any]:

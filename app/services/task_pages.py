@@ -99,8 +99,9 @@ def _last(column: Any) -> Any:
 
 
 def list_open(*, actor: Actor) -> list[WorkRow]:
-    """What waits or runs, the oldest first. One query."""
-    statement = _work(actor).where(AgentSession.status.in_(OPEN))
+    """What waits or runs, the oldest first, without what waits for an agent that runs elsewhere. One query."""
+    ours = (AgentSession.status == "running") | (Agent.kind != "external")
+    statement = _work(actor).where(AgentSession.status.in_(OPEN), ours)
     return _rows(statement.order_by(AgentSession.created_at, AgentSession.id).limit(MOST_OPEN))
 
 

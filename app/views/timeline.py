@@ -8,7 +8,6 @@ from datetime import datetime
 
 from app.views.transcript import WRITES, Event, _results
 
-LEFT = 9.0
 GAP = 1.2
 GAPS = 30.0
 LEAST = 0.4
@@ -53,8 +52,8 @@ def of_events(events: Sequence[Event]) -> Timeline | None:
     timeline = Timeline(total=total)
     # Many rounds leave less room between them, never none for the work itself.
     gap = min(GAP, GAPS / max(1, len(rounds) - 1))
-    scale = (100 - LEFT - gap * (len(rounds) - 1)) / total
-    left = LEFT
+    scale = (100 - gap * (len(rounds) - 1)) / total
+    left = 0.0
     for found in rounds:
         for lane, start, end in found:
             width = max(LEAST, (end - start) * scale)

@@ -18,21 +18,21 @@ from app.services import agents, entities, responses
 from app.services.responses import NewResponse
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
-from tests.slow_model import SlowModel, slow_model
+from tests.loopback_model import LoopbackModel, call, say
 
 REASON = "That is revenue, not EBITDA."
 
 
 @pytest.fixture
-def model() -> Iterator[SlowModel]:
-    with slow_model("I read it again.") as one:
+def model() -> Iterator[LoopbackModel]:
+    with LoopbackModel(say("I read it again.")) as one:
         yield one
 
 
 @pytest.fixture
-def run(app: Flask, model: SlowModel) -> Iterator[Callable[[], int]]:
+def run(app: Flask, model: LoopbackModel) -> Iterator[Callable[[], int]]:
     one = Executor(app, slots=2)
-    one.settings = replace(one.settings, openai_base_url=model.url)
+    one.settings = replace(one.settings, openai_base_url=model.base_url)
     yield one.drain
     one.stop()
 
@@ -90,7 +90,7 @@ def bench(app: Flask, workspace: Workspace) -> Bench:
 
 
 def test_a_rejected_value_is_extracted_again_once(
-    bench: Bench, model: SlowModel, run: Callable[[], int], sign_in: Callable[..., Any]
+    bench: Bench, model: LoopbackModel, run: Callable[[], int], sign_in: Callable[..., Any]
 ) -> None:
     bench.agent(model="openai:slow", tool_groups=["entities-read"], instructions="Read the report.")
     first = bench.rejected()
@@ -104,7 +104,7 @@ def test_a_rejected_value_is_extracted_again_once(
         "criteriaSetId": str(bench.criteria),
         "values": {"ebitda": {"value": 22.1, "source": "p. 9", "confidence": 0.9}},
     }
-    model.calls = [("submitResponse", arguments)]
+    model.script.insert(0, call("submitResponse", arguments))
     assert run() == 1
     seen = bench.look(retry.id)
     assert seen.session.status == "completed", seen.session.error
@@ -115,7 +115,7 @@ def test_a_rejected_value_is_extracted_again_once(
     assert seen.payloads("user.message")[0]["text"] == (
         f"Extract ebitda of Kestrel again, because the last answer, 118, was rejected: {REASON}"
     )
-    sent = model.asked[0]
+    sent = model.asked[0].json
     system = sent["messages"][0]["content"]
     assert str(bench.entity) in system
     assert "submitResponse" in system

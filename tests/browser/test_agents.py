@@ -14,7 +14,7 @@ from app.jobs.executor import Executor
 from tests.agents.running import Desk
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.slow_model import SlowModel, slow_model
+from tests.loopback_model import LoopbackModel, say
 from tests.views.filling import fill
 
 expect.set_options(timeout=20_000)
@@ -126,9 +126,9 @@ def test_without_a_script(
 
 def test_a_slow_answer_grows_and_is_stopped(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     words = "The first half of a long answer. " * 6 + "Then the second half of it. " * 6
-    with slow_model(words.strip()) as model:
+    with LoopbackModel(say(words.strip()), pace=0.02) as model:
         executor = Executor(app, slots=4)
-        executor.settings = replace(executor.settings, openai_base_url=model.url)
+        executor.settings = replace(executor.settings, openai_base_url=model.base_url)
         executor.start()
         try:
             _follow(app, workspace, visit, model)
@@ -137,7 +137,7 @@ def test_a_slow_answer_grows_and_is_stopped(app: Flask, workspace: Workspace, vi
             executor.stop()
 
 
-def _follow(app: Flask, workspace: Workspace, visit: Callable[..., Any], model: SlowModel) -> None:
+def _follow(app: Flask, workspace: Workspace, visit: Callable[..., Any], model: LoopbackModel) -> None:
     agent = Desk(app, workspace).agent("slow", instructions="Take your time.", model="openai:slow")
     visitor = visit(workspace.actor())
     page = visitor.page

@@ -14,7 +14,7 @@ from app.jobs.executor import Executor
 from tests.agents.running import Desk
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.slow_model import SlowModel, slow_model
+from tests.loopback_model import LoopbackModel, say
 
 BASE = "/admin/agent-review"
 LONG = "The first half of a long answer. " * 6 + "Then the **second half** of it, with `code`. " * 6
@@ -22,16 +22,16 @@ expect.set_options(timeout=20_000)
 
 
 @pytest.fixture
-def model() -> Iterator[SlowModel]:
-    with slow_model(LONG.strip()) as one:
+def model() -> Iterator[LoopbackModel]:
+    with LoopbackModel(say(LONG.strip()), pace=0.02) as one:
         yield one
 
 
 @pytest.fixture
-def at_work(app: Flask, model: SlowModel) -> Iterator[None]:
+def at_work(app: Flask, model: LoopbackModel) -> Iterator[None]:
     """An executor as `serve` has it, with the slow model as its server."""
     one = Executor(app, slots=4)
-    one.settings = replace(one.settings, openai_base_url=model.url)
+    one.settings = replace(one.settings, openai_base_url=model.base_url)
     one.start()
     yield
     one.stop()
@@ -95,7 +95,7 @@ def test_from_a_question_to_the_feedback_desk(
 
 
 def test_an_answer_grows_and_a_reload_goes_on_with_it(
-    workspace: Workspace, desk: Desk, model: SlowModel, at_work: None, visit: Callable[..., Any]
+    workspace: Workspace, desk: Desk, model: LoopbackModel, at_work: None, visit: Callable[..., Any]
 ) -> None:
     member = visit(workspace.actor("member"))
     page = member.page
@@ -129,7 +129,7 @@ def test_an_answer_grows_and_a_reload_goes_on_with_it(
 
 
 def test_stopped_in_the_middle_and_asked_again(
-    workspace: Workspace, desk: Desk, model: SlowModel, at_work: None, visit: Callable[..., Any]
+    workspace: Workspace, desk: Desk, model: LoopbackModel, at_work: None, visit: Callable[..., Any]
 ) -> None:
     member = visit(workspace.actor("member"))
     page = member.page
@@ -173,7 +173,7 @@ def test_without_a_script(workspace: Workspace, desk: Desk, at_work: None, visit
 
 
 def test_a_server_that_is_away_is_said_quietly(
-    workspace: Workspace, desk: Desk, model: SlowModel, at_work: None, visit: Callable[..., Any]
+    workspace: Workspace, desk: Desk, model: LoopbackModel, at_work: None, visit: Callable[..., Any]
 ) -> None:
     member = visit(workspace.actor("member"))
     member.expected = ("Failed to fetch", "ERR_FAILED")

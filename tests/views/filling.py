@@ -11,7 +11,7 @@ from uuid import UUID
 from flask import Flask
 
 from app.db import acting_as, transaction
-from app.services import chats, entities, intake, knowledge, sessions
+from app.services import chats, entities, imports, intake, knowledge, sessions
 from app.services.chats import NewMessage
 from app.services.intake import NewFeedback
 from app.services.knowledge import NewRow
@@ -144,3 +144,20 @@ def _session(chat_id: UUID, begin: datetime, ids: dict[str, UUID]) -> NewSession
         finished_at=at(8),
         events=events,
     )
+
+
+def several(app: Flask, workspace: Any) -> tuple[dict[str, UUID], UUID]:
+    """Sessions that differ in what they can be filtered by, and the import that brought one of them."""
+    admin = workspace.actor()
+    made: dict[str, UUID] = {}
+    with app.app_context(), acting_as(admin), transaction():
+        import_id = imports._begin("runs.ndjson", admin)
+        for name, more in {
+            "quick": {"duration_ms": 900, "tags": ("test", "a")},
+            "slow": {"duration_ms": 60_000, "session_type": "chat", "tags": ("b",)},
+            "failed": {"status": "failed", "error": "no answer"},
+            "brought": {"import_id": import_id, "agent_version": 1},
+        }.items():
+            new = NewSession(**{"agent": "deal-analyst", "title": name, "status": "completed", **more})  # type: ignore[arg-type]
+            made[name] = sessions.create_session(new, actor=admin)[0].id
+    return made, import_id

@@ -48,7 +48,7 @@ def test_the_page_tells_the_whole_run(app: Flask, workspace: Workspace, sign_in:
     filled = fill(app, workspace)
     page = soup(sign_in(workspace.actor()).get(f"{URL}/{filled.session}"))
 
-    assert "model 7.5 s" in page.select_one("svg.u-wave")["aria-label"]
+    assert "model 7.5 s" in page.select_one(".u-wave svg")["aria-label"]
     assert (
         page.select_one(".u-tool summary").get_text(" ", strip=True).startswith('searchDeals (q="Kestrel") → 2 results')
     )
