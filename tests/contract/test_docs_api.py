@@ -14,11 +14,15 @@ import pytest
 from flask import Flask
 from waitress.server import create_server
 
+from app.api.eval_runs import Configuration, Deployed
+from app.api.evals import CandidateItem, NewGolden
 from app.api.feedback import Decision, FeedbackQuery, NewFeedback
 from app.api.limits import PER_MINUTE
 from app.api.problems import ABOUT
 from app.api.settings import SettingsChange
 from app.api.shared_context import KnowledgeChange, KnowledgeQuery, NewKnowledge
+from app.db import acting_as, transaction
+from app.services import agents
 from tests.conftest import Api, Workspace
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -36,8 +40,11 @@ def address(app: Flask) -> Iterator[str]:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-def test_every_example_runs(address: str, workspace: Workspace, api: Callable[..., Api]) -> None:
+def test_every_example_runs(app: Flask, address: str, workspace: Workspace, api: Callable[..., Api]) -> None:
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
+    admin = workspace.actor("admin")
+    with app.app_context(), acting_as(admin), transaction():
+        agents.ensure_agent("deal-analyst", kind="builtin", config={"instructions": "Answer briefly."}, actor=admin)
     environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": api(workspace.actor("admin"), "admin").key}
     ran = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
@@ -46,6 +53,9 @@ def test_every_example_runs(address: str, workspace: Workspace, api: Callable[..
     assert "upshot_requests_total" in ran.stdout
     assert "\n304\n" in ran.stdout.replace("}304", "}\n304")
     assert '"content":"Use LTM EBITDA, never the last fiscal year."' in ran.stdout
+    assert "the answer does not mention “4”" in ran.stdout
+    assert ran.stdout.count('"status":"cancelled"') == 2
+    assert '{"updated":0}' in ran.stdout
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -63,6 +73,7 @@ def test_the_page_names_what_there_is() -> None:
     names = {*NewFeedback.model_fields, *SettingsChange.model_fields, *FeedbackQuery.model_fields}
     names |= {*KnowledgeChange.model_fields, *NewKnowledge.model_fields, *KnowledgeQuery.model_fields}
     names |= set(Decision.model_fields["action"].annotation.__args__)  # type: ignore[union-attr]
+    names |= {*NewGolden.model_fields, *Configuration.model_fields, *CandidateItem.model_fields, *Deployed.model_fields}
     missing = {name for name in names - {"details", "project"} if name not in TEXT}
     assert not missing
     assert f"{PER_MINUTE:,}" in TEXT
