@@ -16,7 +16,7 @@ from app.errors import NotFound
 from app.evals import align
 from app.evals.compare import compare
 from app.evals.compare_effects import pair_effects
-from app.evals.effects import Effect
+from app.evals.effects import RESPONSE, Effect
 from app.evals.equal import Reader, differences, equal
 from app.evals.expected import Expected, read_expected
 from app.evals.runs import Run, last_message
@@ -143,7 +143,7 @@ def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
     told = result.get("effects") or {}
     golden, replay = ([_effect(one) for one in told.get(side) or ()] for side in ("golden", "replay"))
     pairs, lost, added = pair_effects(golden, replay)
-    found = [EffectPair(a, b, _differs(a, b)) for a, b in pairs]
+    found = [EffectPair(a, b, _differs(a, b, result.get("dimensions") or {})) for a, b in pairs]
     found += [EffectPair(one, None, []) for one in lost] + [EffectPair(None, one, []) for one in added]
     return sorted(found, key=lambda pair: pair.same)
 
@@ -156,9 +156,12 @@ def _effect(told: Mapping[str, Any]) -> Effect:
     )  # fmt: skip
 
 
-def _differs(a: Effect, b: Effect) -> list[str]:
+def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
+    """What is not the same. Of a response that is what its criteria say: a value within its tolerance is."""
     paths = differences(a.leaves, b.leaves)
-    return list(dict.fromkeys("target" if path == ("target",) else str(path[1]) for path in paths if path))
+    names = dict.fromkeys("target" if path == ("target",) else str(path[1]) for path in paths if path)
+    near = {name for name, one in judged.items() if one.get("passed")} if a.kind == b.kind == RESPONSE else ()
+    return [name for name in names if name not in near]
 
 
 def changed_arguments(golden: Any, replay: Any) -> set[str]:

@@ -10,9 +10,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.services import entities
+from app.services.sessions import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace, soup
-from tests.services.test_golden import complain
+from tests.services.test_golden import complain, ran
 from tests.views.test_evals import URL, kept, send
 
 SignIn = Callable[..., FlaskClient]
@@ -117,3 +118,29 @@ def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_
     ]
     page = soup(sign_in(bench.admin).get(f"{URL}/{session_id}")).select_one("main").text
     assert 'update Orchard: stage = "12"' in page
+
+
+def test_a_value_within_its_tolerance_is_the_same_in_the_diff(bench: Bench, sign_in: SignIn) -> None:
+    with bench.acting():
+        terms = entities.create_criteria_set(
+            slug="terms",
+            name="Deal terms",
+            dimensions={"size": {"kind": "number", "relative_tolerance": 0.1}, "fit": {"kind": "select"}},
+            actor=bench.admin,
+        ).id
+
+    def submitted(size: int, fit: str) -> Any:
+        values = {"size": size, "fit": fit}
+        return ran(
+            bench.app,
+            bench.admin,
+            NewEvent("user.message", {"text": "Read it"}),
+            NewEvent("response.submitted", {"criteria_set_id": str(terms), "values": values}),
+            session_type="response",
+        )
+
+    diff = soup(sign_in(bench.admin).get(f"{URL}/diff/{submitted(100, 'good')}/{submitted(104, 'poor')}"))
+    row = diff.select_one(".u-sbs tbody tr")
+    assert row.select_one(".u-c-glyph").text == "✗ fit"
+    assert [cell.text for cell in row.select("ins, del")] == ["good", "poor"]
+    assert "submitted a response" in row.text
