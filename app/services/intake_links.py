@@ -35,10 +35,12 @@ MESSAGE = """(SELECT m.id, m.session_id, m.chat_id, m.turn_id, m.trace_id, m.mes
                CASE WHEN %(edited)s THEN m.content END AS content
           FROM messages AS m JOIN chats AS c ON c.tenant_id = m.tenant_id AND c.id = m.chat_id
          WHERE m.tenant_id = %(tenant)s AND {way} ORDER BY m.message_index DESC LIMIT 1)"""
+OURS = """(SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
+           (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id"""
+NOT_OURS = "NULL::uuid AS entity_id, NULL::uuid AS our_agent_id"
 LINKS = """
     SELECT m.*, s.id AS run_id, s.agent_id AS run_agent_id, s.trace_id AS run_trace_id, s.chat_id AS run_chat_id,
-           (SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
-           (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id,
+           {ours},
            (SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant)s
                AND o.created_by = %(author)s AND o.signal = %(opposite)s AND o.message_id =
                    coalesce(%(message)s, m.id::text, %(trace)s, m.trace_id, s.trace_id, s.id::text)) AS opposite_id
@@ -125,7 +127,8 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
     )
     ways = _ways_to_message(links, new)
     if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
-        found = Found(*run(_statement(ways), _sought(links, new, actor))[0])
+        ours = bool(links.entity_id or links.agent_id)
+        found = Found(*run(_statement(ways, ours), _sought(links, new, actor))[0])
         _check_ours(links, found)
         links = replace(_from_session(_from_message(links, new, found), found), opposite_id=found.opposite_id)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
@@ -152,10 +155,10 @@ def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
 
 
 @cache
-def _statement(ways: tuple[str, ...]) -> str:
+def _statement(ways: tuple[str, ...], ours: bool) -> str:
     """All that is asked, in one statement; a few texts in all, which PostgreSQL prepares once."""
     message = " UNION ALL ".join(MESSAGE.format(way=WAYS[way]) for way in ways or ("none",))
-    return LINKS.format(message=message)
+    return LINKS.format(message=message, ours=OURS if ours else NOT_OURS)
 
 
 def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:

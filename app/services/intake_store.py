@@ -43,44 +43,51 @@ REPLACING = {
     None: "DO NOTHING",
 }
 STATEMENT = """WITH written AS (INSERT INTO feedback AS f ({columns}) VALUES ({values}) ON CONFLICT {replacing}
-    RETURNING f.id, f.tenant_id, f.id = %(id)s AS is_new),
+    RETURNING f.id, f.tenant_id),
 noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details,
         request_id)
-    SELECT w.tenant_id, %(user)s::uuid, %(agent)s::uuid,
-           CASE WHEN w.is_new THEN 'feedback.created' ELSE 'feedback.changed' END, 'feedback', w.id,
-           CASE WHEN w.is_new THEN %(created)s::jsonb ELSE %(changed)s::jsonb END, %(request)s
+    SELECT w.tenant_id, %(user)s::uuid, %(agent)s::uuid, %(action)s, 'feedback', w.id, %(noted)s::jsonb, %(request)s
       FROM written AS w)
 SELECT w.id FROM written AS w"""
 
 
 def store(values: dict[str, Any], *, actor: Actor, last: bool = False) -> Any:
     """Write the row; give it back with the columns of `feedback`. None is there already and somebody else's. With
-    `last` nothing else happens in this transaction, and it is committed along with the row."""
-    replaces = values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user")
+    `last` nothing else happens in this transaction, and it is committed along with the row.
+
+    Most rows are new. Only where one of the same kind is there already, it is changed by a second statement.
+    """
     whole = dict.fromkeys((*GIVEN, *LATER)) | values
-    written = run(_statement(values["kind"] if replaces else None), _given(whole, actor), last=last)
-    if written and written[0][0] == values["id"]:
+    row = _columns(whole)
+    if run(
+        _statement(None),
+        row | _noted("feedback.created", actor, source_type=values["source_type"], kind=values["kind"]),
+        last=last,
+    ):
         return SimpleNamespace(**whole)
     if last:
-        # What is read from here on is read for the same person, in another transaction.
+        # Nothing was written. What happens from here on happens for the same person, in another transaction.
         db.session.commit()
-    return db.session.get(Feedback, written[0][0], populate_existing=True) if written else _already_there(values)
+    if values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user"):
+        changed = run(_statement(values["kind"]), row | _noted("feedback.changed", actor, rating=values["rating"]))
+        return db.session.get(Feedback, changed[0][0], populate_existing=True) if changed else None
+    return _already_there(values)
 
 
-def _given(whole: dict[str, Any], actor: Actor) -> dict[str, Any]:
-    """The row as its columns take it, with its line in the audit trail."""
+def _columns(whole: dict[str, Any]) -> dict[str, Any]:
+    """The row as its columns take it."""
     texts = {name: _json(whole[name]) for name in ("context", "details", "outcome")}
-    return whole | texts | {"error_categories": f"{{{','.join(whole['error_categories'])}}}"} | _trail(whole, actor)
+    return whole | texts | {"error_categories": f"{{{','.join(whole['error_categories'])}}}"}
 
 
-def _trail(values: dict[str, Any], actor: Actor) -> dict[str, Any]:
-    """The line for a new row, and the line for one that was changed; the statement takes the one that fits."""
+def _noted(action: str, actor: Actor, **details: Any) -> dict[str, Any]:
+    """The row's line in the audit trail."""
     return {
+        "action": action,
         "user": actor.id,
         "agent": actor.agent_id,
         "request": actor.request_id,
-        "created": _json(audit.details_of(actor, source_type=values["source_type"], kind=values["kind"])),
-        "changed": _json(audit.details_of(actor, rating=values["rating"])),
+        "noted": _json(audit.details_of(actor, **details)),
     }
 
 
