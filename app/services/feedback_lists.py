@@ -184,7 +184,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
             return empty()
         where.append(matches.are(Feedback.id))
         count = matches.count
-    at, id, oldest_first = Feedback.created_at, Feedback.id, filters.oldest_first
+    at, id, oldest_first = filters.order, Feedback.id, filters.oldest_first
     found = (
         walk_page(_with_names(), page, _stretch(filters, where))
         if filters.sieves
@@ -198,7 +198,7 @@ def _stretch(filters: FeedbackFilters, where: list[ColumnElement[bool]]) -> Stre
     names = (*filters.kept, "error_categories", "session_id")
     carried = {name: getattr(Feedback, name) for name in names}
     return Stretch(
-        Feedback.created_at, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
+        filters.order, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
     )
 
 

@@ -66,8 +66,14 @@ class FeedbackFilters(Filters):
             return super()._read(field, name, value)
         return value if value in ASSIGNEES else str(values.read_id(name, value))
 
+    @property
+    def order(self) -> Any:
+        """What the list is in the order of, with an index: arrival; within days, when it was said, as the volume of
+        each day counts it."""
+        return Feedback.occurred_at if self.since or self.until else Feedback.created_at
+
     def conditions(self) -> list[Condition]:
-        found = self._within(Feedback.created_at)
+        found = self._within(Feedback.occurred_at)
         for name in ("status", "rating", "trace_id", "agent_id", "session_id", "entity_id"):
             value = getattr(self, name)
             if value is not None:

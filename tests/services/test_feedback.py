@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AuditEntry, Feedback
-from app.services import feedback, knowledge, workspaces
+from app.services import daily, feedback, knowledge, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
@@ -35,6 +36,39 @@ def move(ids: list[UUID], action: str, actor: Any, **more: Any) -> int:
 
 def row(row_id: UUID) -> Feedback:
     return db.session.scalars(select(Feedback).where(Feedback.id == row_id)).one()
+
+
+def test_days_are_those_on_which_something_was_said(workspace: Any) -> None:
+    """The list of a day holds what the day's bar counts, also when it came in later and however else it is narrowed."""
+    admin = workspace.actor("admin")
+    now = datetime.now(UTC)
+    ago = [now - timedelta(days=days) for days in (10, 11, 10)]
+    with acting_as(admin):
+        late, earlier, fit = (give(admin, occurred_at=at, kind="flag", comment="Late covenant") for at in ago)
+        today = give(admin, comment="Just now")
+
+        def found(limit: int = 10, cursor: str | None = None, **args: str) -> Any:
+            return feedback.list_feedback(FeedbackFilters.from_args(args), Page(limit, cursor), actor=admin)
+
+        def ids(**args: str) -> set[UUID]:
+            return {item.id for item in found(**args).items}
+
+        day = ago[0].date().isoformat()
+        assert ids(**{"from": day, "to": day}) == {late, fit}
+        assert ids(**{"from": now.date().isoformat()}) == {today}
+        for more in ({"status": "pending"}, {"kind": "flag"}, {"q": "covenants"}):
+            assert ids(**{"from": day, "to": day, **more}) == {late, fit}, more
+        assert [item.id for item in found().items] == [today, fit, earlier, late]
+        walked, cursor = [], None
+        for _ in range(3):
+            page = found(1, cursor, to=day)
+            walked += [item.id for item in page.items]
+            cursor = page.next_cursor
+        assert set(walked[:2]) == {late, fit}
+        assert walked[2] == earlier
+        assert cursor is None
+        counted = {one.day.isoformat(): one.total for one in daily.volume(actor=admin).days}
+        assert (counted[day], counted[now.date().isoformat()]) == (2, 1)
 
 
 def test_every_pair_of_states(workspace: Any) -> None:
