@@ -124,18 +124,19 @@ def _enter(token: str, login: bool = False) -> bool:
     if found is None or (found.kind == "login") != login:
         db.session.rollback()
         return False
-    g.login_id = found.credential_id if login else None
-    g.actor = Actor(
+    known = g._get_current_object()
+    known.login_id = found.credential_id if login else None
+    known.actor = Actor(
         id=found.user_id,
         tenant_id=found.tenant_id,
         role=found.role,
         name=found.name,
         scopes=None if login else frozenset(found.scopes),
         key_id=None if login else found.credential_id,
-        request_id=g.request_id,
+        request_id=known.request_id,
     )
-    g.person = Person(found.user_id, found.email, found.name, found.tenant_name, found.tenant_slug, found.role)
-    db.session().info["actor"] = g.actor
+    known.person = Person(found.user_id, found.email, found.name, found.tenant_name, found.tenant_slug, found.role)
+    db.session().info["actor"] = known.actor
     return True
 
 

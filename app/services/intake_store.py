@@ -76,7 +76,7 @@ def store(values: dict[str, Any], *, actor: Actor, last: bool = False) -> Any:
 
 def _columns(whole: dict[str, Any]) -> dict[str, Any]:
     """The row as its columns take it."""
-    texts = {name: _json(whole[name]) for name in ("context", "details", "outcome")}
+    texts = {name: _json(whole[name]) if whole[name] else "{}" for name in ("context", "details", "outcome")}
     return whole | texts | {"error_categories": f"{{{','.join(whole['error_categories'])}}}"}
 
 
