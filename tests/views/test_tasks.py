@@ -55,8 +55,8 @@ def test_scheduled_work_and_its_state(workspace: Workspace, app: Flask, sign_in:
     assert "every hour" in row
     assert "off" in row
     assert "not part of this release" in row
-    assert "Nothing waits and nothing runs." in page.text
-    assert "No work has ended yet." in page.text
+    assert "No work yet" in page.select_one(".u-blank").text
+    assert page.select_one(".u-blank a")["href"] == "/chat"
 
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
