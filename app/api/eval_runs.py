@@ -12,7 +12,7 @@ from pydantic import Field, create_model
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
 from app.api.route import route
 from app.models import EvalRun
-from app.services import agents, eval_runs, golden, pages, run_lists, run_results
+from app.services import agents, eval_runs, golden, pages, run_control, run_lists, run_results
 from app.services.eval_runs import NewRun
 
 bp = Blueprint("eval_runs_api", __name__)
@@ -164,7 +164,7 @@ def read(run_id: UUID) -> RunAnswer:
     about="What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine.",
 )  # fmt: skip
 def cancel(run_id: UUID, body: Body) -> RunAnswer:
-    return _shown(eval_runs.cancel_run(run_id, actor=g.actor))
+    return _shown(run_control.cancel_run(run_id, actor=g.actor))
 
 
 @route(
@@ -172,7 +172,7 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
     summary="Replay again what errored", also={409: "It is under way, was cancelled, or nothing errored."},
 )  # fmt: skip
 def retry(run_id: UUID, body: Body) -> RunAnswer:
-    eval_runs.retry_errored(run_id, actor=g.actor)
+    run_control.retry_errored(run_id, actor=g.actor)
     return _shown(eval_runs.get_run(run_id, actor=g.actor))
 
 

@@ -121,7 +121,7 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
     """Run what waits until the run has ended. Ctrl-C cancels it."""
     from app.db import acting_as, transaction
     from app.jobs.executor import Executor
-    from app.services import eval_runs
+    from app.services import eval_runs, run_control
 
     executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
     executor.start()
@@ -137,7 +137,7 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
             time.sleep(POLL)
     except KeyboardInterrupt:
         with acting_as(system), transaction():
-            eval_runs.cancel_run(run_id, actor=system)
+            run_control.cancel_run(run_id, actor=system)
         raise
     finally:
         executor.stop()

@@ -13,7 +13,7 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models.evals import CONTEXT_MODES
-from app.services import agents, eval_runs, golden, run_lists, run_pages
+from app.services import agents, eval_runs, golden, run_control, run_lists, run_pages
 from app.services.eval_runs import NewRun
 from app.services.pages import Page
 from app.views.agent_review import as_id
@@ -233,7 +233,7 @@ def progress(run_id: UUID) -> Any:
 def cancel(run_id: UUID) -> Any:
     """Stop a run. Asking twice is fine."""
     with transaction():
-        run = eval_runs.cancel_run(run_id, actor=g.actor)
+        run = run_control.cancel_run(run_id, actor=g.actor)
     flash("Cancelled." if run.status == "cancelled" else "It stops at the next step of what runs.", "success")
     return redirect(url_for(".detail", run_id=run_id), 303)
 
@@ -243,7 +243,7 @@ def cancel(run_id: UUID) -> Any:
 def retry(run_id: UUID) -> Any:
     """Replay again what errored."""
     with transaction():
-        cases = eval_runs.retry_errored(run_id, actor=g.actor)
+        cases = run_control.retry_errored(run_id, actor=g.actor)
     flash(f"{cases} replay{'s' if cases != 1 else ''} tried again.", "success")
     return redirect(url_for(".detail", run_id=run_id), 303)
 

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.errors import NotFound, Refused
 from app.models import AgentSession, EvalRun, Feedback
-from app.services import agents, entities, eval_runs, feedback, golden, knowledge
+from app.services import agents, entities, eval_runs, feedback, golden, knowledge, run_control
 from app.services.eval_runs import NewRun
 from app.services.golden import Promotion
 from app.services.knowledge import NewRow
@@ -241,12 +241,12 @@ def test_trials_are_combined_and_a_run_is_cancelled_once(bench: Bench) -> None:
     assert waiting.status == "queued"
     for _ in range(2):
         with bench.acting():
-            assert eval_runs.cancel_run(waiting.id, actor=bench.admin).status == "cancelled"
+            assert run_control.cancel_run(waiting.id, actor=bench.admin).status == "cancelled"
     assert bench.drain() == 0
     assert {replay.status for replay in bench.replays(waiting)} == {"cancelled"}
     assert bench.complaints() == []
     with bench.acting(), pytest.raises(Refused, match="completed"):
-        eval_runs.cancel_run(run.id, actor=bench.admin)
+        run_control.cancel_run(run.id, actor=bench.admin)
 
 
 def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +259,7 @@ def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeyp
     assert (one["verdict"], one["passed"]) == ("errored", None)
     assert bench.complaints() == []
     with bench.acting():
-        assert eval_runs.retry_errored(run.id, actor=bench.admin) == 1
+        assert run_control.retry_errored(run.id, actor=bench.admin) == 1
     bench.drain()
     again = bench.look(run.id)
     assert again.status == "completed"

@@ -282,3 +282,9 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
     assert page.select_one(f'a[href="{led.location}"]') is not None
     tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
     assert tab == "Evals 0 % ▾100 lower than the run before"
+
+
+def test_without_goldens_the_form_says_where_they_come_from(client: FlaskClient) -> None:
+    page = soup(client.get(f"{RUNS}/new"))
+    assert "There are no golden sessions yet." in words(page.select_one("main"))
+    assert not page.select("main form")

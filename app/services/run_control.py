@@ -1,0 +1,103 @@
+"""A run that is under way is stopped, and what errored in one that has ended is replayed again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, insert, select, update
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Refused
+from app.models import AgentSession, EvalRun
+from app.services import audit
+from app.services.eval_runs import OPEN
+from app.services.run_results import finish_if_done, lock_run
+
+WAITS = ("pending", "running")
+
+
+def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine.
+
+    A case that ends holds itself first and the run last. So the cases are held here before the run, each in its turn;
+    what somebody retried in between is taken only where nobody holds it.
+    """
+    if not actor.is_admin:
+        raise Forbidden("Only an admin stops evals.")
+    open_cases = (
+        select(AgentSession.id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.status.in_(WAITS),
+        )
+        .order_by(AgentSession.id)
+    )
+    db.session.execute(open_cases.with_for_update())
+    run = lock_run(run_id, actor=actor)
+    if run.status not in OPEN:
+        if run.status == "cancelled":
+            return run
+        raise Refused(f"This run is {run.status} already.", current=run.status)
+    if run.cancel_requested_at is None:
+        run.cancel_requested_at = datetime.now(UTC)
+        audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
+    cases = list(db.session.scalars(open_cases.with_for_update(skip_locked=True)))
+    db.session.execute(
+        update(AgentSession)
+        .where(AgentSession.id.in_(cases), AgentSession.status == "pending")
+        .values(status="cancelled", finished_at=func.now(), lease_owner=None, lease_until=None)
+        .execution_options(synchronize_session=False)
+    )
+    db.session.execute(
+        update(AgentSession)
+        .where(AgentSession.id.in_(cases), AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
+        .values(cancel_requested_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
+    finish_if_done(run, actor=actor)
+    return run
+
+
+def retry_errored(run_id: UUID, *, actor: Actor) -> int:
+    """Replay again what could not be judged because something broke; how many cases that are."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin starts evals.")
+    run = lock_run(run_id, actor=actor)
+    if run.status in OPEN:
+        raise Refused("This run is still under way.", current=run.status)
+    if run.status == "cancelled":
+        raise Refused("This run was cancelled; start another.", current=run.status)
+    failed = db.session.scalars(
+        select(AgentSession)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.meta["eval_result"]["verdict"].astext == "errored",
+            AgentSession.meta["eval_retried"].is_(None),
+        )
+        .with_for_update()
+    ).all()
+    if not failed:
+        raise Refused("Nothing in this run errored.")
+    rows = []
+    for old in failed:
+        meta, again = old.meta, f"{old.meta['eval_trial']}."
+        old.meta = {**meta, "eval_trial": again + uuid4().hex[:8], "eval_retried": True}
+        fresh = {name: value for name, value in meta.items() if name != "eval_result"}
+        rows.append(
+            {
+                "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
+                "output_type": old.output_type, "status": "pending", "agent_id": old.agent_id,
+                "agent_version_id": old.agent_version_id, "entity_id": old.entity_id, "created_by": actor.id,
+                "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
+            }
+        )  # fmt: skip
+    db.session.flush()
+    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
+    run.status, run.completed_at, run.results = "running", None, {}
+    db.session.flush()
+    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(rows))
+    return len(rows)
