@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 from sqlalchemy import select
 
@@ -61,6 +62,38 @@ def test_from_a_complaint_to_a_rule_that_answers_it(
     assert (passed, failed) == ("pass", "fail")
     (row,) = bench.complaints()
     assert (row.status, row.context["context_mode"]) == ("pending", "frozen"), "what was frozen fails as before"
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_should_have_changed_is_put_right_in_place(
+    bench: Bench, workspace: Workspace, visit: Callable[..., Any], scripts: bool
+) -> None:
+    asked = bench.desk.ask("Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
+    bench.drain()
+    complain(bench.app, workspace.actor("member"), asked)
+    visitor = visit(workspace.actor("admin"), java_script_enabled=scripts, theme="light" if scripts else "dark")
+    page: Page = visitor.page
+
+    visitor.go(EVALS)
+    page.locator("#candidates [data-row]").get_by_role("link", name="Promote…").click()
+    form = page.locator("form.u-inplace")
+    lines = form.get_by_label("What it should change, one change per line")
+    expect(lines).to_be_hidden()
+    form.get_by_label("It must mention…").uncheck()
+    form.get_by_label("It should have changed…").check()
+    expect(lines).to_have_value("update Kestrel: valuation = 10.5")
+    lines.fill("update Kestral: valuation = 11")
+    visitor.expected = ("422",)
+    form.get_by_role("button", name="Promote").click()
+    expect(form.get_by_text("There is no record called “Kestral”.")).to_be_visible()
+    expect(lines).to_have_value("update Kestral: valuation = 11")
+    if scripts:
+        check(page, "the form with what should have changed")
+    lines.fill("update Kestrel: valuation = 11")
+    form.get_by_role("button", name="Promote").click()
+    expect(page.locator("#candidates [data-row]")).to_have_count(0)
+    visitor.go(f"{EVALS}/{asked}")
+    expect(page.get_by_text("update Kestrel: valuation = 11")).to_be_visible()
 
 
 def promote(page: Page, asked: str) -> None:
