@@ -93,15 +93,15 @@ def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str,
         for name, (tenant, agent, kind) in places.items():
             connection.execute(BIND, bound(Actor(UUID(int=1), tenant, "admin")))
             _time(spent[name], "select_1", lambda: connection.exec_driver_sql("SELECT 1").fetchall())
-            _time(spent[name], "query", partial(_query, connection, tenant, agent, kind))
+            _time(spent[name], "query", partial(_query, tenant, agent, kind))
             _time(spent[name], "function", partial(shared_prompt.load_shared_context_prompt, tenant, agent, kind))
     return {name: {what: statistics.median(times[WARMING:]) for what, times in spent[name].items()} for name in places}
 
 
-def _query(connection: Any, tenant: UUID, agent: UUID, kind: UUID) -> None:
-    from app.services.shared_prompt import statement
+def _query(tenant: UUID, agent: UUID, kind: UUID) -> None:
+    from app.services.shared_prompt import read_rows
 
-    assert len(connection.exec_driver_sql(statement(tenant, agent, kind)).fetchall()) == 40
+    assert len(read_rows(tenant, agent, kind)) == 40
 
 
 def _time(spent: dict[str, list[float]], what: str, work: Callable[[], object]) -> None:

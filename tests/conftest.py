@@ -297,7 +297,7 @@ def api(app: Flask) -> Callable[..., Api]:
 @pytest.fixture
 def count_queries(app: Flask) -> Callable[[], Any]:
     """`with count_queries() as seen:` then `len(seen)`: statements besides sign-in and tenant binding."""
-    from app.db import db
+    from app.db import db, direct
 
     @contextmanager
     def counting() -> Iterator[list[str]]:
@@ -307,12 +307,19 @@ def count_queries(app: Flask) -> Callable[[], Any]:
             if not re.search(r"bind_credential|set_config\('app\.tenant_id'", statement):
                 seen.append(statement)
 
+        def execute(connection: Any, statement: str, *rest: Any, **more: Any) -> Any:
+            note(connection, None, statement)
+            return really(connection, statement, *rest, **more)
+
         with app.app_context():
             engine = db.engine
+        really = direct.execute
         event.listen(engine, "before_cursor_execute", note)
         try:
+            direct.execute = execute
             yield seen
         finally:
+            direct.execute = really
             event.remove(engine, "before_cursor_execute", note)
 
     return counting

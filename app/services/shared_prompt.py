@@ -5,14 +5,13 @@ Nothing is written here: what was in a prompt is known from the session's `conte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.db import db
+from app.db import run
 from app.errors import NotFound
 from app.learning.prompt import DEFAULT_BUDGET, SECTIONS, TOP_N, Dropped, Prompt, PromptRow, format_prompt
 
@@ -21,17 +20,15 @@ Found = tuple[tuple[Any, ...], ...]
 # How many rows of each type a preview looks at; what stands lower is only counted.
 PREVIEWED = 100
 
-# Each scope has an index of its own that holds active rows by rank, so a type costs a few short index scans however
-# many rows there are. Planning them takes several times as long as reading them. The driver prepares a statement on
-# each connection after its first uses, but one with parameters is still planned anew wherever that looks cheaper, which
-# it does where workspaces differ in size. So the ids are part of the text, and each way to ask has a plan of its own.
 _SCOPES = {
     "workspace": "c.agent_id IS NULL AND c.entity_type_id IS NULL",
-    "agent": "c.agent_id = '{agent}' AND c.entity_type_id IS NULL",
-    "entity_type": "c.agent_id IS NULL AND c.entity_type_id = '{entity_type}'",
-    "both": "c.agent_id = '{agent}' AND c.entity_type_id = '{entity_type}'",
+    "agent": "c.agent_id = %(agent)s AND c.entity_type_id IS NULL",
+    "entity_type": "c.agent_id IS NULL AND c.entity_type_id = %(entity_type)s",
+    "both": "c.agent_id = %(agent)s AND c.entity_type_id = %(entity_type)s",
 }
-_KINDS = ", ".join(f"('{kind}')" for kind in SECTIONS)
+ROWS = f"""
+SELECT * FROM prompt_rows(%(tenant)s, %(agent)s, %(entity_type)s, '{{{",".join(SECTIONS)}}}', {TOP_N}, %(fewest)s)
+"""
 
 
 def scopes_of(agent_id: UUID | None, entity_type_id: UUID | None) -> tuple[str, ...]:
@@ -41,37 +38,13 @@ def scopes_of(agent_id: UUID | None, entity_type_id: UUID | None) -> tuple[str, 
     return ("workspace", *(["agent"] if agent_id else []), *(["entity_type"] if entity_type_id else []))
 
 
-@lru_cache(maxsize=1024)
-def statement(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0) -> str:
-    """Secret, setting and rows of the workspace that is bound, which must be the one that is asked for."""
-    within = {one: _within(one, agent_id, entity_type_id) for one in scopes_of(agent_id, entity_type_id)}
-    best = " UNION ALL ".join(
-        f"(SELECT c.id, c.content, c.context, '{scope}' AS scope, c.version, c.rank FROM shared_context AS c"
-        f" WHERE c.tenant_id = app_tenant() AND c.type = k.type AND c.active AND {condition}"
-        " ORDER BY c.rank DESC, c.id LIMIT w.most)"
-        for scope, condition in within.items()
-    )
-    return f"""
-SELECT w.secret, w.top_n, p.id::text, p.type, p.content, p.context, p.scope, p.version, p.rank
-  FROM (SELECT t.secret, t.top_n, greatest(t.top_n, {int(most)}) AS most
-          FROM (SELECT secret, CASE WHEN settings ->> 'context_top_n' ~ '^[0-9]{{1,2}}$'
-                                    THEN greatest(least((settings ->> 'context_top_n')::int, 50), 1)
-                                    ELSE {TOP_N} END AS top_n
-                  FROM tenants WHERE id = app_tenant() AND id = '{_id(tenant_id)}') AS t) AS w
-  LEFT JOIN LATERAL (
-       SELECT r.*, k.type FROM (VALUES {_KINDS}) AS k (type)
-        CROSS JOIN LATERAL (SELECT s.* FROM ({best}) AS s ORDER BY s.rank DESC, s.id LIMIT w.most) AS r
-       ) AS p ON true
-"""
-
-
-def _within(scope: str, agent_id: UUID | None, entity_type_id: UUID | None) -> str:
-    return _SCOPES[scope].format(agent=_id(agent_id), entity_type=_id(entity_type_id))
-
-
-def _id(value: UUID | None) -> str:
-    """An id as a part of a statement: hexadecimal digits and dashes, whatever was given."""
-    return str(UUID(int=value.int)) if value else ""
+def read_rows(
+    tenant_id: UUID, agent_id: UUID | None = None, entity_type_id: UUID | None = None, fewest: int = 0
+) -> list[tuple[Any, ...]]:
+    """Secret, setting and rows of the workspace that is bound; nothing when another one is asked for. Of each type come
+    as many rows as the workspace wants, and not fewer than `fewest` where there are so many."""
+    wanted = {"tenant": tenant_id, "agent": agent_id, "entity_type": entity_type_id, "fewest": fewest}
+    return run(ROWS, wanted)
 
 
 @dataclass(frozen=True)
@@ -108,10 +81,11 @@ def preview_prompt(
     queries."""
     rows, secret, top_n = _read(actor.tenant_id, agent_id, entity_type_id, PREVIEWED)
     prompt = _formatted(rows, secret, top_n)
-    scopes = " OR ".join(f"({_within(one, agent_id, entity_type_id)})" for one in scopes_of(agent_id, entity_type_id))
-    total = _run(
-        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})"
-    )[0][0]
+    scopes = " OR ".join(f"({_SCOPES[one]})" for one in scopes_of(agent_id, entity_type_id))
+    [(total,)] = run(
+        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})",
+        {"agent": agent_id, "entity_type": entity_type_id},
+    )
     further = max(total - len(rows), 0)
     if row is None or row.id in {one.id for one in rows} or row.scope not in scopes_of(agent_id, entity_type_id):
         return Preview(prompt, top_n, further)
@@ -123,13 +97,13 @@ def _formatted(rows: list[PromptRow], secret: str, top_n: int) -> Prompt:
 
 
 def _read(
-    tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0
+    tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0
 ) -> tuple[list[PromptRow], str, int]:
-    return _rows(_found(tenant_id, agent_id, entity_type_id, most))
+    return _rows(_found(tenant_id, agent_id, entity_type_id, fewest))
 
 
-def _found(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, most: int = 0) -> Found:
-    found = tuple(map(tuple, _run(statement(tenant_id, agent_id, entity_type_id, most))))
+def _found(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0) -> Found:
+    found = tuple(read_rows(tenant_id, agent_id, entity_type_id, fewest))
     if not found:
         raise NotFound("There is no such workspace.")
     return found
@@ -144,8 +118,3 @@ def _rows(found: Found) -> tuple[list[PromptRow], str, int]:
 def _formatted_once(found: Found) -> Prompt:
     """The prompt of what was just read. Equal rows give equal bytes, and the same rows are read again and again."""
     return _formatted(*_rows(found))
-
-
-def _run(statement: str) -> Sequence[Any]:
-    """The statement as it stands: building one would cost more than PostgreSQL takes to answer it."""
-    return db.session().connection().exec_driver_sql(statement).fetchall()
