@@ -82,6 +82,9 @@
     if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
   });
 
+  /* A box that somebody made larger carries a style; htmx would write it onto what takes its place, which the CSP refuses. */
+  htmx.config.morphIgnore.push("style");
+
   /* The chosen tab is in sight on a narrow screen, and what htmx brought in is made ready like the rest. ------------- */
   const ready = (root) => {
     each(root, "time[datetime]", localise);

@@ -71,6 +71,26 @@ def test_a_message_covers_neither_what_one_writes_nor_how_to_send_it(
     assert apart, (toast, writing)
 
 
+def test_a_box_that_was_made_larger_is_replaced_without_a_complaint(
+    app: Flask, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    """htmx writes attributes of what was there onto what comes; the CSP refuses a style and the visitor complains."""
+    row = fill(app, workspace).ids["proposed"]
+    visitor = visit(workspace.actor())
+    page = visitor.page
+    visitor.go(f"{BASE}/knowledge?state=proposed")
+    page.locator(f"#knowledge-{row} [data-open]").focus()
+    for _ in range(2):
+        page.evaluate("for (const box of document.querySelectorAll('textarea')) box.style.height = '120px'")
+        page.keyboard.press("a")
+        expect(page.locator("#count-knowledge")).to_be_empty()
+        page.evaluate("for (const box of document.querySelectorAll('textarea')) box.style.height = '120px'")
+        page.get_by_role("button", name="Undo").last.click()
+        expect(page.locator("#count-knowledge")).to_contain_text("1 proposed")
+        expect(page.locator(f"article#knowledge-{row} textarea")).to_have_count(1)
+        page.locator(f"#knowledge-{row} [data-open]").focus()
+
+
 def test_names_in_the_timeline_stand_beside_the_bars(
     app: Flask, workspace: Workspace, visit: Callable[..., Any]
 ) -> None:
