@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from app.evals import verdict
-from app.evals.compare_agent import Golden, dimensions_of, side_of
+from app.evals.compare_agent import Golden, dimensions_of, held_to, side_of
 from app.evals.dimensions import Dimension, Divergence
 from app.evals.drift import Drift, first_drift
 from app.evals.effects import Effect
@@ -107,8 +107,7 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     if _too_long(golden.run) or _too_long(replay):
         return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
     before, after = (side_of(run, tools, reader) for run in (golden.run, replay))
-    effects = golden.expected.read_effects(reader) if golden.expected.effects is not None else before.effects
-    before = replace(before, effects=effects)
+    before = held_to(golden, before, after, tools, reader)
     if reader.cut:
         return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
     dimensions = [policy.over(each) for each in dimensions_of(golden, before, after, nearness, reader)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.evals import compare_response, compare_tool
+from app.evals.amended import amended
 from app.evals.compare_calls import call_dimensions
 from app.evals.compare_effects import effect_dimensions
 from app.evals.compare_message import asked_dimension, message_dimension, told_dimension
@@ -31,13 +32,14 @@ class Golden:
 @dataclass(frozen=True)
 class Side:
     """A session as it was read. `names` are those of the things that it made itself; `changed` says that it changed
-    something, whatever is expected in place of that."""
+    something, whatever is expected in place of that; `put_right` that something is."""
 
     run: Run
     calls: list[Call]
     effects: list[Effect]
     names: Mapping[Any, str]
     changed: bool = False
+    put_right: bool = False
 
     @property
     def only_said(self) -> bool:
@@ -52,6 +54,16 @@ def side_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
     return Side(run, calls, effects, names, bool(effects))
 
 
+def held_to(golden: Golden, before: Side, after: Side, tools: Mapping[str, Tool], reader: Reader) -> Side:
+    """The recorded side as replays are held to it: with what should have been changed in place of what was."""
+    if golden.expected.effects is not None:
+        return replace(before, effects=golden.expected.read_effects(reader), put_right=True)
+    if not golden.expected.about_calls:
+        return before
+    found = amended(golden.expected, (before.run, before.calls), (after.calls, after.names), tools, reader)
+    return replace(before, effects=found[0], names=found[1], put_right=True) if found else before
+
+
 def dimensions_of(
     golden: Golden, before: Side, after: Side, nearness: Nearness | None, reader: Reader
 ) -> list[Dimension]:
@@ -59,13 +71,13 @@ def dimensions_of(
     kind = golden.run.session_type
     names = (before.names, after.names)
     submitted = [compare_response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
-    if golden.expected.effects is not None:
+    if before.put_right:
         submitted[0] = compare_response.expected_of(before.effects, submitted[0])
     any_values = any(side.values for side in submitted)
     if kind == "tool":
         output = compare_tool.output_dimension(before.run, after.run, reader, names)
         return [
-            *effect_dimensions(before.effects, after.effects),
+            *effect_dimensions(before.effects, after.effects, put_right=before.put_right),
             output,
             *_named(golden, before, after, nearness),
         ]
@@ -75,7 +87,7 @@ def dimensions_of(
         rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
         if kind == "mixed":
             return [*_agent(golden, before, after, rest, nearness), *compare_response.scaled(values, 1.0)]
-        other = effect_dimensions(*rest) if any(rest) else []
+        other = effect_dimensions(*rest, put_right=before.put_right) if any(rest) else []
         other += _named(golden, before, after, nearness)
         if extraction:
             values = compare_response.scaled(values, compare_response.VALUES_WEIGHT)
@@ -94,13 +106,12 @@ def _agent(
     message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
     if _message_decides(golden, before):
         message = replace(message, decides=True)
-    if before.only_said and not golden.expected.about_answer:
+    # Where something else should have happened, the figures of the recording are not what is right.
+    if before.only_said and golden.expected == Expected():
         asked = asked_dimension(before.run, after.run, message)
-        # Where something else should have happened, the figures of the recording are not what is right.
-        right = asked is message and message.decides and golden.expected == Expected()
-        message = told_dimension(before.run, after.run, message) if right else asked
+        message = told_dimension(before.run, after.run, message) if asked is message and message.decides else asked
     return [
-        *effect_dimensions(*effects),
+        *effect_dimensions(*effects, put_right=before.put_right),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
         message,
     ]

@@ -10,10 +10,12 @@ from typing import Any
 
 from app.evals.compare_effects import likest
 from app.evals.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
-from app.evals.effects import rename
+from app.evals.effects import rename, values_of
 from app.evals.equal import Leaves, Reader, leaves, likeness, same
 from app.evals.expected import Expected
 from app.evals.runs import Call
+
+SUBMIT = "submitResponse"
 
 
 def call_dimensions(
@@ -96,8 +98,8 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
     found: list[Divergence] = []
     likes: list[float] = []
     for place, (name, given) in enumerate(expected.calls or ()):
-        wanted = {} if not given else leaves(Reader().arguments(given))
-        best = max((_covered(wanted, called.leaves) for called in worked if called.name == name), default=None)
+        wanted = Reader().arguments(given)
+        best = max((covered(name, wanted, called.arguments) for called in worked if called.name == name), default=None)
         likes.append(0.0 if best is None else best)
         if best is None or best < 1.0:
             text = f"{name} was not called" if best is None else f"{name} was not called with the expected arguments"
@@ -119,8 +121,21 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
     return [decided, standard(ARGUMENTS, like, words)]
 
 
-def _covered(wanted: Leaves, given: Leaves) -> float:
-    """The share of the wanted leaves that were given; more may have been given."""
+def covered(name: str, wanted: Any, given: Any) -> float:
+    """The share of the wanted arguments that were given; more may have been given. A value that is submitted may stand
+    there with where it was read."""
+    share = _share(wanted, given)
+    if share == 1.0 or name != SUBMIT or not all(isinstance(_values(side), dict) for side in (wanted, given)):
+        return share
+    return max(share, _share(*({**side, "values": values_of(side["values"])} for side in (wanted, given))))
+
+
+def _values(arguments: Any) -> Any:
+    return arguments.get("values") if isinstance(arguments, dict) else None
+
+
+def _share(wanted: Any, given: Any) -> float:
     if not wanted:
         return 1.0
-    return sum(path in given and same(leaf, given[path]) for path, leaf in wanted.items()) / len(wanted)
+    asked, there = leaves(wanted), leaves(given)
+    return sum(path in there and same(leaf, there[path]) for path, leaf in asked.items()) / len(asked)

@@ -13,13 +13,17 @@ from app.evals.equal import Leaves, likeness
 
 # Beyond this many candidates on both sides the next one is taken instead of the likest: time stays linear.
 MOST_PAIRS = 2_500
+NOTHING = "changed nothing"
 
 
-def effect_dimensions(golden: Sequence[Effect], replay: Sequence[Effect]) -> list[Dimension]:
-    """What was created and what was updated, each as one dimension that decides."""
+def effect_dimensions(
+    golden: Sequence[Effect], replay: Sequence[Effect], *, put_right: bool = False
+) -> list[Dimension]:
+    """What was created and what was updated, each as one dimension that decides. `put_right` says that the golden's
+    side is not what was recorded but what should have happened."""
     return [
-        _effects(CREATED, *(_of_kind(side, created=True) for side in (golden, replay))),
-        _effects(UPDATED, *(_of_kind(side, created=False) for side in (golden, replay))),
+        _effects(CREATED, *(_of_kind(side, created=True) for side in (golden, replay)), put_right=put_right),
+        _effects(UPDATED, *(_of_kind(side, created=False) for side in (golden, replay)), put_right=put_right),
     ]
 
 
@@ -27,9 +31,9 @@ def _of_kind(effects: Sequence[Effect], *, created: bool) -> list[Effect]:
     return [effect for effect in effects if (effect.kind != UPDATE) == created]
 
 
-def _effects(name: str, golden: list[Effect], replay: list[Effect]) -> Dimension:
+def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right: bool) -> Dimension:
     if not golden and not replay:
-        return standard(name, 1.0, "changed nothing, as before", decides=True)
+        return standard(name, 1.0, f"{NOTHING}, as {'expected' if put_right else 'before'}", decides=True)
     pairs, lost, added = pair_effects(golden, replay)
     total, found = 0.0, []
     for before, after in pairs:
@@ -38,9 +42,13 @@ def _effects(name: str, golden: list[Effect], replay: list[Effect]) -> Dimension
         if like < 1.0:
             found += _changed(name, before, after)
     done = "created" if name == CREATED else "updated"
-    found += [_lost(name, effect, done) for effect in lost] + [_added(name, effect, done) for effect in added]
+    why = "which should not happen" if put_right else "which did not happen before"
+    found += [_lost(name, effect, done) for effect in lost]
+    found += [_added(name, effect, f"{done}, {why}") for effect in added]
     score = total / max(len(golden), len(replay))
-    reason = found[0].text if found else f"{done} the same {plural(len(golden), 'thing')}"
+    thing = plural(len(golden), "thing")
+    fine = f"{done} {thing} as expected" if put_right else f"{done} the same {thing}"
+    reason = found[0].text if found else fine
     return standard(name, score, reason, found, decides=True)
 
 
@@ -56,7 +64,7 @@ def _lost(name: str, effect: Effect, done: str) -> Divergence:
 
 
 def _added(name: str, effect: Effect, done: str) -> Divergence:
-    text = f"{effect.words} was {done}, which did not happen before"
+    text = f"{effect.words} was {done}"
     return Divergence(name, effect.words, None, effect.as_json(), text, replay_seq=effect.sequence or None)
 
 

@@ -6,40 +6,62 @@ from dataclasses import replace
 
 from app.evals.asked import asked_figures, asks_for_figure, figures_said, told_figures
 from app.evals.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard
+from app.evals.equal import spelled
 from app.evals.expected import Expected
 from app.evals.runs import Run, turns_of
 from app.evals.similarity import Nearness, Said, alike
 
 Message = tuple[str, int | None]
+SAME = "the answer is the same, word for word"
 
 
 def message_dimension(golden: Message, replay: Message, expected: Expected, nearness: Nearness | None) -> Dimension:
     """The last message: by the facts that it must and must not say if they are known, and by its text."""
     wanted = golden[0] if expected.answer is None else expected.answer
     text = alike([(wanted, replay[0])], nearness)[0]
-    said = Said(replay[0]) if expected.mentions or expected.must_not_mention else None
     seqs = {"golden_seq": golden[1] if expected.answer is None else None, "replay_seq": replay[1]}
-    score, found = text, []
-    if said and expected.mentions:
-        missing = [fact for fact in expected.mentions if not said.mentions(fact)]
-        found = [
-            Divergence(MESSAGE, "mentions", fact, None, f"the answer does not mention “{fact}”", **seqs)
-            for fact in missing
-        ]
-        score = 0.7 * (1 - len(missing) / len(expected.mentions)) + 0.3 * text
-    if said and expected.must_not_mention:
-        wrong = [fact for fact in expected.must_not_mention if said.mentions(fact)]
-        found = [
-            Divergence(
-                MESSAGE, "must_not_mention", None, fact, f"the answer mentions “{fact}”, which it must not", **seqs
-            )
-            for fact in wrong
-        ] + found
-        score = 0.0 if wrong else score
-    if not found and text < 1.0:
-        found = [Divergence(MESSAGE, "text", wanted, replay[0], _wording(wanted, replay[0], text), **seqs)]
-    reason = found[0].text if found else "the answer is the same"
-    return standard(MESSAGE, score, reason, found, decides=expected.about_answer)
+    same = spelled(wanted) == spelled(replay[0])
+    words = [] if same else [Divergence(MESSAGE, "text", wanted, replay[0], _wording(wanted, replay[0], text), **seqs)]
+    if not expected.mentions and not expected.must_not_mention:
+        return standard(MESSAGE, text, words[0].text if words else SAME, words, decides=expected.about_answer)
+    said, must, must_not = Said(replay[0]), expected.mentions or (), expected.must_not_mention or ()
+    missing = [fact for fact in must if not said.mentions(fact)]
+    wrong = [fact for fact in must_not if said.mentions(fact)]
+    found = [
+        Divergence(MESSAGE, "must_not_mention", None, fact, f"the answer mentions “{fact}”, which it must not", **seqs)
+        for fact in wrong
+    ]
+    found += [
+        Divergence(MESSAGE, "mentions", fact, None, f"the answer does not mention “{fact}”", **seqs) for fact in missing
+    ]
+    if must:
+        score = 0.7 * (1 - len(missing) / len(must)) + 0.3 * text
+    else:
+        # A recorded answer that says what must not be said is no measure for the words of another.
+        score = 1.0 if _refuted(golden[0], expected) else text
+    score = 0.0 if wrong else score
+    reason = _facts(found, len(must), len(missing), score, words)
+    return standard(MESSAGE, score, reason, found or words, decides=True)
+
+
+def _refuted(recorded: str, expected: Expected) -> bool:
+    said = Said(recorded)
+    return expected.answer is None and any(said.mentions(fact) for fact in expected.must_not_mention or ())
+
+
+def _facts(found: list[Divergence], must: int, missing: int, score: float, words: list[Divergence]) -> str:
+    """Why the answer passes or not, where facts are known that it must or must not say."""
+    if score < PASS_AT[MESSAGE] and found:
+        return found[0].text
+    if missing:
+        return f"the answer says {must - missing} of the {must} facts that it must; {found[0].text}"
+    if must:
+        return (
+            "the answer says the fact that it must" if must == 1 else f"the answer says the {must} facts that it must"
+        )
+    if score < PASS_AT[MESSAGE] and words:
+        return words[0].text
+    return "the answer says nothing that it must not"
 
 
 def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
@@ -60,7 +82,9 @@ def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
     said_so = 1 - len(missing) / len(figures)
     score = min(said_so, message.score) if message.decides else said_so
     if message.decides and not found:
-        return message
+        if message.passed:
+            return message
+        return replace(message, reason=f"{message.reason}, though the figures that were asked for were said")
     reason = found[0].text if found else "the agent said the figures that were asked for"
     return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
 
@@ -86,8 +110,16 @@ def _listed(figures: list[float]) -> str:
 
 
 def _wording(golden: str, replay: str, text: float) -> str:
+    """How the words of two answers that are not the same compare. Words that are close may say the opposite."""
     if not replay:
         return "there was no answer"
     if not golden:
         return "there was an answer, which did not happen before"
-    return "the answer says the same in other words" if text >= PASS_AT[MESSAGE] else "the answer says something else"
+    if text >= PASS_AT[MESSAGE]:
+        return f"the answer's words are close ({text:.2f}); no fact was ticked to hold it to"
+    return f"the answer's words are not close ({_below(text)} of {PASS_AT[MESSAGE]:.2f})"
+
+
+def _below(score: float) -> str:
+    """Two digits that are never rounded up to the mark."""
+    return f"{min(score, PASS_AT[MESSAGE] - 0.01):.2f}"

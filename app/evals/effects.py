@@ -62,11 +62,20 @@ class Effect:
 
 def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Effect], dict[Any, str]]:
     """What the session changed, in order; and the ids that its own creations returned, which are `$1`, `$2`… in it."""
+    return settled(changes_of(run, calls, reader))
+
+
+def changes_of(run: Run, calls: Sequence[Call], reader: Reader) -> list[Effect]:
+    """Every change by itself, in order and under the ids that were used."""
     made = [change_of_call(call) for call in calls if call.writes and not call.failed]
     made += _of_events(run.events, made, reader)
-    made.sort(key=lambda effect: effect.sequence)
+    return sorted(made, key=lambda effect: effect.sequence)
+
+
+def settled(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
+    """What is left of changes in the end, and the names of what they made."""
     names = _names_of(made)
-    return _merged(_renamed(made, names)), names
+    return _merged(renamed(made, names)), names
 
 
 def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
@@ -212,7 +221,8 @@ def _updated(events: Sequence[Event], reader: Reader) -> Effect | None:
     return Effect(UPDATED, "entity", last.payload.get("entity_id"), fields, last.sequence) if fields else None
 
 
-def _renamed(effects: list[Effect], names: Mapping[Any, str]) -> list[Effect]:
+def renamed(effects: list[Effect], names: Mapping[Any, str]) -> list[Effect]:
+    """The changes with the ids of things that the session made under the names of both sessions."""
     if not names:
         return effects
     return [
@@ -247,17 +257,18 @@ def _merged(effects: list[Effect]) -> list[Effect]:
             kept.append(effect)
         elif key in place:
             earlier = kept[place[key]]
-            kept[place[key]] = replace(effect, fields=_over(earlier.fields, effect.fields))
+            kept[place[key]] = replace(effect, fields=over(earlier.fields, effect.fields))
         else:
             place[key] = len(kept)
             kept.append(effect)
     return kept
 
 
-def _over(earlier: Any, later: Any) -> Any:
+def over(earlier: Any, later: Any) -> Any:
+    """A value with another written over it: leaf by leaf where both are objects, else whole."""
     if isinstance(earlier, dict) and isinstance(later, dict):
         return {
             **earlier,
-            **{name: _over(earlier[name], held) if name in earlier else held for name, held in later.items()},
+            **{name: over(earlier[name], held) if name in earlier else held for name, held in later.items()},
         }
     return later

@@ -13,7 +13,6 @@ PASS, FAIL, FLAKY, ERRORED, UNKNOWN = "pass", "fail", "flaky", "errored", "unkno
 VERDICTS = (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)
 MOST_WHEN_FAILED = 0.59
 MOST_DIVERGENCES = 200
-NOT_JUDGED = "changed nothing, as before; the answer was not judged"
 
 
 @dataclass(frozen=True)
@@ -29,10 +28,13 @@ class Policy:
         """The dimension as this set wants it."""
         if dimension.name not in self.thresholds and dimension.name not in self.decides:
             return dimension
+        threshold = self.thresholds.get(dimension.name, dimension.threshold)
+        other = threshold != dimension.threshold
         return replace(
             dimension,
-            threshold=self.thresholds.get(dimension.name, dimension.threshold),
+            threshold=threshold,
             decides=self.decides.get(dimension.name, dimension.decides),
+            reason=f"{dimension.reason}; this set asks for {threshold:g}" if other else dimension.reason,
         )
 
 
@@ -76,7 +78,7 @@ def _passed(dimensions: Sequence[Dimension]) -> str:
     told = [effect.reason for effect in effects if not effect.reason.startswith("changed nothing")]
     if effects and not told:
         others = any(each.decides for each in dimensions if each not in effects)
-        return NOT_JUDGED if not others else f"changed nothing, as before; {_others(message)}"
+        return f"{effects[0].reason}; {_others(message) if others else 'the answer was not judged'}"
     return " and ".join(told) if told else "the values are the same"
 
 

@@ -15,12 +15,12 @@ from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Stale
 from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
-from app.services import feedback, golden
+from app.services import complaints, feedback, golden
 from app.services.golden import Promoted, Promotion
 
 __all__ = [
     "ACTIONS", "Candidate", "dismiss_candidate", "find_candidate", "list_candidates", "promote_candidate",
-    "resolve_group", "signals_of", "undo_group",
+    "resolve_group", "signals_of", "signals_with", "undo_group",
 ]  # fmt: skip
 
 ACTIONS = ("applied", "dismissed")
@@ -99,15 +99,22 @@ def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
 
 
 def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
-    """What is pending about the request that this session stands for; nothing when it is no candidate."""
+    """What is pending about this session, and about the request that it stands for where it is a candidate."""
     groups = group_complaints(_complaints(actor))
-    return next((one.feedback_ids for one in groups if session_id in one.session_ids), [])
+    return signals_with(next((one for one in groups if session_id in one.session_ids), None), session_id, actor=actor)
+
+
+def signals_with(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """The complaints of a candidate, and those about its session that hang on a message, a turn or a trace."""
+    found = complaints.pending_about(session_id, actor=actor)
+    return list(dict.fromkeys([*(group.feedback_ids if group else ()), *found]))
 
 
 def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
     """Make the session of a request golden and apply all that is pending about the request, however much it is."""
     group = find_candidate(session_id, actor=actor)
-    done = golden.promote_session(session_id, replace(given, feedback_ids=group.feedback_ids), actor=actor)
+    signals = signals_with(group, session_id, actor=actor)
+    done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=actor)
     if not done.applied:
         raise Stale(SETTLED)
     return done

@@ -15,9 +15,11 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.evals import own_tools
+from app.evals.amended import names_writes
 from app.evals.effect_words import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
 from app.evals.effects import RESPONSE, effects_of
 from app.evals.equal import Reader, holds_cut
+from app.evals.expected import Expected
 from app.evals.runs import Run, Tool, calls_of, tool_named
 from app.models import CriteriaSet, Entity, EntityType
 from app.services import entities
@@ -47,6 +49,17 @@ def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[s
             sentence = str(wrong) if len(lines) == 1 else f"Line {number}: {wrong}"
             raise Invalid(sentence, {"changes": sentence}) from None
     return found
+
+
+def check_said(expected: Expected, run: Run, *, actor: Actor) -> None:
+    """Invalid where a session changed something and nothing that was said tells whether that was right."""
+    changes = recorded_changes(run, actor=actor)
+    if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
+        more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+        sentence = (
+            f"It changed something: {changes[0][:200]}{more}. Say whether that was right, or what it should change."
+        )
+        raise Invalid(sentence, {"kept": sentence})
 
 
 def recorded_changes(run: Run, *, actor: Actor) -> list[str]:

@@ -18,25 +18,27 @@ from sqlalchemy import exists, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
+from app.evals.contradictions import check_agreed
 from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
-from app.models import AgentSession, CriteriaSet, Feedback, GoldenSet, SessionEvent
-from app.services import audit, feedback
-from app.services.expected_effects import read_changes
+from app.models import AgentSession, CriteriaSet, GoldenSet, SessionEvent
+from app.services import audit, complaints, feedback
+from app.services.expected_effects import check_said, read_changes
 from app.services.snapshots import recorded_run, take_snapshot
 
 SET = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 DEFAULT_SET = "default"
 LONGEST_NOTE = 2000
 MOST_SESSIONS = 200
-OPEN = ("pending", "reviewed")
+RIGHT_OR_NOT = ("expected", "recorded_is_right")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
     """What is kept with a golden. `expected` is what should have happened where the recorded run was complained
-    about; `changes` says in plain words what it should have changed, nothing where there is no line;
-    `recorded_is_right` says that the complaint was not."""
+    about; `changes` says in plain words what it should have changed, nothing where there is no line; `kept` says
+    whether what it changed was right, and is None where nobody was asked; `recorded_is_right` says that the complaint
+    was not."""
 
     set_name: str | None = None
     note: str | None = None
@@ -44,6 +46,7 @@ class Promotion:
     feedback_ids: Sequence[UUID] = ()
     expected: dict[str, Any] | None = None
     changes: Sequence[str] | None = None
+    kept: bool | None = None
     recorded_is_right: bool = False
 
 
@@ -73,12 +76,10 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     _admins_only(actor)
     set_name = read_set(given.set_name)
     note = _read_note(given.note)
-    read_expected(given.expected)
+    check_agreed(read_expected(given.expected))
     if (given.expected or given.changes is not None) and given.recorded_is_right:
-        raise Invalid(
-            "Say what should have happened, or that the recorded run is right; not both.",
-            {"recorded_is_right": "Leave it out where `expected` is given."},
-        )
+        sentence = "Say what should have happened, or that the recorded run is right; not both."
+        raise Invalid(f"expected and recorded_is_right: {sentence}", dict.fromkeys(RIGHT_OR_NOT, sentence))
     session = lock_session(session_id, actor=actor)
     check_promotable(session, actor)
     _check_criteria(given.criteria_set_id, actor)
@@ -110,7 +111,9 @@ def _expected(given: Promotion, session: AgentSession, actor: Actor) -> dict[str
     found = dict(given.expected or {})
     if given.changes is not None:
         found["effects"] = read_changes(given.changes, recorded_run(session, actor=actor), actor=actor)
-        read_expected(found)
+        check_agreed(read_expected(found))
+    elif given.kept is False and not given.recorded_is_right:
+        check_said(read_expected(found), recorded_run(session, actor=actor), actor=actor)
     return found
 
 
@@ -253,33 +256,7 @@ def _check_criteria(criteria_set_id: UUID | None, actor: Actor) -> None:
 
 
 def _was_rejected(session: AgentSession, feedback_ids: Sequence[UUID], actor: Actor) -> bool:
-    return bool(feedback_ids) or has_open_complaint(session.id, actor=actor)
-
-
-def has_open_complaint(session_id: UUID, *, actor: Actor) -> bool:
-    """Whether somebody was unhappy with the session and nobody decided about it yet."""
-    open_negative = exists().where(
-        Feedback.tenant_id == actor.tenant_id,
-        Feedback.session_id == session_id,
-        Feedback.rating == "negative",
-        Feedback.status.in_(OPEN),
-    )
-    return bool(db.session.scalar(select(open_negative)))
-
-
-def preferred_answer(session_id: UUID, *, actor: Actor) -> str | None:
-    """What somebody would rather have read, from the newest edit of the session."""
-    found = db.session.scalar(
-        select(Feedback.details["preferred_answer"].astext)
-        .where(
-            Feedback.tenant_id == actor.tenant_id,
-            Feedback.session_id == session_id,
-            Feedback.details["preferred_answer"].astext.is_not(None),
-        )
-        .order_by(Feedback.created_at.desc())
-        .limit(1)
-    )
-    return found or None
+    return bool(feedback_ids) or complaints.has_open_complaint(session.id, actor=actor)
 
 
 def _apply(feedback_ids: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:

@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.evals.mentions import suggest
 from app.evals.snapshot import first_loaded, user_turns
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
-from app.services import golden
+from app.services import complaints, golden
 from app.services.expected_effects import recorded_changes
 from app.services.snapshots import recorded_run
 
@@ -75,9 +75,9 @@ def offer(session_id: UUID, *, actor: Actor) -> Offer:
         turns=len(user_turns(events)),
         knowledge_rows=len(first_loaded(events).get("row_ids") or []),
         recordings=sum(event["event_type"] == "tool.result" for event in events),
-        complained=golden.has_open_complaint(session_id, actor=actor),
+        complained=complaints.has_open_complaint(session_id, actor=actor),
         facts=suggest(run),
-        preferred=golden.preferred_answer(session_id, actor=actor),
+        preferred=complaints.preferred_answer(session_id, actor=actor),
         tools=sorted(set(called)),
         changes=recorded_changes(run, actor=actor),
     )
@@ -94,7 +94,7 @@ def choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
     ).all()
     asked = _sessions_with(SessionEvent.session_id, session_ids, actor, SessionEvent.event_type == "user.message")
     unhappy = _sessions_with(
-        Feedback.session_id, session_ids, actor, Feedback.rating == "negative", Feedback.status.in_(golden.OPEN)
+        Feedback.session_id, session_ids, actor, Feedback.rating == "negative", Feedback.status.in_(complaints.OPEN)
     )
     return [Choice(row.id, row.title, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -32,8 +33,8 @@ def index() -> Any:
     unknown = request.args.keys() - {"all", "promote", "panel"}
     if unknown:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
-    sid = as_id(request.args.get("promote", ""))
-    return page("evals/index.html", "evals/_home.html", **home(), **(promoting(sid) if sid else {}))
+    sid, shown = as_id(request.args.get("promote", "")), home()
+    return page("evals/index.html", "evals/_home.html", **shown, **(_open(sid, shown["candidates"]) if sid else {}))
 
 
 def home() -> dict[str, Any]:
@@ -61,6 +62,13 @@ def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, An
     }
 
 
+def _open(session_id: UUID, among: Sequence[Candidate], form: PromoteForm | None = None) -> dict[str, Any]:
+    """The open form of a candidate, and how many signals it settles."""
+    group = next((one for one in among if session_id in one.session_ids), None)
+    signals = candidates.signals_with(group, session_id, actor=g.actor)
+    return {**promoting(session_id, form), "resolves": len(signals)}
+
+
 @bp.get("/candidates/<uuid:session_id>")
 @access("admin")
 def candidate(session_id: UUID) -> Any:
@@ -71,7 +79,7 @@ def candidate(session_id: UUID) -> Any:
         return _refused(refusal)
     if not wants_fragment():
         return index()
-    more = {} if request.args.get("put") == "away" else promoting(session_id)
+    more = {} if request.args.get("put") == "away" else _open(session_id, [one])
     return page("evals/_candidate.html", "evals/_candidate.html", **_one(one, session_id), **more)
 
 
@@ -101,12 +109,13 @@ def promote_candidate(session_id: UUID) -> Any:
 
 def _wrong(session_id: UUID, form: PromoteForm) -> Response:
     """422: the same form in its place, with what was typed."""
-    shown = promoting(session_id, form)
     if wants_fragment():
         one = candidates.find_candidate(session_id, actor=g.actor)
-        more = {**_one(one, session_id), **shown}
+        more = {**_one(one, session_id), **_open(session_id, [one], form)}
         return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=422, **more)
-    return page("evals/index.html", "evals/index.html", status=422, **home(), **shown)
+    shown = home()
+    more = _open(session_id, shown["candidates"], form)
+    return page("evals/index.html", "evals/index.html", status=422, **shown, **more)
 
 
 def _refused(refusal: Problem) -> Response:

@@ -11,7 +11,7 @@ from flask import g, request, url_for
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
-from app.services import candidates, golden, promotions
+from app.services import candidates, complaints, golden, promotions
 from app.services.golden import Promotion
 from app.views.agent_review import as_id
 from app.views.evals import bp, promoting
@@ -30,16 +30,9 @@ def ask(session_id: UUID) -> Any:
 
 
 def _form(session_id: UUID, form: PromoteForm | None = None, status: int = 200) -> Any:
-    shown = promoting(session_id, form)
     resolves = len(candidates.signals_of(session_id, actor=g.actor))
-    return page(
-        "evals/promote.html",
-        "evals/_promote_place.html",
-        status=status,
-        session_id=session_id,
-        resolves=resolves,
-        **shown,
-    )
+    shown = {**promoting(session_id, form), "resolves": resolves}
+    return page("evals/promote.html", "evals/_promote_place.html", status=status, session_id=session_id, **shown)
 
 
 @bp.post("/promote/<uuid:session_id>")
@@ -49,7 +42,7 @@ def promote(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            complained = golden.has_open_complaint(session_id, actor=g.actor)
+            complained = complaints.has_open_complaint(session_id, actor=g.actor)
             given = form.promotion(complained=complained)
             signals = candidates.signals_of(session_id, actor=g.actor)
             done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
@@ -96,7 +89,7 @@ def promote_many() -> Any:
     try:
         with transaction():
             for session_id in ids:
-                if golden.has_open_complaint(session_id, actor=g.actor):
+                if complaints.has_open_complaint(session_id, actor=g.actor):
                     raise Refused("One of these was complained about a moment ago; promote it by itself.")
                 golden.promote_session(session_id, given, actor=g.actor)
     except Invalid as refusal:

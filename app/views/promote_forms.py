@@ -15,7 +15,7 @@ from app.services.golden import DEFAULT_SET, Promotion
 from app.services.promotions import Offer
 from app.views.agent_review import as_id
 
-PARTS = ("mention", "call", "change", "answer", "right")
+PARTS = ("mention", "call", "kept", "change", "answer", "right")
 # Where a sentence about the promotion stands in the form.
 PLACES = {
     "expected.mentions": "more_facts",
@@ -24,13 +24,15 @@ PLACES = {
     "expected.answer": "answer",
     "criteriaSetId": "criteria",
     "recorded_is_right": "should",
+    "kept": "should",
 }
 
 
 @dataclass(frozen=True)
 class PromoteForm:
     """`should` says which parts of "What should have happened?" are ticked; `facts` are those of the answer.
-    `nothing` says that nothing may change, whatever the lines about changes say."""
+    `nothing` says that nothing may change, whatever the lines about changes say. Of a session that was complained about
+    somebody says whether what it changed was right (`kept`), or what it should have changed."""
 
     set_name: str = DEFAULT_SET
     note: str = ""
@@ -48,13 +50,12 @@ class PromoteForm:
 
     @classmethod
     def opened(cls, offer: Offer, set_name: str) -> PromoteForm:
-        """Where somebody wrote a better answer, that is what should have happened; else the facts of this one are
-        offered, and only asked for where there was a complaint."""
-        first = ("answer",) if offer.preferred else ("mention",)
+        """Where somebody wrote a better answer, that is what should have happened. Of an answer that was complained
+        about nothing is taken to be right; the facts of any other wait, ticked, for whoever asks for them."""
         return cls(
             set_name=set_name,
-            should=first if offer.complained else (),
-            facts=() if offer.preferred else tuple(offer.facts),
+            should=("answer",) if offer.complained and offer.preferred else (),
+            facts=() if offer.complained or offer.preferred else tuple(offer.facts),
             changes="\n".join(offer.changes),
             answer=offer.preferred or "",
         )
@@ -84,6 +85,12 @@ class PromoteForm:
         right = "right" in self.should
         if right and len(self.should) > 1:
             raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
+        if self.should == ("kept",):
+            raise _wrong("should", "Say also what it should have said or called, or that the recording is right.")
+        if "kept" in self.should and "change" in self.should:
+            raise _wrong(
+                "should", "Either what it changed was right, or it should have changed something else; not both."
+            )
         criteria = as_id(self.criteria) if self.criteria else None
         if self.criteria and criteria is None:
             raise _wrong("criteria", "Choose one of the list.")
@@ -93,6 +100,7 @@ class PromoteForm:
             criteria_set_id=criteria,
             expected=self._expected() or None,
             changes=self._changes(),
+            kept="kept" in self.should if complained else None,
             recorded_is_right=right,
         )
 

@@ -58,7 +58,7 @@ def test_the_only_answer_of_a_session_decides() -> None:
     other = compare_sessions(golden, talk("Who owns Brightwater?", "I have no tool for this question."))
 
     assert (same["verdict"], other["verdict"]) == ("pass", "fail")
-    assert other["reason"] == "the answer says something else"
+    assert other["reason"] == "the answer's words are not close (0.00 of 0.60)"
     assert other["overall_accuracy"] <= 0.59
 
 

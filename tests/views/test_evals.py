@@ -99,11 +99,11 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     assert opened.select_one("tbody")["id"] == f"candidate-{sid}"
     assert "1 turn, 0 knowledge rows, 1 tool recording" in opened.select_one("form.u-inplace").text
     assert "Resolves 2 pending signals" in opened.text
-    assert "17" in [box["value"] for box in opened.select("[name=facts][checked]")]
-    without_script = soup(client.get(f"{URL}?promote={sid}"))
-    assert without_script.select_one(f"#candidate-{sid} form.u-inplace [name=should][value=mention]").has_attr(
-        "checked"
-    )
+    assert "17" in [box["value"] for box in opened.select("[name=facts]")]
+    without_script = soup(client.get(f"{URL}?promote={sid}")).select_one(f"#candidate-{sid} form.u-inplace")
+    assert "Resolves 2 pending signals" in without_script.text
+    for form in (opened, without_script):
+        assert not form.select("[name=facts][checked], [name=should][checked]"), "nothing of a wrong answer is right"
 
     wrong = send(client, f"/candidates/{sid}/promote", HTMX, set="Sales Ops", note="Count mail too", should="right")
     assert wrong.status_code == 422

@@ -1,0 +1,105 @@
+"""What a golden should have changed, where somebody said which calls were wrong: the recorded changes, put right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.evals.compare_calls import covered
+from app.evals.effects import UPDATED, Effect, change_of_call, changes_of, over, renamed, settled
+from app.evals.equal import Reader
+from app.evals.expected import Expected
+from app.evals.runs import Call, Run, Tool, tool_named
+
+Wanted = tuple[str, Any]
+
+
+def names_writes(expected: Expected, calls: Sequence[Call]) -> bool:
+    """Whether what is expected of the calls says something about what the recording changed."""
+    made = {call.name for call in calls if call.writes and not call.failed}
+    return bool(made & set(expected.no_calls or ())) or bool(made & {name for name, _ in expected.calls or ()})
+
+
+def amended(
+    expected: Expected,
+    golden: tuple[Run, Sequence[Call]],
+    replay: tuple[Sequence[Call], Mapping[Any, str]],
+    tools: Mapping[str, Tool],
+    reader: Reader,
+) -> tuple[list[Effect], dict[Any, str]] | None:
+    """The changes that stand in for the recorded ones, and the names of what they make; None where all are as recorded.
+
+    What a tool that must not be called had changed is not expected any more. The calls that must occur stand in for the
+    recorded calls of the same tool, pair by pair: arguments that are not named stay as they were recorded.
+    """
+    run, calls = golden
+    wanted = [
+        (name, reader.arguments(given, tool_named(name, tools).schema))
+        for name, given in expected.calls or ()
+        if tool_named(name, tools).writes
+    ]
+    made = [call for call in calls if call.writes and not call.failed]
+    gone = {call.sequence for call in made if call.name in (expected.no_calls or ())}
+    if not wanted and not gone:
+        return None
+    instead, more = _paired(wanted, [call for call in made if call.sequence not in gone])
+    recorded = changes_of(run, calls, reader)
+    called = {call.sequence for call in made}
+    lost = {str(one.returned) for one in recorded if one.sequence in gone and one.returned is not None}
+    kept = [
+        instead.get(one.sequence, one) if one.sequence in called else one
+        for one in recorded
+        if one.sequence not in gone and not (one.kind == UPDATED and str(one.target) in lost)
+    ]
+    return settled([*kept, *_added(more, *replay)])
+
+
+def _paired(wanted: Sequence[Wanted], made: Sequence[Call]) -> tuple[dict[int, Effect], list[Wanted]]:
+    """The recorded calls that others stand in for, by where they are; and the expected calls that were never made.
+
+    An expected call belongs to the recorded one that is as expected, else to one of the same target, else to the next.
+    """
+    instead: dict[int, Effect] = {}
+    waiting, free = list(wanted), list(made)
+    for fits in (_as_expected, _same_target, _same_tool):
+        for one in list(waiting):
+            call = next((call for call in free if fits(one, call)), None)
+            if call is not None:
+                waiting.remove(one)
+                free.remove(call)
+                instead[call.sequence] = change_of_call(_given(call, one))
+    return instead, waiting
+
+
+def _as_expected(wanted: Wanted, call: Call) -> bool:
+    return _same_tool(wanted, call) and covered(call.name, wanted[1], call.arguments) == 1.0
+
+
+def _same_target(wanted: Wanted, call: Call) -> bool:
+    """Whether the same thing is changed. An expected call that does not name it leaves it as it was."""
+    return _same_tool(wanted, call) and change_of_call(call).target == change_of_call(_given(call, wanted)).target
+
+
+def _same_tool(wanted: Wanted, call: Call) -> bool:
+    return call.name == wanted[0]
+
+
+def _given(call: Call, wanted: Wanted) -> Call:
+    if covered(call.name, wanted[1], call.arguments) == 1.0:
+        return call
+    return replace(call, arguments=over(call.arguments, wanted[1]))
+
+
+def _added(wanted: Sequence[Wanted], replay: Sequence[Call], names: Mapping[Any, str]) -> list[Effect]:
+    """Calls that the recording never made: whatever else the likest call of the replay says is as good as anything.
+    One that the replay did not make either is told by the calls."""
+    found: list[Effect] = []
+    free = [call for call in replay if call.writes and not call.failed]
+    for one in wanted:
+        among = [call for call in free if call.name == one[0]]
+        if among:
+            likest = max(among, key=lambda call: covered(call.name, one[1], call.arguments))
+            free.remove(likest)
+            found.append(replace(change_of_call(_given(likest, one)), sequence=0, call_id=None))
+    return renamed(found, names)
