@@ -79,7 +79,6 @@ def test_what_should_have_changed_is_put_right_in_place(
     form = page.locator("form.u-inplace")
     lines = form.get_by_label("What it should change, one change per line")
     expect(lines).to_be_hidden()
-    form.get_by_label("It must mention…").uncheck()
     form.get_by_label("It should have changed…").check()
     expect(lines).to_have_value("update Kestrel: valuation = 10.5")
     lines.fill("update Kestral: valuation = 11")
