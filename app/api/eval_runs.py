@@ -9,8 +9,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field, create_model
 
-from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
+from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
+from app.errors import NotFound
 from app.models import EvalRun
 from app.services import agents, eval_runs, golden, pages, run_control, run_lists, run_results
 from app.services.eval_runs import NewRun
@@ -56,13 +57,13 @@ class GoldenRun(Configuration):
     """One golden, or a set."""
 
     goldenSessionId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
-    setName: str | None = Field(None, max_length=60)  # noqa: N815 - the same.
+    setName: SetName | None = None  # noqa: N815 - the same.
 
 
 class SetRun(Configuration):
     """A whole set."""
 
-    setName: str = Field(max_length=60)  # noqa: N815 - the API speaks camel case here.
+    setName: SetName  # noqa: N815 - the API speaks camel case here.
 
 
 class Started(Answer):
@@ -97,7 +98,7 @@ class RunPage(Answer):
 
 
 class RunQuery(Query):
-    set: str | None = Field(None, max_length=60, description="Only runs of this set.")
+    set: SetName | None = Field(None, description="Only runs of this set.")
     limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
     cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
 
@@ -105,14 +106,25 @@ class RunQuery(Query):
 class Deployed(Body):
     """What was deployed. Without `sets`, every set that has goldens of the agent is replayed."""
 
-    sets: list[str] = Field([], max_length=MOST_SETS)
+    sets: list[SetName] = Field([], max_length=MOST_SETS)
     agent: str = Field(min_length=1, max_length=120, description="Slug of the agent.")
     version: int | None = Field(None, ge=1, description="Its version; the current one if left out.")
     ref: str | None = Field(None, max_length=200)
 
 
+class Skipped(Answer):
+    """A set that was not replayed, and why."""
+
+    set: str
+    reason: str
+
+
 class DeployedRuns(Answer):
+    """The runs; the sets that hold nothing of the agent; and how many goldens of other agents were left out."""
+
     ids: list[UUID]
+    skipped: list[Skipped]
+    left_out: int
 
 
 @route(
@@ -189,22 +201,34 @@ def _shown(run: EvalRun) -> RunAnswer:
 @route(
     bp, "POST", "/api/hooks/post-deploy", access=ADMIN, body=Deployed, answer=DeployedRuns, status=202,
     idempotent=True, summary="Replay goldens after a deployment",
-    also={404: "There is no such agent, version or set.", 409: "The agent runs elsewhere or is archived."},
+    also={404: "There is no such agent or set, or the agent has no goldens.", 409: "The agent cannot run here."},
+    about="Of each set the goldens that this agent recorded; a set without any is skipped.",
 )  # fmt: skip
 def post_deploy(body: Deployed) -> DeployedRuns:
     agent = agents.known_agent(body.agent, actor=g.actor)
-    version = agents.version_id(agent, body.version)
-    sets = body.sets or golden.sets_of_agent(agent.id, actor=g.actor)
+    version = agents.version_id(agent, body.version, field="version")
+    own = golden.sets_of_agent(agent.id, actor=g.actor)
+    if not own and not body.sets:
+        raise NotFound(f"{agent.slug} has recorded no golden; promote one of its sessions first.")
+    empty = [
+        one.name for one in golden.list_sets(actor=g.actor) if one.name in body.sets and one.name not in own
+    ]  # fmt: skip
     runs = [
         eval_runs.start_run(
             NewRun(
-                set_name=name, agent_id=agent.id, agent_version_id=version, ref=body.ref, triggered_by="post-deploy"
+                set_name=name, agent_id=agent.id, agent_version_id=version, own_only=True, ref=body.ref,
+                triggered_by="post-deploy",
             ),
             actor=g.actor,
         )
-        for name in dict.fromkeys(sets)
-    ]
-    return DeployedRuns(ids=[run.id for run in runs])
+        for name in dict.fromkeys(body.sets or own)
+        if name not in empty
+    ]  # fmt: skip
+    return DeployedRuns(
+        ids=[run.id for run in runs],
+        skipped=[Skipped(set=name, reason=f"{agent.slug} recorded no golden of {name}.") for name in empty],
+        left_out=sum((run.options.get("left_out") or {}).get("other_agents", 0) for run in runs),
+    )
 
 
 def register(app: Flask) -> None:

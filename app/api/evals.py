@@ -8,7 +8,7 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query
+from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
 from app.services import candidates, golden, golden_lists, pages
 
@@ -75,7 +75,7 @@ class GoldenPage(Answer):
 
 
 class GoldenQuery(Query):
-    set: str | None = Field(None, max_length=60, description="Only goldens of this set.")
+    set: SetName | None = Field(None, description="Only goldens of this set.")
     limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
     cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
 
@@ -84,7 +84,7 @@ class NewGolden(Body):
     """A completed session that shall be what others are measured against."""
 
     sessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
-    set: str | None = Field(None, max_length=60, description="A slug; `default` if left out.")
+    set: SetName | None = Field(None, description="A slug; `default` if left out.")
     note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
     feedbackIds: list[Id] = Field(  # noqa: N815 - the same.
@@ -99,7 +99,7 @@ class NewGolden(Body):
 class GoldenChange(Body):
     """What to change; what is left out stays."""
 
-    set: str = Field("", max_length=60)
+    set: SetName = Field("", validate_default=False)
     note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
 
 from app.errors import Invalid
 from app.rfc3339 import read_past_moment
 
 MAX_LIMIT = 100
+SET_NAME = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 
 
 class Body(BaseModel):
@@ -53,6 +64,12 @@ def say(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def read_set_name(name: str) -> str:
+    if not SET_NAME.fullmatch(name):
+        raise ValueError("Name a set with small letters, digits and hyphens, at most 60 of them.")
+    return name
+
+
 _MOMENT = {"type": "string", "format": "date-time"}
 PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
 Moment = Annotated[datetime, PlainSerializer(say), WithJsonSchema(_MOMENT)]
@@ -60,6 +77,9 @@ Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string",
 # Its description names no bounds, because what is beyond them is not refused.
 Limit = Annotated[int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer"})]
 Cursor = Annotated[str, Field(max_length=500)]
+SetName = Annotated[
+    str, AfterValidator(read_set_name), WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"})
+]
 
 
 class Page(Query):

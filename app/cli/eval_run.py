@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
 POLL = 0.5
 
 
+class Share(click.FloatRange):
+    """A number from 0 to 1. What is no number at all compares with nothing, and would let everything pass."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            share = float(value)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share <= 1:
+            self.fail(f"{value} is no number from 0 to 1.", param, ctx)
+        return share
+
+
 @evals.command("run")
 @click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
 @click.option("--set", "set_name", required=True, help="The golden set.")
@@ -28,7 +44,7 @@ POLL = 0.5
 @click.option("--version", "version", type=click.IntRange(min=1), help="Its version; the current one when left out.")
 @click.option("--live-context", is_flag=True, help="With the knowledge of today, not what each golden had.")
 @click.option("--trials", type=click.IntRange(1, 20), default=1, show_default=True, help="Replay each golden so often.")
-@click.option("--fail-under", type=click.FloatRange(0, 1), default=1.0, show_default=True, help="Least accuracy.")
+@click.option("--fail-under", type=Share(0, 1), default=1.0, show_default=True, help="Least accuracy.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML to this file.")
 @click.option("--ref", help="What you call it, such as a commit.")
 @json_option
@@ -67,6 +83,7 @@ def run_set(
         "accuracy": run.results.get("accuracy"),
         "fail_under": fail_under,
         "verdicts": run.results.get("verdicts", {}),
+        "left_out": run.options.get("left_out", {}),
         "results": results,
     }
     emit(payload, _told(run, fail_under), as_json)
@@ -104,10 +121,12 @@ def _start(
             NewRun(
                 set_name=set_name,
                 agent_id=agent.id if agent else None,
-                agent_version_id=agents.version_id(agent, version) if agent else None,
+                agent_version_id=agents.version_id(agent, version, field="--version") if agent else None,
+                own_only=agent is not None,
                 context_mode=context,
                 trials=trials,
                 ref=ref,
+                command_line=True,
             ),
             actor=system,
         )
@@ -155,12 +174,15 @@ def _progress(run: EvalRun, system: Actor) -> str:
 
 
 def _told(run: EvalRun, fail_under: float) -> str:
+    from app.services.run_choice import told_left_out
+
     accuracy = run.results.get("accuracy")
     said = (
         "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}, at least {fail_under:.0%} wanted"
     )
     verdicts = ", ".join(f"{count} {name}" for name, count in run.results.get("verdicts", {}).items() if count)
     lines = [f"{run.set_name}: {said} ({verdicts})."]
+    lines += told_left_out(run.options)
     for golden_id, result in run.results.get("bySession", {}).items():
         if result["verdict"] != "pass":
             lines.append(f"  {result['verdict']:<8} {golden_id}  {result.get('reason') or ''}")

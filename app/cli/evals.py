@@ -15,6 +15,8 @@ from app.evals.compare import Comparison
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 
 PASSED, REGRESSION, CONFIGURATION, UNREACHABLE, INCONCLUSIVE = 0, 1, 3, 4, 5
+# What shells say of a command that Ctrl-C ended.
+STOPPED = 130
 EXIT = {PASS: PASSED, FAIL: REGRESSION, FLAKY: REGRESSION, ERRORED: INCONCLUSIVE, UNKNOWN: INCONCLUSIVE}
 SHOWN = 10
 
@@ -23,7 +25,7 @@ SHOWN = 10
 def evals() -> None:
     """Compare sessions and run golden sets.
 
-    Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive.
+    Exit codes: 0 pass, 1 regression, 2 usage, 3 configuration, 4 unreachable, 5 inconclusive, 130 stopped by Ctrl-C.
     """
 
 
@@ -37,6 +39,8 @@ def coded_failures(command: Command) -> Command:
         try:
             with opened_app():
                 return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            fail("Stopped before there was a verdict.", STOPPED)
         except (OperationalError, InterfaceError):
             fail("The database does not answer.", UNREACHABLE)
         except Unusable as trouble:

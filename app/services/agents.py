@@ -154,8 +154,8 @@ def add_version(
     return version
 
 
-def version_id(agent: Agent, number: int | None = None) -> UUID:
-    """The id of one version of an agent; of the current one unless told."""
+def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_version") -> UUID:
+    """The id of one version of an agent; of the current one unless told. `field` is what the caller calls it."""
     wanted = number or agent.current_version
     found = db.session.scalar(
         select(AgentVersion.id).where(
@@ -166,7 +166,7 @@ def version_id(agent: Agent, number: int | None = None) -> UUID:
     )
     if found is None:
         sentence = f"{agent.slug} has no version {wanted}; its latest is {agent.current_version}."
-        raise Invalid(f"agent_version: {sentence}", {"agent_version": sentence})
+        raise Invalid(f"{field}: {sentence}", {field: sentence})
     return found
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -17,48 +16,18 @@ from sqlalchemy import func, insert, select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Forbidden, Invalid, NotFound
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.models.evals import CONTEXT_MODES, TRIGGERS
 from app.services import audit
-from app.services.golden import read_set
+from app.services.run_choice import Chosen, NewRun, Tested, choose
+
+__all__ = ["NewRun", "get_run", "models_of", "start_run"]
 
 POLICIES = ("recorded", "live", "refuse")
-MOST_GOLDENS = 2000
 MOST_TRIALS = 20
 MOST_ROWS = 50
 OPEN = ("queued", "running")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewRun:
-    """What is to be replayed, and with what. Without an agent each golden's own is used, in its current version.
-
-    `tools` maps the name of a tool to what it may do, `*` standing for all others.
-    """
-
-    set_name: str | None = None
-    golden_ids: Sequence[UUID] = ()
-    agent_id: UUID | None = None
-    agent_version_id: UUID | None = None
-    context_mode: str = "frozen"
-    tools: Mapping[str, str] = field(default_factory=dict)
-    plus_rows: Sequence[UUID] = ()
-    minus_rows: Sequence[UUID] = ()
-    trials: int = 1
-    triggered_by: str = "manual"
-    ref: str | None = None
-
-
-@dataclass(frozen=True)
-class _Tested:
-    """The agent and version that a golden is replayed with."""
-
-    agent_id: UUID
-    version_id: UUID
-    kind: str
-    name: str
-    archived: bool
 
 
 def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
@@ -66,8 +35,8 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     if not actor.is_admin or actor.agent_id:
         raise Forbidden("Only an admin starts evals.")
     _check(new)
-    goldens = _goldens(new, actor)
-    tested = _tested(new, goldens, actor)
+    chosen = choose(new, actor=actor)
+    goldens, tested = chosen.goldens, chosen.tested
     options = _options(new, actor)
     run = EvalRun(
         id=uuid4(),
@@ -79,7 +48,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
         triggered_by=new.triggered_by,
         context_mode=new.context_mode,
         trials=new.trials,
-        options=options,
+        options=options | _said(new, chosen),
         config_hash=config_hash(new, options),
         ref=new.ref,
         golden_session_count=len(goldens),
@@ -91,8 +60,16 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     audit.record(
         actor, "eval_run.started", "eval_run", run.id, set=new.set_name, goldens=len(goldens), trials=new.trials,
         context=new.context_mode, live_tools=[name for name, what in options["tools"].items() if what == "live"],
+        left_out=sum(chosen.left_out.values()),
     )  # fmt: skip
     return run
+
+
+def _said(new: NewRun, chosen: Chosen) -> dict[str, Any]:
+    """What is kept with a run besides what it was asked for. A trial never speaks for its set."""
+    trial = not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
+    said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
+    return {name: value for name, value in said.items() if value}
 
 
 def config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
@@ -122,61 +99,6 @@ def _check(new: NewRun) -> None:
     if wrong:
         first = next(iter(wrong))
         raise Invalid(f"{first}: {wrong[first]}", wrong)
-
-
-def _goldens(new: NewRun, actor: Actor) -> list[Any]:
-    """The goldens with what their replays need of them. What they froze is pinned: revoking one changes no run."""
-    where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
-    if new.set_name is not None:
-        where.append(AgentSession.golden_set == read_set(new.set_name))
-    else:
-        where.append(AgentSession.id.in_(new.golden_ids))
-    rows = db.session.execute(
-        select(
-            AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.session_type,
-            AgentSession.output_type, AgentSession.entity_id, AgentSession.meta["golden"].label("golden"),
-        )
-        .where(*where)
-        .order_by(AgentSession.created_at, AgentSession.id)
-        .limit(MOST_GOLDENS + 1)
-    ).all()  # fmt: skip
-    if new.set_name is not None and not rows:
-        raise NotFound(f"There is no golden set {new.set_name[:60]}, or nothing is in it.")
-    if new.set_name is None and len(rows) < len(set(new.golden_ids)):
-        raise NotFound("There is no such golden in this workspace.")
-    if len(rows) > MOST_GOLDENS:
-        raise Refused(f"A run covers at most {MOST_GOLDENS:,} goldens; split the set.")
-    return list(rows)
-
-
-def _tested(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, _Tested]:
-    """What each golden is replayed with, by the id of its agent."""
-    agents = {new.agent_id} if new.agent_id else {row.agent_id for row in goldens}
-    version = AgentVersion.id == new.agent_version_id if new.agent_version_id else None
-    if version is not None and not new.agent_id:
-        owner = db.session.scalar(
-            select(AgentVersion.agent_id).where(AgentVersion.tenant_id == actor.tenant_id, version)
-        )
-        agents = {owner} if owner else set()
-    rows = db.session.execute(
-        select(Agent.id, Agent.name, Agent.kind, Agent.archived_at, AgentVersion.id)
-        .join(AgentVersion, (AgentVersion.tenant_id == Agent.tenant_id) & (AgentVersion.agent_id == Agent.id))
-        .where(
-            Agent.tenant_id == actor.tenant_id,
-            Agent.id.in_(agents),
-            version if version is not None else AgentVersion.version == Agent.current_version,
-        )
-    ).all()
-    known = {row[0]: _Tested(row[0], row[4], row[2], row[1], row[3] is not None) for row in rows}
-    if not agents or agents - known.keys():
-        raise NotFound("There is no such agent, or no such version of it, in this workspace.")
-    for one in known.values():
-        if one.kind == "external":
-            raise Refused(f"{one.name} runs elsewhere; choose an agent that runs here to replay its goldens with.")
-        if one.archived:
-            raise Refused(f"{one.name} is archived; restore it or choose another agent.")
-    chosen = next(iter(known.values())) if new.agent_id or new.agent_version_id else None
-    return {row.agent_id: chosen or known[row.agent_id] for row in goldens}
 
 
 def _options(new: NewRun, actor: Actor) -> dict[str, Any]:
@@ -210,14 +132,14 @@ def _only(values: set[UUID]) -> UUID | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, _Tested], actor: Actor) -> None:
+def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, Tested], actor: Actor) -> None:
     rows = [
         _case(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
     ]
     db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
 
 
-def _case(run: EvalRun, row: Any, tested: _Tested, trial: int, actor: Actor) -> dict[str, Any]:
+def _case(run: EvalRun, row: Any, tested: Tested, trial: int, actor: Actor) -> dict[str, Any]:
     kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set")
     return {
         "id": uuid4(),

@@ -124,7 +124,7 @@ def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> d
     golden = _golden_of(session)
     after = dict(golden)
     if "set" in changes:
-        after["set"] = read_set(changes["set"])
+        after["set"] = named_set(changes["set"])
     if "note" in changes:
         after["note"] = _read_note(changes["note"])
     if "criteriaSetId" in changes:
@@ -146,7 +146,7 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
     wanted = sorted(set(session_ids))
     if not wanted or len(wanted) > MOST_SESSIONS:
         raise Invalid(f"Choose 1 to {MOST_SESSIONS} goldens.")
-    target = read_set(set_name)
+    target = named_set(set_name)
     moved = 0
     for session_id in wanted:
         before = _golden_of(lock_session(session_id, actor=actor))["set"]
@@ -182,8 +182,13 @@ def list_sets(*, actor: Actor) -> list[SetCount]:
 
 
 def read_set(name: str | None) -> str:
-    """The name of a set, or Invalid."""
-    name = (name or DEFAULT_SET).strip()
+    """The name of a set, `default` where a form leaves it empty; or Invalid."""
+    return named_set(name or DEFAULT_SET)
+
+
+def named_set(name: str) -> str:
+    """The name of a set where there is no usual one: an empty name is Invalid too."""
+    name = name.strip()
     if not SET.fullmatch(name):
         raise Invalid(
             "set: Small letters, digits and hyphens, at most 60.",
@@ -267,7 +272,7 @@ def _apply(feedback_ids: Sequence[UUID], session: AgentSession, set_name: str, a
 
 
 def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
-    """The sets that hold goldens of an agent; NotFound when there is none."""
+    """The sets that hold goldens of an agent."""
     names = db.session.scalars(
         select(AgentSession.golden_set)
         .distinct()
@@ -278,8 +283,6 @@ def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
         )
         .order_by(AgentSession.golden_set)
     ).all()
-    if not names:
-        raise NotFound("This agent has no goldens; name the sets to replay.")
     return [str(name) for name in names]
 
 

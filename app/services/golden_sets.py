@@ -145,7 +145,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     """Give a set another name; how many goldens moved with it. Its runs and its policy go along."""
     _admins_only(actor)
-    target = golden.read_set(new_name)
+    target = golden.named_set(new_name)
     ids = _check_there(name, actor)
     if target == name:
         return 0

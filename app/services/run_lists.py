@@ -54,6 +54,8 @@ class RunRow(RunColumns):
     errored: int | None
     models: list[str] | None
     stopping: bool
+    trial: bool
+    command_line: bool
 
     @property
     def open(self) -> bool:
@@ -80,7 +82,7 @@ _COLUMNS: tuple[Any, ...] = (
     *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
     _ACCURACY, Agent.slug, AgentVersion.version, User.name, cast(EvalRun.results["judged"].astext, Integer),
     cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.results["models"],
-    EvalRun.cancel_requested_at.is_not(None),
+    EvalRun.cancel_requested_at.is_not(None), EvalRun.options.has_key("trial"), EvalRun.options.has_key("command_line"),
 )  # fmt: skip
 
 
@@ -113,22 +115,34 @@ def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
 
 
 def list_newest(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
-    """The newest runs of a set, ended or not. One query."""
+    """The newest runs of a set, so many of those that speak for it and so many of the others. One query."""
+    speaks = (EvalRun.status == "completed") & ~EvalRun.options.has_key("trial")
+    place = func.row_number().over(partition_by=speaks, order_by=(EvalRun.created_at.desc(), EvalRun.id.desc()))
+    ranked = (
+        select(EvalRun.id, place.label("place"))
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name == set_name)
+        .subquery()
+    )
     rows = db.session.execute(
         _statement()
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name == set_name)
+        .join(ranked, ranked.c.id == EvalRun.id)
+        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= limit)
         .order_by(EvalRun.created_at.desc(), EvalRun.id.desc())
-        .limit(limit)
     )
     return [RunRow(*row) for row in rows]
 
 
 def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse]:
-    """How each of the sets has fared in its latest runs that ended. One query."""
+    """How each of the sets has fared in its latest runs that ended, trials apart. One query."""
     place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))
     ranked = (
         select(EvalRun.id, place.label("place"))
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(set_names), EvalRun.status == "completed")
+        .where(
+            EvalRun.tenant_id == actor.tenant_id,
+            EvalRun.set_name.in_(set_names),
+            EvalRun.status == "completed",
+            ~EvalRun.options.has_key("trial"),
+        )
         .subquery()
     )
     rows = db.session.execute(

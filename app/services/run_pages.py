@@ -18,7 +18,7 @@ from app.services.run_results import Case, Progress, by_golden, cases_of, progre
 
 # What wants to be read comes first.
 ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
-MOST_VERSIONS = 40
+MOST_VERSIONS = 100
 MOST_OFFERED = 60
 
 
@@ -136,27 +136,28 @@ class Version:
     version: int
     current: bool
     note: str | None
+    own: bool
 
 
 def versions_offered(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None) -> list[Version]:
-    """Versions that the goldens can be replayed with: of the agents that ran them, newest first. One query."""
+    """Versions that the goldens can be replayed with: all of the agents that ran them, newest first, and of every other
+    agent that runs here the current one. One query."""
     mine = select(AgentSession.agent_id).where(
         AgentSession.tenant_id == actor.tenant_id,
         AgentSession.id == golden_id if golden_id else AgentSession.golden_set.in_(set_names),
     )
+    own, current = Agent.id.in_(mine), AgentVersion.version == Agent.current_version
     rows = db.session.execute(
-        select(
-            AgentVersion.id, Agent.slug, AgentVersion.version, AgentVersion.version == Agent.current_version,
-            AgentVersion.note,
-        )
+        select(AgentVersion.id, Agent.slug, AgentVersion.version, current, AgentVersion.note, own)
         .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
         .where(
             Agent.tenant_id == actor.tenant_id,
-            Agent.id.in_(mine),
+            own | current,
             Agent.kind != "external",
+            Agent.is_system.is_(False),
             Agent.archived_at.is_(None),
         )
-        .order_by(Agent.slug, AgentVersion.version.desc())
+        .order_by(own.desc(), Agent.slug, AgentVersion.version.desc())
         .limit(MOST_VERSIONS)
     )  # fmt: skip
     return [Version(*row) for row in rows]

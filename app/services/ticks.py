@@ -116,6 +116,7 @@ def _replay(task: Task, replay: Mapping[str, Any], person: Actor) -> UUID:
     new = NewRun(
         set_name=replay["set"],
         agent_id=task.agent_id,
+        own_only=task.agent_id is not None,
         context_mode=replay.get("context", "frozen"),
         triggered_by="scheduled",
     )

@@ -11,11 +11,12 @@ from werkzeug.wrappers import Response
 
 from app.access import access
 from app.db import transaction
-from app.errors import Invalid
+from app.errors import Invalid, Refused
 from app.models.evals import CONTEXT_MODES
 from app.services import agents, eval_runs, golden, run_control, run_lists, run_pages
 from app.services.eval_runs import NewRun
 from app.services.pages import Page
+from app.services.run_choice import told_left_out
 from app.views.agent_review import as_id
 from app.views.filters import ROWS, neighbours
 from app.views.htmx import page, varied, wants_fragment
@@ -64,6 +65,10 @@ class StartForm:
             plus=rows["plus"],
             minus=rows["minus"],
         )
+
+    @property
+    def version_ids(self) -> list[UUID]:
+        return [found for text in self.versions if (found := as_id(text)) is not None]
 
     def runs(self) -> list[NewRun]:
         """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
@@ -153,6 +158,9 @@ def start() -> Any:
             made = [eval_runs.start_run(one, actor=g.actor).id for one in form.runs()]
     except Invalid as wrong:
         return _form(form, wrong.fields, 422)
+    except Refused as refusal:
+        # Mostly the goldens' own agent does not run here. The form offers others.
+        return _form(form, {"version": refusal.detail}, 409)
     if len(made) == 1:
         return _led(url_for(".detail", run_id=made[0]))
     flash(f"{len(made)} runs have begun.", "success")
@@ -211,6 +219,7 @@ def read_run(run_id: UUID) -> dict[str, Any]:
         "lines": shown,
         "records": RecordNames(line.reason for line in shown),
         "total": len(lines),
+        "left_out": told_left_out(found.options),
         "further": start + LINES if start + LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".detail", run_id=run_id), {"verdict": verdict, "from": start or None}),

@@ -52,7 +52,9 @@ def _read(name: str) -> dict[str, Any]:
     wanted = Page(listing.ROWS, request.args.get("after") or request.args.get("before"))
     found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, count=here.sessions)
     runs = run_lists.list_newest(name, run_lists.SPARK, actor=g.actor)
-    last = next((run for run in runs if run.status == "completed"), None)
+    # A trial of another version or other knowledge says nothing about the agents as they are.
+    telling = [run for run in runs if run.status == "completed" and not run.trial]
+    last = telling[0] if telling else None
     results = golden_sets.results_of(last.id, actor=g.actor) if last else {}
     score = _score(results) if last else None
     return {
@@ -67,7 +69,7 @@ def _read(name: str) -> dict[str, Any]:
         "results": results,
         "score": score,
         "least": smallest_regression(score.judged) if score else None,
-        "points": spark_points([run.accuracy for run in reversed(runs) if run.accuracy is not None]),
+        "points": spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
         "policy": here.policy,
         "dimensions": DIMENSIONS,
         **listing.neighbours(found),
@@ -84,7 +86,7 @@ def _score(results: dict[str, dict[str, Any]]) -> golden_sets.Score:
 def rename_set(name: str) -> Any:
     """Call the set something else; its goldens, runs and policy go along."""
     try:
-        new_name = golden.read_set(request.form.get("name", ""))
+        new_name = golden.named_set(request.form.get("name", ""))
         with transaction():
             golden_sets.rename_set(name, new_name, actor=g.actor)
     except Problem as refusal:
@@ -144,7 +146,7 @@ def move(name: str) -> Any:
     ids = _ticked()
     try:
         with transaction():
-            target = golden.read_set(request.form.get("set") or "?")
+            target = golden.named_set(request.form.get("set", ""))
             moved = golden.move_goldens(ids, target, actor=g.actor)
     except Invalid as refusal:
         return leave(url_for(".golden_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 
-from app.services import agents
-from tests.agents.test_replays import Bench, bench
+from app.services import agents, golden, golden_sets, run_pages
+from app.services.run_choice import told_left_out
+from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
 
 __all__ = ["bench"]
@@ -71,3 +73,86 @@ def test_a_deployment_replays_every_set_of_its_agent(bench: Bench, admin: Api) -
     assert sorted(run["set_name"] for run in runs) == ["one", "two"]
     assert {(run["triggered_by"], run["ref"]) for run in runs} == {("post-deploy", "4f2c1e9")}
     assert admin.post("/api/hooks/post-deploy", {"agent": "nobody"}).status_code == 404
+
+
+def stranger(bench: Bench, prompt: str, **given: Any) -> UUID:
+    """A golden of another agent."""
+    bench.desk.agent("stranger", **CONFIG)
+    session_id = bench.desk.ask(prompt, agent="stranger")
+    bench.drain()
+    with bench.acting():
+        golden.promote_session(session_id, golden.Promotion(**given), actor=bench.admin)
+    return session_id
+
+
+def test_a_deployment_replays_what_its_agent_recorded_and_says_what_it_left_out(bench: Bench, admin: Api) -> None:
+    mine = bench.golden(WON)
+    stranger(bench, "Sing a song")
+    stranger(bench, "Sing a song", set_name="theirs")
+    hook = "/api/hooks/post-deploy"
+    hooked = admin.post(hook, {"agent": "assistant", "sets": ["default", "theirs"]})
+    assert hooked.status_code == 202
+    [run_id] = hooked.json["ids"]
+    assert hooked.json["left_out"] == 1
+    assert [one["set"] for one in hooked.json["skipped"]] == ["theirs"]
+    bench.drain()
+    run = admin.get(f"{RUNS}/{run_id}").json
+    assert (run["golden_session_count"], list(run["results"]["bySession"])) == (1, [str(mine)])
+    assert admin.post(hook, {"agent": "assistant", "sets": ["nothing"]}).status_code == 404
+    bench.desk.agent("newcomer", **CONFIG)
+    refused = admin.post(hook, {"agent": "newcomer"})
+    assert (refused.status_code, "no golden" in refused.json["detail"]) == (404, True)
+    wrong = admin.post(hook, {"agent": "assistant", "version": 9})
+    assert [one["field"] for one in wrong.json["errors"]] == ["version"]
+
+
+def test_an_empty_name_is_no_set(bench: Bench, admin: Api) -> None:
+    golden_id = bench.golden(WON, set_name="other")
+    path = "/api/admin/evals/golden"
+    refused = [
+        admin.patch(f"{path}/{golden_id}", json={"set": ""}),
+        admin.post(path, {"sessionId": str(golden_id), "set": ""}),
+        admin.post("/api/hooks/post-deploy", {"agent": "assistant", "sets": [""]}),
+        admin.post(f"{RUNS}/set", {"setName": ""}),
+        admin.post(RUNS, {"setName": " "}),
+    ]
+    for answer in refused:
+        assert answer.status_code == 400
+        assert "Name a set" in answer.json["detail"]
+    assert admin.get(f"{path}/{golden_id}").json["set"] == "other"
+
+
+def test_a_trial_of_another_version_does_not_speak_for_the_set(bench: Bench, admin: Api) -> None:
+    golden_id = bench.golden(WON)
+    bench.run(set_name="default")
+    with bench.acting():
+        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+    bench.worse()
+    now = bench.run(set_name="default")
+    bench.run(set_name="default", agent_version_id=first)
+    for more in ({"agent_id": bench.desk.agent("stranger", **CONFIG)}, {"golden_ids": [golden_id], "set_name": None}):
+        bench.run(**{"set_name": "default", **more})
+    with bench.acting():
+        [row] = golden_sets.list_rows(actor=bench.admin)
+    assert row.course is not None
+    assert row.course.last.id == now.id
+    assert row.score is not None
+    assert (row.score.passed, row.score.judged) == (0, 1)
+    assert row.course.accuracies == [1.0, 0.0]
+
+
+def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, admin: Api) -> None:
+    mine = bench.golden(WON)
+    said = [{"event_type": "user.message", "payload": {"text": "Hi"}}]
+    said += [{"event_type": "agent.message", "payload": {"text": "Hello"}}]
+    made = admin.post("/api/v1/sessions", {"agent": "far-away", "status": "completed", "events": said}).json["id"]
+    assert admin.post("/api/admin/evals/golden", {"sessionId": made}).status_code == 201
+    run = bench.run(set_name="default")
+    assert (run.golden_session_count, list(run.results["bySession"])) == (1, [str(mine)])
+    assert told_left_out(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
+    assert admin.post(RUNS, {"goldenSessionId": made}).status_code == 409
+    with bench.acting():
+        offered = run_pages.versions_offered(actor=bench.admin, golden_id=UUID(made))
+    assert [(one.agent, one.own) for one in offered] == [("assistant", False)]
+    both = bench.run(set_name="default", agent_version_id=offered[0].id)
+    assert both.golden_session_count == 2

@@ -7,12 +7,13 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner, Result
 
-from app.cli import command
-from app.services import agents
+from app.cli import command, eval_run
+from app.services import agents, golden, run_lists
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace
 
@@ -54,6 +55,9 @@ def test_each_kind_of_trouble_has_its_exit_code(
     tenant = ("--tenant", workspace.slug)
     assert upshot(*tenant).exit_code == 2
     assert upshot(*tenant, "--set", "default", "--version", "1").exit_code == 2
+    for share in ("nan", "inf", "-inf", "-0.1", "1.01", "90", "most"):
+        refused = upshot(*tenant, "--set", "default", "--fail-under", share)
+        assert (refused.exit_code, "from 0 to 1" in refused.output) == (2, True), refused.output
     assert upshot(*tenant, "--set", "nothing").exit_code == 3
     assert upshot("--tenant", "nowhere", "--set", "default").exit_code == 3
     bench.golden(WON)
@@ -62,3 +66,42 @@ def test_each_kind_of_trouble_has_its_exit_code(
     assert upshot(*tenant, "--set", "default").exit_code == 3
     monkeypatch.setenv("UPSHOT_DATABASE_URL", "postgresql://upshot_app:x@127.0.0.1:1/nothing")
     assert upshot(*tenant, "--set", "default").exit_code == 4
+
+
+def test_an_agent_is_given_what_it_recorded_itself(
+    bench: Bench, workspace: Workspace, upshot: Callable[..., Result]
+) -> None:
+    bench.golden(WON)
+    bench.desk.agent("stranger", **CONFIG)
+    args = ("--tenant", workspace.slug, "--set", "default")
+    nothing = upshot(*args, "--agent", "stranger")
+    assert (nothing.exit_code, "Nothing in default was recorded by" in nothing.output) == (3, True), nothing.output
+    other = bench.desk.ask("Sing a song", agent="stranger")
+    bench.drain()
+    with bench.acting():
+        golden.promote_session(other, golden.Promotion(), actor=bench.admin)
+    own = upshot(*args, "--agent", "stranger", "--json")
+    assert own.exit_code == 0, own.output
+    assert list(json.loads(own.stdout)["results"]) == [str(other)]
+    assert json.loads(own.stdout)["left_out"] == {"other_agents": 1}
+    assert "Left out: 1 golden of other agents." in upshot(*args, "--agent", "stranger").output
+    assert upshot(*args, "--agent", "stranger", "--version", "7").exit_code == 3
+    assert len(json.loads(upshot(*args, "--json").stdout)["results"]) == 2
+
+
+def test_ctrl_c_is_no_regression_and_cancels_the_run(
+    bench: Bench, workspace: Workspace, upshot: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.golden(WON)
+
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(eval_run, "time", SimpleNamespace(sleep=interrupt))
+        patch.setattr("app.jobs.executor.Executor.start", lambda self: None)
+        stopped = upshot("--tenant", workspace.slug, "--set", "default")
+    assert stopped.exit_code == 130, stopped.output
+    with bench.acting():
+        [run] = run_lists.list_newest("default", 5, actor=bench.admin)
+    assert (run.status, run.command_line) == ("cancelled", True)

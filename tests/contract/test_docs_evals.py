@@ -38,7 +38,6 @@ def test_the_step_for_a_build_runs(
     address: str, bench: Bench, workspace: Workspace, api: Callable[..., Api], tmp_path: Path
 ) -> None:
     (script,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-    bench.golden(WON)
     with bench.acting():
         slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
     key = api(workspace.actor("admin"), "admin").key
@@ -61,12 +60,24 @@ def test_the_step_for_a_build_runs(
                 bench.drain()
 
     code, said = build()
+    assert (code, "has recorded no golden" in said) == (3, True), said
+    bench.golden(WON)
+    code, said = build()
     assert "1 passed, 0 failed" in said
     assert code == 0, said
     bench.worse()
     code, said = build()
     assert "0 passed, 1 failed" in said
     assert code == 1, said
+    for name, value, exits, words in (
+        ("AGENT", "nobody", 3, '"status": 404'),
+        ("UPSHOT_KEY", "up_wrong", 3, '"status": 401'),
+        ("UPSHOT_URL", "http://127.0.0.1:1", 4, "curl"),
+    ):
+        kept, environment[name] = environment[name], value
+        code, said = build()
+        assert (code, words in said) == (exits, True), said
+        environment[name] = kept
 
 
 def test_the_page_names_every_exit_code() -> None:
