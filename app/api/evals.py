@@ -99,7 +99,7 @@ class NewGolden(Body):
 class GoldenChange(Body):
     """What to change; what is left out stays."""
 
-    set: SetName = Field("", validate_default=False)
+    set: SetName = Field(default_factory=str)
     note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
 
@@ -152,7 +152,7 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
     idempotent=True, summary="Promote a session",
     also={
         404: "There is no such session in this workspace.",
-        409: "Golden already, a replay, or not completed.",
+        409: "Golden already, a replay, not completed, or all of `feedbackIds` were settled by somebody else.",
         422: "Nobody said anything in the session.",
     },
     about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
@@ -167,7 +167,7 @@ def promote(body: NewGolden) -> GoldenItem:
         expected=body.expected,
         recorded_is_right=body.recorded_is_right,
     )
-    golden.promote_session(body.sessionId, given, actor=g.actor)
+    candidates.promote_with(body.sessionId, given, actor=g.actor)
     return _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
 
 

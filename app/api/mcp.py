@@ -20,7 +20,7 @@ from app.db import db
 from app.errors import Invalid, SignInNeeded
 from app.tools.mcp_server import build_server
 
-PARSE_ERROR = -32700
+PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 HELD_BACK = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
 bp = Blueprint("mcp", __name__)
 
@@ -37,11 +37,28 @@ def messages() -> Response:
         message = read_body(request)
     except Invalid as wrong:
         return refused(PARSE_ERROR, wrong.detail)
+    fault = fault_of(message)
+    if fault:
+        return refused(INVALID_REQUEST, fault)
     # Whoever waits for a tool must not hold the connection that the tool needs.
     db.session.rollback()
     body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     status, headers, answer = asyncio.run(exchange(scope_of(body), body))
     return Response(answer, status, headers)
+
+
+def fault_of(message: Any) -> str | None:
+    """What is wrong with the frame of a message, in words of ours; the library would quote its own workings."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return 'Send one JSON-RPC message: an object with `"jsonrpc": "2.0"`, not a list of them.'
+    number = message.get("id", 0)
+    if isinstance(number, bool) or not isinstance(number, str | int):
+        return "`id` is text or a whole number."
+    if "method" not in message:
+        return None if isinstance(message.get("result"), dict) else "Name the `method` that you call."
+    if not isinstance(message["method"], str):
+        return "`method` is text."
+    return None if isinstance(message.get("params", {}), dict) else "`params` is an object."
 
 
 def refused(code: int, sentence: str) -> Response:

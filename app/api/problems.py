@@ -27,6 +27,7 @@ ABOUT = {
     409: "Well-formed, but not possible in the state things are in; or an idempotency key came with another body.",
     413: "The body is larger than 1 MiB, or a file to import larger than 1 GiB.",
     415: "The body is not plain `application/json`.",
+    422: "Well-formed, but there is nothing in it to work with, such as a session in which nobody said anything.",
     429: "Too many requests with one key; `Retry-After` says how many seconds to wait.",
     500: "A fault of ours. Nothing was saved. Tell whoever runs Upshot the request id.",
     503: "The database does not answer. Nothing was saved; try again after `Retry-After` seconds.",

@@ -285,7 +285,7 @@ def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     access=("admin", "admin"),
     status=204,
     summary="Delete a session",
-    also={409: "The session is golden."},
+    also={409: "The session is golden, or a replay of an eval run, whose figures rest on it."},
     about="With its events. Feedback about it stays, without the link.",
 )
 def delete_session(session_id: UUID) -> None:

@@ -6,7 +6,7 @@ kind and the names that the agent had with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -22,7 +22,7 @@ from app.learning.outbound_rules import config_problems
 from app.models import Agent, AgentVersion
 from app.models.agents import AGENT_KINDS
 from app.services import agents, audit
-from app.services.agent_names import clean_names, take_slug
+from app.services.agent_names import clean_names, slug_of, take_slug
 
 LONGEST_DESCRIPTION = 500
 LONGEST_NOTE = 500
@@ -40,9 +40,12 @@ class Draft:
 
 
 def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
-    """A new agent with its first version. `allow` is the operator's list of private hosts that agents may call."""
+    """A new agent with its first version; without a short name it gets the one that its name suggests.
+
+    `allow` is the operator's list of private hosts that agents may call.
+    """
     _check_admin(actor)
-    content = _checked(draft, allow)
+    content = _checked(draft if draft.slug.strip() else replace(draft, slug=slug_of(draft.name)), allow)
     slug = content["slug"]
     if agents.find_agent(slug, actor=actor) is not None:
         sentence = f"There is an agent {slug} already, or something that leads to one."

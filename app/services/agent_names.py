@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from datetime import UTC, datetime
 
 from sqlalchemy import select
@@ -14,6 +16,12 @@ from app.models import Agent, AgentVersion
 
 LONGEST_NAME = 120
 SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
+
+
+def slug_of(name: str) -> str:
+    """The short name that a name suggests: `Deal Analyst (EU)` is deal-analyst-eu."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:120]
 
 
 def clean_names(slug: str, name: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from app.services.golden import Promoted, Promotion
 
 __all__ = [
     "ACTIONS", "Candidate", "dismiss_candidate", "find_candidate", "list_candidates", "promote_candidate",
-    "resolve_group", "signals_of", "signals_with", "undo_group",
+    "promote_with", "resolve_group", "signals_of", "signals_with", "undo_group",
 ]  # fmt: skip
 
 ACTIONS = ("applied", "dismissed")
@@ -114,8 +114,13 @@ def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Pr
     """Make the session of a request golden and apply all that is pending about the request, however much it is."""
     group = find_candidate(session_id, actor=actor)
     signals = signals_with(group, session_id, actor=actor)
-    done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=actor)
-    if not done.applied:
+    return promote_with(session_id, replace(given, feedback_ids=signals), actor=actor)
+
+
+def promote_with(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+    """Make a session golden and apply the complaints that were named; Stale when somebody settled them all first."""
+    done = golden.promote_session(session_id, given, actor=actor)
+    if given.feedback_ids and not done.applied:
         raise Stale(SETTLED)
     return done
 

@@ -15,7 +15,7 @@ from app.db import db
 from app.errors import Forbidden, NotFound, Refused
 from app.evals.stats import wilson
 from app.evals.verdict import read_policy
-from app.models import AgentSession, EvalRun, GoldenSet
+from app.models import AgentSession, EvalRun, GoldenSet, Task
 from app.services import audit, golden, run_lists
 from app.services.eval_runs import OPEN
 from app.services.run_lists import SetCourse
@@ -143,7 +143,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 
 
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
-    """Give a set another name; how many goldens moved with it. Its runs and its policy go along."""
+    """Give a set another name; how many goldens moved with it. Its runs, its policy and its schedules go along."""
     _admins_only(actor)
     target = golden.named_set(new_name)
     ids = _check_there(name, actor)
@@ -163,7 +163,22 @@ def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
             .values({column: target})
             .execution_options(synchronize_session=False)
         )
+    _rename_in_schedules(name, target, actor)
     return moved
+
+
+def _rename_in_schedules(name: str, target: str, actor: Actor) -> None:
+    replay: Any = Task.replay
+    tasks = db.session.scalars(
+        select(Task)
+        .where(Task.tenant_id == actor.tenant_id, replay["set"].astext == name)
+        .order_by(Task.id)
+        .with_for_update()
+    ).all()
+    for task in tasks:
+        task.replay = {**(task.replay or {}), "set": target}
+        audit.record(actor, "task.changed", "task", task.id, before={"set": name}, after={"set": target})
+    db.session.flush()
 
 
 def _check_there(name: str, actor: Actor) -> list[UUID]:

@@ -25,6 +25,7 @@ from app.services.intake import NewFeedback
 from app.services.leases import Ending, Held
 from app.services.run_results import Case, cases_of, finish_run_of_case, verdict_of
 from app.services.session_events import Event, events_of
+from app.services.transcripts import named
 
 LIVE, RECORDED = "live", "recorded"
 MOST_REPLAYS = 100
@@ -239,7 +240,7 @@ def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: s
             kind="replay_failure",
             origin="system",
             rating="negative",
-            comment=f"Replay fails: {failed[0].reason}.",
+            comment=f"Replay fails: {named(failed[0].reason or 'differs from its golden', actor=actor)}.",
             session_id=UUID(replays[0]),
             agent_id=session.agent_id,
             context={

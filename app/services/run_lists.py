@@ -86,6 +86,11 @@ _COLUMNS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+def speaks_for_set(run: Any = EvalRun) -> Any:
+    """Whether a run says how its set fares: it has ended, and was no trial of another version or other knowledge."""
+    return (run.status == "completed") & ~run.options.has_key("trial")
+
+
 def _statement() -> Any:
     return (
         select(*_COLUMNS)
@@ -116,8 +121,9 @@ def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
 
 def list_newest(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
     """The newest runs of a set, so many of those that speak for it and so many of the others. One query."""
-    speaks = (EvalRun.status == "completed") & ~EvalRun.options.has_key("trial")
-    place = func.row_number().over(partition_by=speaks, order_by=(EvalRun.created_at.desc(), EvalRun.id.desc()))
+    place = func.row_number().over(
+        partition_by=speaks_for_set(), order_by=(EvalRun.created_at.desc(), EvalRun.id.desc())
+    )
     ranked = (
         select(EvalRun.id, place.label("place"))
         .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name == set_name)
@@ -140,8 +146,7 @@ def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse
         .where(
             EvalRun.tenant_id == actor.tenant_id,
             EvalRun.set_name.in_(set_names),
-            EvalRun.status == "completed",
-            ~EvalRun.options.has_key("trial"),
+            speaks_for_set(),
         )
         .subquery()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -38,21 +39,28 @@ def ids_matching(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     return ids
 
 
-def golden_among(session_ids: list[UUID], *, actor: Actor) -> int:
-    """How many of these are golden, and therefore stay."""
-    rows = select(AgentSession.id).where(
+def check_deletable(session_ids: list[UUID], *, actor: Actor) -> None:
+    """Refuses with the reason why some of these stay. Changes nothing."""
+    kept = select(AgentSession.golden_set, AgentSession.eval_run_id).where(
         AgentSession.tenant_id == actor.tenant_id,
         AgentSession.id.in_(session_ids),
-        AgentSession.golden_set.is_not(None),
+        AgentSession.golden_set.is_not(None) | AgentSession.eval_run_id.is_not(None),
     )
-    return len(db.session.scalars(rows).all())
+    _refuse_kept(db.session.execute(kept).all(), len(session_ids))
 
 
-def refuse_goldens(golden: int, of: int) -> None:
-    """A golden is what others are measured against. It goes only after it was revoked."""
+def _refuse_kept(rows: Sequence[Any], of: int) -> None:
+    """A golden is what others are measured against, and goes only after it was revoked. The figures of a run rest on
+    its replays, which stay with it."""
+    golden = sum(row.golden_set is not None for row in rows)
     if golden:
         what = "this session is golden" if of == 1 else f"{golden:,} of these {of:,} sessions {_are(golden)} golden"
         raise Refused(f"Nothing was deleted: {what}. Take {'it' if golden == 1 else 'them'} out, or revoke first.")
+    replays = sum(row.eval_run_id is not None for row in rows)
+    if replays:
+        some = f"{replays:,} of these {of:,} sessions {'is a replay' if replays == 1 else 'are replays'}"
+        what = "this session is a replay" if of == 1 else some
+        raise Refused(f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays stay.")
 
 
 def _are(number: int) -> str:
@@ -71,14 +79,16 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
     if len(set(session_ids)) > MOST:
         raise Invalid(f"At most {MOST:,} sessions at once.")
     rows = db.session.execute(
-        select(AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set)
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set, AgentSession.eval_run_id
+        )
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.id)
         .with_for_update()
     ).all()
     if not rows:
         raise NotFound("These sessions are not there any more.")
-    refuse_goldens(sum(row.golden_set is not None for row in rows), len(rows))
+    _refuse_kept(rows, len(rows))
     _record([(row.id, row.title, row.status) for row in rows], actor)
     ids = [row.id for row in rows]
     for start in range(0, len(ids), AT_ONCE):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from app.models import AgentSession, AgentVersion, Entity, SessionEvent, SharedC
 from app.services.session_events import Event
 
 MOST_EVENTS = 2000
+RECORD_ID = re.compile(r"(?:entity )?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 MOST_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
 
@@ -99,6 +101,16 @@ def names_of(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str]:
         select(Entity.id, Entity.name).where(Entity.tenant_id == actor.tenant_id, Entity.id.in_(entity_ids))
     )
     return {str(entity_id): name for entity_id, name in rows}
+
+
+def with_names(text: str, names: Mapping[str, str]) -> str:
+    """The text with the names of records where it had their ids; an id without a name stays."""
+    return RECORD_ID.sub(lambda found: f"“{names[found[1]]}”" if found[1] in names else found[0], text)
+
+
+def named(text: str, *, actor: Actor) -> str:
+    """The same for one text whose records are not looked up yet."""
+    return with_names(text, names_of({UUID(found) for found in RECORD_ID.findall(text)}, actor=actor))
 
 
 def known_rows(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:

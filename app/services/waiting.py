@@ -13,6 +13,7 @@ from app.models.agents import Task
 from app.models.evals import EvalRun
 from app.models.feedback import Feedback
 from app.models.knowledge import SharedContext
+from app.services.run_lists import speaks_for_set
 
 MOST = 1000
 
@@ -45,13 +46,13 @@ def counts(*, actor: Actor) -> dict[str, Any]:
 def _accuracies(actor: Actor) -> Any:
     """The accuracy of the newest run of a set that ended, and of the run of that set before it."""
     newest = aliased(EvalRun)
-    ended = (newest.tenant_id == actor.tenant_id, newest.status == "completed", newest.set_name.is_not(None))
+    ended = (newest.tenant_id == actor.tenant_id, speaks_for_set(newest), newest.set_name.is_not(None))
     of_set = select(newest.set_name).where(*ended).order_by(newest.created_at.desc(), newest.id.desc()).limit(1)
     last = (
         select(cast(EvalRun.results["accuracy"].astext, Float).label("accuracy"))
         .where(
             EvalRun.tenant_id == actor.tenant_id,
-            EvalRun.status == "completed",
+            speaks_for_set(),
             EvalRun.set_name == of_set.scalar_subquery(),
         )
         .order_by(EvalRun.created_at.desc(), EvalRun.id.desc())

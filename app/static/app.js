@@ -78,6 +78,14 @@
   document.addEventListener("toggle", (event) => {
     if (event.target.open && event.target.matches("details")) event.target.querySelector("[data-first]")?.focus();
   }, true);
+  /* A short name follows the name until somebody writes one. */
+  document.addEventListener("input", ({ target }) => {
+    if (target.matches("[data-from]")) target.dataset.own = target.value;
+    const follows = target.id && document.querySelector(`[data-from="${CSS.escape(target.id)}"]`);
+    if (!follows || follows.dataset.own || (follows.value && follows.dataset.made !== follows.value)) return;
+    const plain = target.value.normalize("NFKD").replace(/[\u0300-\u036f]/g, "").toLowerCase();
+    follows.value = follows.dataset.made = plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
+  });
   document.addEventListener("submit", (event) => {
     if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
   });

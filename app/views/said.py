@@ -43,7 +43,7 @@ def _lead(row: FeedbackRow, comment: str) -> str:
     if row.kind == "session_failure":
         return f"failed: {comment or 'no reason recorded'}"
     if row.kind == "replay_failure":
-        return f"replay fails: {comment or 'differs from its golden'}"
+        return f"replay fails: {comment.removeprefix('Replay fails: ') or 'differs from its golden'}"
     if row.kind in {"response_rejection", "extraction_rejection"}:
         return f"{row.field_name or 'response'} rejected{colon}"
     if row.kind == "tool_observation":

@@ -30,7 +30,7 @@ def ask() -> Any:
     back = _list_address()
     try:
         ids = _all_of(back) if request.form.get("which") == "all" else _ticked()
-        session_deletes.refuse_goldens(session_deletes.golden_among(ids, actor=g.actor), len(ids))
+        session_deletes.check_deletable(ids, actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
     if not ids:

@@ -33,6 +33,14 @@ def ago(at: datetime, since: datetime | None = None) -> str:
     return f"in {text}" if at > (since or now()) else f"{text} ago"
 
 
+def due(at: datetime, since: datetime | None = None) -> str:
+    """`in 2 d` for what is planned, `in less than a minute`, and `due now` from its moment on."""
+    seconds = (at - (since or now())).total_seconds()
+    if seconds <= 0:
+        return "due now"
+    return ago(at, since) if seconds >= MINUTE else "in less than a minute"
+
+
 def exact(at: datetime) -> str:
     return f"{day(at)}, {at.astimezone(UTC):%H:%M:%S} UTC"
 
@@ -94,6 +102,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "minute": minute,
     "age": age,
     "ago": ago,
+    "due": due,
     "exact": exact,
     "day": day,
     "clock": clock,

@@ -102,12 +102,11 @@ def test_promoting_and_dismissing_one_group_leaves_it_in_one_piece(
         promoted = [user_id for what, code, user_id in said if (what, code) == ("promote", 201)]
         dismissed = [user_id for what, count, user_id in said if what == "dismiss" and count]
         refused = [code for what, code, _ in said if what == "promote" and code != 201]
-        assert len(promoted) == 1
+        assert len(promoted) + len(dismissed) == 1, "one of them wins, and the others are told"
         assert set(refused) == {409}
-        assert len(dismissed) <= 1
         assert decided(app, workspace, rows) == (
             {("dismissed", dismissed[0])} if dismissed else {("applied", promoted[0])}
         ), "never half applied and half dismissed"
         with app.app_context(), acting_as(workspace.actor()):
-            kept = db.session.get_one(AgentSession, session_id).meta["golden"]
-        assert kept["promoted_by"] == str(promoted[0])
+            kept = db.session.get_one(AgentSession, session_id).meta.get("golden")
+        assert [str(one) for one in promoted] == ([kept["promoted_by"]] if kept else [])

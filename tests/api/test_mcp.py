@@ -261,6 +261,8 @@ def test_bad_messages_are_answers_and_never_5xx(app: Flask, workspace: Workspace
             if answer.status_code >= 400:
                 assert answer.mimetype == "application/json"
                 assert "error" in answer.get_json(), (body[:80], version)
+            assert "validation error" not in answer.text, (body[:80], version, answer.text)
+            assert "pydantic" not in answer.text
     large = app.test_client().post("/mcp", data=b'"' + b"x" * 1024 * 1024 + b'"', headers=headers)
     assert large.status_code == 413
     for kind in ({"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}):

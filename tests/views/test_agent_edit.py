@@ -55,6 +55,14 @@ def stored(app: Flask, workspace: Workspace, slug: str = "triage") -> dict[str, 
         return agents.contents_of(agent.id, [agent.current_version], actor=actor)[agent.current_version]
 
 
+def test_a_short_name_is_made_from_the_name(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    client: Any = sign_in(workspace.actor())
+    make(client, name="Déal Triage (EU)", slug="")
+    assert stored(app, workspace, "deal-triage-eu")["name"] == "Déal Triage (EU)"
+    sent = form_at(client.get(f"{BASE}/new")) | {"name": "???", "slug": "", "model": "offline"}
+    assert client.post(f"{BASE}/new", data=sent).status_code == 422
+
+
 def test_an_agent_with_tools_of_its_own_without_a_script(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     client: Any = sign_in(workspace.actor())
     sent = form_at(client.get(f"{BASE}/new"))

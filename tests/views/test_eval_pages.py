@@ -3,7 +3,9 @@ place of its golden."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +17,9 @@ from sqlalchemy import select, text, update
 from app.db import db
 from app.jobs.ticks import begin_due
 from app.models import AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
-from app.services import agents
+from app.services import agents, golden, sessions
+from app.services.sessions import NewEvent, NewSession
+from app.views import times
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace, soup
 
@@ -101,6 +105,82 @@ def test_what_is_wrong_with_a_start_is_said(bench: Bench, client: FlaskClient) -
     assert client.get(f"{RUNS}/{uuid4()}").status_code == 404
     with bench.acting():
         assert db.session.scalars(select(EvalRun)).all() == []
+
+
+def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench: Bench, client: FlaskClient) -> None:
+    said = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "Hello"})]
+    with bench.acting():
+        far = sessions.create_session(
+            NewSession(agent="far-away", status="completed", events=said), actor=bench.admin
+        )[0].id  # fmt: skip
+        golden.promote_session(far, golden.Promotion(set_name="far"), actor=bench.admin)
+    refused = post(client, RUNS, set="far")
+    assert refused.status_code == 409
+    form = soup(refused).select_one("form#replay-form")
+    assert "runs elsewhere" in words(form)
+    [version] = [one["value"] for one in form.select("input[name=version]")]
+    started = post(client, RUNS, set="far", version=version)
+    assert started.status_code == 303
+    assert "A trial" in words(soup(client.get(started.location)))
+    bench.golden(WON, set_name="far")
+    page = soup(client.get(post(client, RUNS, set="far").location))
+    assert "Left out: 1 golden of agents that run elsewhere" in words(page)
+
+
+def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspace: Workspace, api: Any) -> None:
+    bench.golden(WON)
+    waiting = bench.run(set_name="default", drain=False)
+    for run in (waiting, bench.run(set_name="default")):
+        [replay] = bench.replays(run)
+        refused = api(workspace.actor("admin"), "admin").delete(f"/api/v1/sessions/{replay.id}")
+        assert (refused.status_code, "is a replay" in refused.json["detail"]) == (409, True)
+        for step in ("", "/confirmed"):
+            answer = post(client, f"/admin/agent-review/sessions/delete{step}", ids=str(replay.id))
+            assert answer.status_code == 409
+            assert "Replays stay" in words(soup(answer))
+        assert len(bench.replays(run)) == 1
+    alone = bench.desk.ask("Sing a song")
+    bench.drain()
+    assert api(workspace.actor("admin"), "admin").delete(f"/api/v1/sessions/{alone}").status_code == 204
+
+
+def test_the_list_of_runs_follows_them_and_says_where_they_came_from(bench: Bench, client: FlaskClient) -> None:
+    bench.golden(WON)
+    bench.run(set_name="default", drain=False, command_line=True)
+    follows = "#list [hx-trigger^=every]"
+    page = soup(client.get(f"{RUNS}?set=default"))
+    assert page.select_one(follows)["hx-get"] == f"{RUNS}?set=default"
+    assert "from the command line" in words(page.select_one("#list table"))
+    bench.drain()
+    assert soup(client.get(RUNS)).select_one(follows) is None
+
+
+def test_a_set_whose_golden_was_replayed_alone_is_not_called_never_replayed(bench: Bench, client: FlaskClient) -> None:
+    bench.run(golden_ids=[bench.golden(WON)])
+    evals = RUNS.removesuffix("/runs")
+    for path in (evals, f"{evals}/sets/default"):
+        said = words(soup(client.get(path)).select_one("main")).lower()
+        assert "never replayed" not in said
+        assert "no run of the whole set yet" in said
+
+
+def test_a_failing_replay_is_said_once_and_with_the_names_of_records(bench: Bench, client: FlaskClient) -> None:
+    bench.golden(WON)
+    bench.worse()
+    bench.run(set_name="default")
+    [row] = bench.complaints()
+    assert row.comment is not None
+    assert re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-", row.comment) is None, row.comment
+    said = words(soup(client.get("/admin/agent-review/feedback")).select_one("#list")).lower()
+    assert said.count("replay fails:") == 1, said
+
+
+def test_what_is_planned_is_never_just_now() -> None:
+    at = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
+    assert times.due(at + timedelta(seconds=40), at) == "in less than a minute"
+    assert times.due(at, at) == "due now"
+    assert times.due(at - timedelta(minutes=3), at) == "due now"
+    assert times.due(at + timedelta(hours=2), at) == "in 2 h"
 
 
 def test_htmx_is_led_to_the_run(bench: Bench, client: FlaskClient) -> None:
@@ -273,6 +353,11 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
         run = db.session.scalars(select(EvalRun)).one()
     assert (run.triggered_by, run.passed_count) == ("scheduled", 1)
     bench.worse()
+    assert post(client, "/admin/agent-review/evals/sets/deals/rename", name="wins").status_code == 303
+    assert "replays wins" in words(soup(client.get("/tasks")).find("a", string="Nightly").find_parent("tr"))
+    with bench.acting():
+        changed = db.session.scalars(select(AuditEntry).where(AuditEntry.action == "task.changed")).one()
+        assert (changed.subject_id, changed.details["after"]) == (task.id, {"set": "wins"})
     led = post(client, f"/tasks/{task.id}/run")
     assert led.location.startswith(RUNS)
     assert post(client, f"/tasks/{task.id}/run").status_code == 409
@@ -282,6 +367,11 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
     assert page.select_one(f'a[href="{led.location}"]') is not None
     tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
     assert tab == "Evals 0 % ▾100 lower than the run before"
+    with bench.acting():
+        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+    assert bench.run(set_name="wins", agent_version_id=first).passed_count == 1
+    again = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
+    assert again == tab, "a trial of an old version is no headline"
 
 
 def test_without_goldens_the_form_says_where_they_come_from(client: FlaskClient) -> None:
