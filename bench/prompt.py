@@ -61,6 +61,8 @@ def _told(spent: dict[str, dict[str, float]]) -> dict[str, Any]:
     }
     for name, (ratio, most) in ratios.items():
         told |= {name: round(ratio, 2), f"{name}_at_most": most}
+    # The other is sent through SQLAlchemy, as the app sends what it does not send straight to libpq.
+    told["query_to_select_1_sent_as_the_query"] = round(large["query"] / large["select_1_straight"], 2)
     return told
 
 
@@ -84,7 +86,7 @@ def _fill(admin: Any, name: str, rows: int) -> tuple[UUID, UUID, UUID]:
 def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str, float]]:
     """Medians in milliseconds, for an admin of each workspace in turn."""
     from app.actor import Actor
-    from app.db import BIND, bound, db
+    from app.db import BIND, bound, db, run
     from app.services import shared_prompt
 
     connection = db.session().connection()
@@ -93,6 +95,7 @@ def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str,
         for name, (tenant, agent, kind) in places.items():
             connection.execute(BIND, bound(Actor(UUID(int=1), tenant, "admin")))
             _time(spent[name], "select_1", lambda: connection.exec_driver_sql("SELECT 1").fetchall())
+            _time(spent[name], "select_1_straight", lambda: run("SELECT 1", {}))
             _time(spent[name], "query", partial(_query, tenant, agent, kind))
             _time(spent[name], "function", partial(shared_prompt.load_shared_context_prompt, tenant, agent, kind))
     return {name: {what: statistics.median(times[WARMING:]) for what, times in spent[name].items()} for name in places}

@@ -38,6 +38,8 @@ _CARD = re.compile(
     r"|[2-6][0-9]{3}([ \-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
     r"|3[0-9]{3}[ \-][0-9]{6}[ \-][0-9]{4,5})(?![0-9]|[.,_\-][0-9])"
 )
+_WORD_BEFORE = re.compile(r"[0-9A-Za-z]+$")
+_WORD_AFTER = re.compile(r"[0-9A-Za-z]+")
 _EMAIL = re.compile(r"(?<![\w.%+\-])[\w.%+\-]{1,64}+@[\w\-]{1,63}+(?:\.[\w\-]{1,63}+){1,5}")
 _PHONE = re.compile(
     r"(?<![\w.+\-/])(?:\+[0-9](?:[ ().\-/]{0,2}[0-9]){6,14}+"
@@ -152,7 +154,15 @@ def _looks_random(value: str) -> bool:
 
 
 def _card(found: Found) -> str:
-    return "[masked:card]" if _is_card(found[0]) else found[0]
+    return "[masked:card]" if _is_card(found[0]) and not _is_part_of_an_id(found) else found[0]
+
+
+def _is_part_of_an_id(found: Found) -> bool:
+    """Ids in hexadecimal have long rows of digits too, and other digits among their letters."""
+    text, start, end = found.string, found.start(), found.end()
+    before, after = _WORD_BEFORE.search(text[max(0, start - 64) : start]), _WORD_AFTER.match(text[end : end + 64])
+    around = (before[0] if before else "") + (after[0] if after else "")
+    return any(c.isdigit() for c in around)
 
 
 def _is_card(text: str) -> bool:

@@ -31,6 +31,7 @@ MASKED = {
     "-----BEGIN PRIVATE KEY-----\ncut off": "[masked:private key]",
     "pay with 4242 4242 4242 4242.": "pay with [masked:card].",
     "4111-1111-1111-1111": "[masked:card]",
+    "Visa4242424242424242": "Visa[masked:card]",
     "3782 822463 10005 and 378282246310005": "[masked:card] and [masked:card]",
 }
 KEPT = [
@@ -42,6 +43,7 @@ KEPT = [
     "key=123e4567-e89b-12d3-a456-426614174000",
     "1.4242424242424242 and 0.4111111111111111",
     "credit_card_4421486, reservation JG7FMM, user omar_davis_3817",
+    "runs 9a08e5966f554d4581291707409a30a8 and ca05006dfedc4351973014639129a086",
     "see https://example.com/a:b and http://[::1]:8000/",
     "use up_to_date_libraries_for_everything_that_we_have_here",
 ]
