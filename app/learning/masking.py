@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from math import log2
 from typing import Any
 
@@ -38,8 +39,6 @@ _CARD = re.compile(
     r"|[2-6][0-9]{3}([ \-])[0-9]{4}\1[0-9]{4}\1[0-9]{4}(?:\1[0-9]{3})?"
     r"|3[0-9]{3}[ \-][0-9]{6}[ \-][0-9]{4,5})(?![0-9]|[.,_\-][0-9])"
 )
-_WORD_BEFORE = re.compile(r"[0-9A-Za-z]+$")
-_WORD_AFTER = re.compile(r"[0-9A-Za-z]+")
 _EMAIL = re.compile(r"(?<![\w.%+\-])[\w.%+\-]{1,64}+@[\w\-]{1,63}+(?:\.[\w\-]{1,63}+){1,5}")
 _PHONE = re.compile(
     r"(?<![\w.+\-/])(?:\+[0-9](?:[ ().\-/]{0,2}[0-9]){6,14}+"
@@ -160,9 +159,8 @@ def _card(found: Found) -> str:
 def _is_part_of_an_id(found: Found) -> bool:
     """Ids in hexadecimal have long rows of digits too, and other digits among their letters."""
     text, start, end = found.string, found.start(), found.end()
-    before, after = _WORD_BEFORE.search(text[max(0, start - 64) : start]), _WORD_AFTER.match(text[end : end + 64])
-    around = (before[0] if before else "") + (after[0] if after else "")
-    return any(c.isdigit() for c in around)
+    before, after = reversed(text[max(0, start - 64) : start]), text[end : end + 64]
+    return any(c.isdigit() for side in (before, after) for c in takewhile(str.isalnum, side))
 
 
 def _is_card(text: str) -> bool:
