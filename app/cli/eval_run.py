@@ -87,16 +87,17 @@ def run_set(
         "results": results,
     }
     emit(payload, _told(run, fail_under), as_json)
-    sys.exit(exit_code(run.results, fail_under))
+    sys.exit(exit_code(run.results, fail_under, whole=run.status == "completed"))
 
 
-def exit_code(results: dict[str, Any], fail_under: float) -> int:
-    """Regression when something failed and the accuracy is too low; inconclusive when too little could be judged."""
+def exit_code(results: dict[str, Any], fail_under: float, *, whole: bool) -> int:
+    """Regression when something failed and the accuracy is too low; inconclusive when too little could be judged, or
+    the run is not `whole` because somebody cancelled it."""
     verdicts, accuracy = results.get("verdicts", {}), results.get("accuracy")
     broken = verdicts.get("fail", 0) + verdicts.get("flaky", 0)
     if accuracy is not None and broken and accuracy < fail_under:
         return REGRESSION
-    if accuracy is None or verdicts.get("errored", 0) + verdicts.get("unknown", 0):
+    if not whole or accuracy is None or verdicts.get("errored", 0) + verdicts.get("unknown", 0):
         return INCONCLUSIVE
     return PASSED
 

@@ -33,11 +33,11 @@ def asked_figures(run: Run) -> list[float]:
     return list(dict.fromkeys(found))
 
 
-def told_figures(run: Run) -> list[float]:
-    """The figures in the last answer, without those that the person had said."""
+def told_figures(run: Run, wanted: str | None = None) -> list[float]:
+    """The figures in the last answer, or in the one that was wanted, without those that the person had said."""
     turns = turns_of(run)
     known = {token for turn in turns for token in tokens(turn.user)}
-    answer = last_message(run)[0]
+    answer = last_message(run)[0] if wanted is None else wanted
     return list(dict.fromkeys(token for token in tokens(answer) if isinstance(token, float) and token not in known))
 
 

@@ -110,6 +110,8 @@ def _agent(
     if before.only_said and golden.expected == Expected():
         asked = asked_dimension(before.run, after.run, message)
         message = told_dimension(before.run, after.run, message) if asked is message and message.decides else asked
+    elif golden.expected.answer is not None:
+        message = told_dimension(before.run, after.run, message, golden.expected.answer)
     return [
         *effect_dimensions(*effects, put_right=before.put_right),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
@@ -133,6 +135,8 @@ def _named(golden: Golden, before: Side, after: Side, nearness: Nearness | None)
         names = (before.names, after.names)
         found += call_dimensions(before.calls, after.calls, golden.expected, names)
     if golden.expected.about_answer:
-        messages = last_message(before.run), last_message(after.run)
-        found.append(message_dimension(*messages, golden.expected, nearness))
+        message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
+        if golden.expected.answer is not None:
+            message = told_dimension(before.run, after.run, message, golden.expected.answer)
+        found.append(message)
     return found

@@ -21,6 +21,11 @@ def message_dimension(golden: Message, replay: Message, expected: Expected, near
     text = alike([(wanted, replay[0])], nearness)[0]
     seqs = {"golden_seq": golden[1] if expected.answer is None else None, "replay_seq": replay[1]}
     same = spelled(wanted) == spelled(replay[0])
+    if not same and expected.answer is not None and spelled(replay[0]) == spelled(golden[0]):
+        told = "the answer is the recorded one, which was wrong"
+        return standard(
+            MESSAGE, 0.0, told, [Divergence(MESSAGE, "text", wanted, replay[0], told, **seqs)], decides=True
+        )
     words = [] if same else [Divergence(MESSAGE, "text", wanted, replay[0], _wording(wanted, replay[0], text), **seqs)]
     if not expected.mentions and not expected.must_not_mention:
         return standard(MESSAGE, text, words[0].text if words else SAME, words, decides=expected.about_answer)
@@ -89,10 +94,11 @@ def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
     return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
 
 
-def told_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
-    """The last message where it decides: one that says other figures in place of the golden's says something else,
-    however alike the words are. Leaving figures out, or saying more of them, is wording."""
-    told, other = told_figures(golden), told_figures(replay)
+def told_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
+    """The last message where it decides: one that says other figures in place of the golden's, or of the answer that
+    was `wanted`, says something else, however alike the words are. Leaving figures out, or saying more of them, is
+    wording."""
+    told, other = told_figures(golden, wanted), told_figures(replay)
     said = figures_said(replay)
     missing = [figure for figure in told if figure not in said]
     instead = [figure for figure in other if figure not in told]

@@ -66,8 +66,10 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
 
 
 def _said(new: NewRun, chosen: Chosen) -> dict[str, Any]:
-    """What is kept with a run besides what it was asked for. A trial never speaks for its set."""
-    trial = not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
+    """What is kept with a run besides what it was asked for. A trial never speaks for its set, and neither does a run
+    over one agent's part of it."""
+    part = bool(chosen.left_out.get("other_agents"))
+    trial = part or not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
     said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
     return {name: value for name, value in said.items() if value}
 

@@ -105,3 +105,12 @@ def test_ctrl_c_is_no_regression_and_cancels_the_run(
     with bench.acting():
         [run] = run_lists.list_newest("default", 5, actor=bench.admin)
     assert (run.status, run.command_line) == ("cancelled", True)
+
+
+def test_a_run_that_was_cancelled_says_nothing_either_way() -> None:
+    from app.cli.eval_run import exit_code
+
+    good = {"verdicts": {"pass": 5}, "accuracy": 1.0}
+    assert exit_code(good, 0.9, whole=True) == 0
+    assert exit_code(good, 0.9, whole=False) == 5
+    assert exit_code({"verdicts": {"pass": 1, "fail": 4}, "accuracy": 0.2}, 0.9, whole=False) == 1

@@ -214,3 +214,18 @@ def test_a_pass_that_lacks_a_fact_says_how_many_it_has() -> None:
 
     assert verdict == "pass"
     assert reason.endswith("the answer says 7 of the 8 facts that it must; the answer does not mention “12 leads”")
+
+
+def test_an_answer_with_other_figures_than_the_wanted_one_fails() -> None:
+    """However alike the words are, and most of all the answer that somebody complained about."""
+    asked, wanted = "What is the EBITDA?", "The EBITDA is 14 million."
+    golden = talk(asked, "The EBITDA is 9 million.")
+
+    assert judged(golden, golden, answer=wanted) == ("fail", "the answer is the recorded one, which was wrong")
+    assert judged(golden, talk(asked, "The EBITDA is 15 million."), answer=wanted) == (
+        "fail", "the answer says 15 where the golden says 14",
+    )  # fmt: skip
+    assert judged(golden, talk(asked, "The EBITDA is 14 million."), answer=wanted)[0] == "pass"
+    assert judged(golden, talk(asked, "EBITDA: 14 million, the last twelve months."), answer=wanted)[0] == "pass"
+    changed = talk(asked, moved("d-1", ebitda=14), "The EBITDA is 9 million.")
+    assert judged(changed, changed, answer=wanted)[0] == "fail"
