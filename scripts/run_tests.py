@@ -6,6 +6,7 @@ test that fails alone as well has failed. Whatever needed a second try is named.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -16,6 +17,8 @@ MOST = 6
 
 
 def main() -> int:
+    # Tests wait for browsers and processes half of their time, so one more than there are cores keeps these busy.
+    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str((os.cpu_count() or 1) + 1))
     pytest = [sys.executable, "-m", "pytest", *sys.argv[1:]]
     code, failed = run(pytest)
     if code != 1 or not 1 <= len(failed) <= MOST:

@@ -20,7 +20,8 @@ from app.services.session_events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace
 
-BLOCKED = text("SELECT count(*) FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))")
+# Unlike pg_stat_activity, pg_locks is looked at anew every time within a transaction.
+BLOCKED = text("SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))")
 SAID = (NewEvent("user.message", {"text": "List entities"}), NewEvent("agent.message", {"text": "There are two."}))
 
 
