@@ -19,7 +19,7 @@ from waitress.channel import HTTPChannel
 from waitress.server import BaseWSGIServer
 from waitress.task import WSGITask
 
-LISTENS_MS = 5
+LISTENS_MS = 20
 
 
 class Pieces:

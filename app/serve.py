@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -159,10 +160,19 @@ def serve(app: Flask, listener: socket.socket, settings: Settings, when_up: Any)
     server = create_server(app, **options)
     server.channel_class = Channel
     when_up()
+    spare_collections()
     try:
         server.run()
     finally:
         server.close()
+
+
+def spare_collections() -> None:
+    """What was loaded until now stays, so collecting garbage need not look at it again and again; and a request leaves
+    little that only a collection would find."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def _close(opened: Opened) -> None:

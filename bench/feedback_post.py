@@ -2,15 +2,20 @@
 
 All clients are kept connections of one process that sends ready-made bytes over plain sockets: the machine's cores are
 the server's and its database's. A row counts when its 201 has arrived, which is after the commit.
+
+With `UPSHOT_BENCH_PEER`, a file with `{"port": …, "path": …, "body": {…}}`, the same clients send that body to another
+server on this machine, by turns with ours, and each round gives the ratio of the two.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import statistics
 import time
 from contextlib import suppress
+from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
@@ -24,7 +29,9 @@ CLIENTS = 16
 AT_LEAST = 651
 P50_AT_MOST = 4.0
 PLAIN = ("/api/feedback", {"source_type": "observation", "rating": "negative", "comment": "Used last year's EBITDA."})
+PEER_ROUNDS = 5
 SIGNAL = ("/api/v1/feedback", {"signal": "not_helpful", "reason": "Used last year's EBITDA."})
+KINDS = {"signals": SIGNAL, "plain": PLAIN}
 
 
 class Client:
@@ -52,7 +59,7 @@ class Client:
     def receive(self) -> float:
         """How long the answer took. It is short, so it comes in one piece, or its rest does at once."""
         answer = self.socket.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 201 "), answer
+        assert answer.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 201 ")), answer
         head, _, body = answer.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         while len(body) < length:
@@ -108,6 +115,17 @@ def cpu_seconds(server: int) -> dict[str, float]:
     return found
 
 
+def against_peer(one: Serving, key: str, peer: dict[str, Any]) -> dict[str, Any]:
+    """How many rows we take while the other server takes one: the middle of several rounds, for each kind of ours."""
+    rounds = []
+    for _ in range(PEER_ROUNDS):
+        clients = [Client(peer["port"], "none", "", peer["path"], peer["body"]) for _ in range(CLIENTS)]
+        theirs = len(send_from(clients, SECONDS)) / SECONDS
+        ours = {name: load(one, key, what, CLIENTS)["per_second"] for name, what in KINDS.items()}
+        rounds.append({"peer": theirs, **{name: rate / theirs for name, rate in ours.items()}})
+    return {name: round(statistics.median(each[name] for each in rounds), 1) for name in rounds[0]}
+
+
 def best(runs: list[Any]) -> Any:
     """The run that was disturbed least."""
     return max(runs, key=lambda run: run["per_second"])
@@ -122,10 +140,16 @@ def measure() -> dict[str, Any]:
         )
         key = json.loads(made)["key"]
         found: dict[str, Any] = {"per_second_at_least": AT_LEAST, "p50_ms_at_most": P50_AT_MOST}
-        for name, what in (("signals", SIGNAL), ("plain", PLAIN)):
+        for name, what in KINDS.items():
             load(one, key, what, CLIENTS, 1.0)
             found[name] = {
                 "one_client": best([load(one, key, what, 1, SECONDS / 2) for _ in range(RUNS)]),
                 "sixteen_clients": best([load(one, key, what, CLIENTS) for _ in range(RUNS)]),
             }
+        peer = os.environ.get("UPSHOT_BENCH_PEER")
+        if peer:
+            found["times_the_peer"] = against_peer(one, key, json.loads(Path(peer).read_text()))
+        peer = os.environ.get("UPSHOT_BENCH_PEER")
+        if peer:
+            found["times_the_peer"] = against_peer(one, key, json.loads(Path(peer).read_text()))
         return found
