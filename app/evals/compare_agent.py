@@ -83,7 +83,9 @@ def dimensions_of(
         ]
     extraction = kind == "agent" and golden.run.output_type in ("field", "fields")
     if any_values and (kind in ("response", "mixed") or extraction):
-        values = compare_response.response_dimensions(submitted[0], submitted[1], golden.criteria, nearness)
+        values = compare_response.response_dimensions(
+            submitted[0], submitted[1], golden.criteria, nearness, put_right=before.put_right
+        )
         rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
         if kind == "mixed":
             return [*_agent(golden, before, after, rest, nearness), *compare_response.scaled(values, 1.0)]

@@ -40,7 +40,7 @@ def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right
         like = 1.0 if before.print == after.print else likeness(before.leaves, after.leaves)
         total += like
         if like < 1.0:
-            found += _changed(name, before, after)
+            found += _changed(name, before, after, put_right=put_right)
     done = "created" if name == CREATED else "updated"
     why = "which should not happen" if put_right else "which did not happen before"
     found += [_lost(name, effect, done) for effect in lost]
@@ -52,10 +52,12 @@ def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right
     return standard(name, score, reason, found, decides=True)
 
 
-def _changed(name: str, before: Effect, after: Effect) -> list[Divergence]:
+def _changed(name: str, before: Effect, after: Effect, *, put_right: bool) -> list[Divergence]:
     seqs = (before.sequence or None, after.sequence or None)
     # The first part of a path says `fields`; the path of the target is that one word.
-    return leaf_divergences(name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1)
+    return leaf_divergences(
+        name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1, put_right=put_right
+    )
 
 
 def _lost(name: str, effect: Effect, done: str) -> Divergence:

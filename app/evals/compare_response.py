@@ -73,12 +73,19 @@ def expected_of(effects: Sequence[Effect], recorded: Submitted) -> Submitted:
 
 
 def response_dimensions(
-    golden: Submitted, replay: Submitted, criteria: Mapping[str, Any] | None, nearness: Nearness | None
+    golden: Submitted,
+    replay: Submitted,
+    criteria: Mapping[str, Any] | None,
+    nearness: Nearness | None,
+    *,
+    put_right: bool = False,
 ) -> list[Dimension]:
-    """One dimension for each criterion and for each other field that either side submitted. All decide."""
+    """One dimension for each criterion and for each other field that either side submitted. All decide. `put_right`
+    says that the golden's side is what should have been submitted."""
     known = criteria or {}
     names = list(dict.fromkeys([*known, *golden.values, *replay.values]))
-    return [_criterion(name, _rule(known.get(name)), golden, replay, nearness) for name in names]
+    words = _EXPECTED if put_right else _BEFORE
+    return [_criterion(name, _rule(known.get(name)), golden, replay, nearness, words) for name in names]
 
 
 def scaled(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
@@ -139,37 +146,56 @@ def extraction_dimensions(golden: Submitted, replay: Submitted) -> list[Dimensio
     ]
 
 
+@dataclass(frozen=True)
+class _Words:
+    """How the golden's side is spoken of: as what was recorded, or as what should have been."""
+
+    before: str
+    same: str
+    was: str
+    empty: str
+
+
+_BEFORE = _Words("before", "the same", "it was", "it was empty before")
+_EXPECTED = _Words("expected", "as expected", "expected is", "it is expected to be empty")
+
+
 def _rule(given: Any) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
 def _criterion(
-    name: str, rule: Mapping[str, Any], golden: Submitted, replay: Submitted, nearness: Nearness | None
+    name: str,
+    rule: Mapping[str, Any],
+    golden: Submitted,
+    replay: Submitted,
+    nearness: Nearness | None,
+    words: _Words,
 ) -> Dimension:
     a, b = golden.values.get(name, MISSING), replay.values.get(name, MISSING)
     weight = _number(rule.get("weight", rule.get("importance")))
     weight = 1.0 if weight is None or weight < 0 else weight
     if a is MISSING and b is MISSING:
-        return Dimension(name, 1.0, weight, 1.0, f"{name} was left empty, as before", True)
+        return Dimension(name, 1.0, weight, 1.0, f"{name} was left empty, as {words.before}", True)
     if a is MISSING or b is MISSING:
         score, threshold = 0.0, 1.0
     else:
         score, threshold = _score(rule, a, b, nearness)
     if score == 1.0 or (score >= threshold and equal(a, b)):
-        return Dimension(name, score, weight, threshold, f"{name} is the same", True)
-    text = _said(name, a, b, score >= threshold)
+        return Dimension(name, score, weight, threshold, f"{name} is {words.same}", True)
+    text = _said(name, a, b, score >= threshold, words)
     seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
     found = Divergence(name, name, None if a is MISSING else a, None if b is MISSING else b, text, **seqs)
     return Dimension(name, score, weight, threshold, text, True, (found,))
 
 
-def _said(name: str, a: Any, b: Any, near: bool) -> str:
+def _said(name: str, a: Any, b: Any, near: bool, words: _Words) -> str:
     if b is MISSING:
-        return f"{name} was left empty; it was {in_words(a)}"
+        return f"{name} was left empty; {words.was} {in_words(a)}"
     if a is MISSING:
-        return f"{name} is {in_words(b)}; it was empty before"
+        return f"{name} is {in_words(b)}; {words.empty}"
     return (
-        f"{name} is near: {in_words(b)}, before {in_words(a)}"
+        f"{name} is near: {in_words(b)}, {words.before} {in_words(a)}"
         if near
         else f"{name} is {in_words(b)} instead of {in_words(a)}"
     )

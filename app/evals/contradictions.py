@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
 from app.errors import Invalid
 from app.evals import own_tools
+from app.evals.effects import UPDATED, change_of_call
+from app.evals.equal import Leaves, Path, Reader, leaves, same, shown
 from app.evals.expected import Expected
+from app.evals.runs import Call, Tool, tool_named
 from app.evals.similarity import Said
 
 
 def check_agreed(expected: Expected) -> None:
-    """Invalid, with a sentence under both names, when two parts of what should have happened exclude each other."""
+    """Invalid, with a sentence under each name, when parts of what should have happened exclude each other."""
     _check_facts(expected)
     _check_calls(expected)
+    found = clash(expected.effects or ())
+    if found is not None:
+        one, other, name = found
+        sentence = f"It gives {name} another value than effects.{one} does, for the same record; keep one of them."
+        raise Invalid(f"expected.effects.{other}: {sentence}", {f"expected.effects.{other}": sentence})
+
+
+def clash(effects: Sequence[Mapping[str, Any]]) -> tuple[int, int, str] | None:
+    """The places of two updates that give a field of one record different values, and the field. The last write of a
+    record counts, so only one of them could ever be found."""
+    given: dict[tuple[str, str], dict[Path, tuple[int, Any]]] = {}
+    for place, one in enumerate(effects):
+        if one["kind"] != UPDATED:
+            continue
+        known = given.setdefault((one["type"], str(one.get("target"))), {})
+        for path, value in leaves(Reader().value(one.get("fields") or {})).items():
+            earlier = known.setdefault(path, (place, value))
+            if earlier[0] != place and not same(earlier[1], value):
+                return earlier[0], place, shown(path)
+    return None
 
 
 def _check_facts(expected: Expected) -> None:
@@ -36,18 +62,56 @@ def _check_calls(expected: Expected) -> None:
     writes = next((name for name in must if name in own_tools.WRITES), None)
     if writes is not None and not expected.effects:
         raise _both("calls", "effects", f"Where nothing may change, it cannot call {writes}.")
-    made = next((tool for one in expected.effects for tool in _makers(one) if tool in forbidden), None)
-    if made is not None:
-        raise _both("effects", "no_calls", f"What it should change is changed by {made[:60]}, which it must not call.")
+    for one in expected.effects:
+        made_by = own_tools.makers(one["kind"], one["type"])
+        if forbidden.issuperset(made_by):
+            raise _unmade(made_by[0])
 
 
-def _makers(effect: dict[str, object]) -> tuple[str, ...]:
-    """The tools that alone make such a change, as far as the change tells."""
-    if effect["kind"] == "response":
-        return ("submitResponse",)
-    if (effect["kind"], effect["type"]) == ("updated", "entity"):
-        return ("updateEntity",)
-    return (str(effect["type"]),)
+def check_makable(expected: Expected, tools: Mapping[str, Tool], kinds: Collection[str]) -> None:
+    """The same for what needs to be known of the session: its `tools`, and the `kinds` of records that there are."""
+    if expected.effects is None:
+        return
+    creates = any(one["kind"] == "created" and one["type"] in kinds for one in expected.effects)
+    if creates and "createEntity" in (expected.no_calls or ()):
+        raise _unmade("createEntity")
+    for name, given in expected.calls or ():
+        tool = tool_named(name, tools)
+        if tool.writes and not any(_could_make(tool, given, one) for one in expected.effects):
+            raise _both(
+                "calls",
+                "effects",
+                f"A call of {name[:60]} as it is given here changes something that is not among what should change. "
+                "Add the change, or take the call away.",
+            )
+
+
+def _could_make(tool: Tool, given: dict[str, Any], effect: Mapping[str, Any]) -> bool:
+    """Whether a call with these arguments, and any others, can make a change. Arguments that do not say what is
+    changed leave it open."""
+    if tool.name not in own_tools.makers(effect["kind"], effect["type"]):
+        return False
+    arguments = Reader().arguments(given, tool.schema)
+    if not isinstance(arguments, dict):
+        return True
+    if tool.name in own_tools.WRITES and own_tools.change_of(tool.name, arguments) is None:
+        return True
+    made = change_of_call(Call("", tool.name, arguments, None, False, True, 0, tool))
+    if tool.name == "createEntity" and made.type != effect["type"]:
+        return False
+    target = effect.get("target")
+    own = isinstance(target, str) and target.startswith("$")
+    if made.target is not None and target is not None and not own and not same(made.target, target):
+        return False
+    return _held(leaves(made.fields) if made.fields else {}, leaves(Reader().value(effect.get("fields") or {})))
+
+
+def _held(asked: Leaves, there: Leaves) -> bool:
+    return all(path in there and same(value, there[path]) for path, value in asked.items())
+
+
+def _unmade(tool: str) -> Invalid:
+    return _both("effects", "no_calls", f"What it should change is changed by {tool[:60]}, which it must not call.")
 
 
 def _both(one: str, other: str, sentence: str) -> Invalid:

@@ -83,28 +83,32 @@ def leaf_divergences(
     about: str,
     seqs: tuple[int | None, int | None] = (None, None),
     skip: int = 0,
+    put_right: bool = False,
 ) -> list[Divergence]:
-    """One divergence for every leaf that differs. The first `skip` parts of a path are not shown."""
+    """One divergence for every leaf that differs. The first `skip` parts of a path are not shown; `put_right` says that
+    the golden's side is what should have happened."""
     return [
         Divergence(
             dimension,
             shown(path[skip:]) or shown(path),
             golden.get(path),
             replay.get(path),
-            leaf_text(about, path[skip:] or path, golden, replay, path),
+            leaf_text(about, path[skip:] or path, golden, replay, path, put_right=put_right),
             *seqs,
         )
         for path in differences(golden, replay)[:MOST_LISTED]
     ]
 
 
-def leaf_text(about: str, named: Path, golden: Leaves, replay: Leaves, path: Path) -> str:
+def leaf_text(about: str, named: Path, golden: Leaves, replay: Leaves, path: Path, *, put_right: bool = False) -> str:
     """A difference in words: `updateEntity d-1: stage is "won" instead of "open"`."""
     name = shown(named)
     if path not in replay:
-        return f"{about}: {name} is missing; it was {in_words(golden[path])}"
+        was = "expected is" if put_right else "it was"
+        return f"{about}: {name} is missing; {was} {in_words(golden[path])}"
     if path not in golden:
-        return f"{about}: {name} is {in_words(replay[path])}; it was not there before"
+        was = "it is not expected" if put_right else "it was not there before"
+        return f"{about}: {name} is {in_words(replay[path])}; {was}"
     if replay[path] is CUT or golden[path] is CUT:
         return f"{about}: {name} is too large to compare"
     return f"{about}: {name} is {in_words(replay[path])} instead of {in_words(golden[path])}"

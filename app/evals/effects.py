@@ -75,7 +75,7 @@ def changes_of(run: Run, calls: Sequence[Call], reader: Reader) -> list[Effect]:
 def settled(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
     """What is left of changes in the end, and the names of what they made."""
     names = _names_of(made)
-    return _merged(renamed(made, names)), names
+    return merged(renamed(made, names)), names
 
 
 def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
@@ -247,7 +247,7 @@ def rename(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
     return value
 
 
-def _merged(effects: list[Effect]) -> list[Effect]:
+def merged(effects: list[Effect]) -> list[Effect]:
     """The last write of each target: later leaves win, lists are replaced whole. Creations are never merged."""
     kept: list[Effect] = []
     place: dict[tuple[str, str], int] = {}

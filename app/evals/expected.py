@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import Invalid
-from app.evals.effects import CREATED, RESPONSE, UPDATED, Effect
+from app.evals.effects import CREATED, RESPONSE, UPDATED, Effect, merged
 from app.evals.equal import LARGEST, Reader
 
 MOST_MENTIONS = 8
@@ -36,16 +36,13 @@ class Expected:
         return self.calls is not None or bool(self.no_calls)
 
     def read_effects(self, reader: Reader) -> list[Effect]:
-        """The expected effects as the comparer has them."""
-        return [
-            Effect(
-                given["kind"],
-                given["type"],
-                given.get("target"),
-                reader.value(given.get("fields") or {}),
-            )
-            for given in self.effects or ()
-        ]
+        """The expected effects as the comparer has them: all that is said about one record is one effect."""
+        return merged(
+            [
+                Effect(given["kind"], given["type"], given.get("target"), reader.value(given.get("fields") or {}))
+                for given in self.effects or ()
+            ]
+        )
 
 
 def read_expected(given: Any) -> Expected:

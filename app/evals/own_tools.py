@@ -83,3 +83,61 @@ _READ: dict[str, Callable[[dict[str, Any]], Change | None]] = {
     "updateAgentConfig": _record("agent"),
 }
 WRITES = frozenset(_READ)
+
+# What each takes. A test holds this, too, against the tools.
+_ADDS = "content context agentId entityTypeId sourceFeedbackId"
+_TAKES = {
+    "getContext": "agent entityType",
+    "listSharedContext": "type state agent entityType query limit:integer cursor",
+    "addCorrection": _ADDS,
+    "addLesson": _ADDS,
+    "addInsight": _ADDS,
+    "updateSharedContext": "id content context active:boolean",
+    "deactivateSharedContext": "id reason",
+    "saveMemory": "content",
+    "listFeedback": "status sourceType agentId limit:integer cursor",
+    "getFeedback": "id",
+    "reviewFeedback": "id action notes",
+    "addFeedback": "rating comment sourceType toolSlug toolRunId sessionId agentId entityId messageId",
+    "searchEntities": "query entityType limit:integer",
+    "listEntities": "entityType limit:integer cursor",
+    "getEntity": "entityId",
+    "listResponses": "entityId",
+    "createEntity": "entityType name fields:object",
+    "updateEntity": "entityId changes:object",
+    "submitResponse": "entityId criteriaSetId values:object",
+    "getAgent": "id",
+    "updateAgentConfig": "id instructions skills:array toolGroups:array reason",
+}
+
+
+def schema_of(name: str) -> dict[str, Any] | None:
+    """The names and kinds of what a tool of ours takes, as a JSON schema; None for any other tool."""
+    if name not in WRITES | READS:
+        return None
+    given = (part.partition(":") for part in _TAKES.get(name, "").split())
+    properties = {argument: {"type": kind or "string"} for argument, _, kind in given}
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def makers(kind: str, of: str) -> tuple[str, ...]:
+    """The tools that can make a change of that kind and type. A tool that is not ours makes changes of its own name,
+    and what is created may be a record of that kind."""
+    if kind == "response":
+        return ("submitResponse",)
+    found = tuple(name for name, made in _MAKES.items() if made == (kind, of))
+    return found or ((of, "createEntity") if kind == "created" else (of,))
+
+
+_MAKES = {
+    "updateEntity": ("updated", "entity"),
+    "addCorrection": ("created", "correction"),
+    "addLesson": ("created", "lesson"),
+    "addInsight": ("created", "insight"),
+    "saveMemory": ("created", "memory"),
+    "addFeedback": ("created", "feedback"),
+    "updateSharedContext": ("updated", "knowledge"),
+    "deactivateSharedContext": ("updated", "knowledge"),
+    "reviewFeedback": ("updated", "feedback"),
+    "updateAgentConfig": ("updated", "agent"),
+}

@@ -16,17 +16,20 @@ from app.db import db
 from app.errors import Invalid
 from app.evals import own_tools
 from app.evals.amended import names_writes
+from app.evals.contradictions import clash
 from app.evals.effect_words import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
 from app.evals.effects import RESPONSE, effects_of
 from app.evals.equal import Reader, holds_cut
 from app.evals.expected import Expected
 from app.evals.runs import Run, Tool, calls_of, tool_named
+from app.evals.schema_fit import misfit
+from app.evals.tool_names import nearest
 from app.models import CriteriaSet, Entity, EntityType
 from app.services import entities
 
 MOST_NAMED = 8
 # What the session itself creates has no id yet.
-_OWN = re.compile(r"\$[1-9]\d?")
+OWN = re.compile(r"\$[1-9]\d?")
 
 
 def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
@@ -48,6 +51,10 @@ def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[s
         except ValueError as wrong:
             sentence = str(wrong) if len(lines) == 1 else f"Line {number}: {wrong}"
             raise Invalid(sentence, {"changes": sentence}) from None
+    both = clash(found)
+    if both is not None:
+        sentence = f"Lines {both[0] + 1} and {both[1] + 1} give {both[2]} of one record different values; keep one."
+        raise Invalid(sentence, {"changes": sentence})
     return found
 
 
@@ -86,7 +93,7 @@ def lines_of(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]
 
 
 def _names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
-    ids = [found for text in targets if (found := _as_id(text)) is not None]
+    ids = [found for text in targets if (found := as_id(text)) is not None]
     if not ids:
         return {}
     lowered = func.lower(of.name)
@@ -98,7 +105,8 @@ def _names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
     return {str(same[0][0]): same[0][1] for same in called.values() if len(same) == 1}
 
 
-def _as_id(text: str) -> UUID | None:
+def as_id(text: str) -> UUID | None:
+    """The id that a text writes, if it writes one."""
     try:
         return UUID(text)
     except ValueError:
@@ -107,30 +115,43 @@ def _as_id(text: str) -> UUID | None:
 
 def _update(line: Line, actor: Actor) -> Line:
     """The line with the id of its record, and values of the kinds that its fields have."""
-    if _OWN.fullmatch(str(line.subject)):
+    if OWN.fullmatch(str(line.subject)):
         return line
     record, kind = _record(str(line.subject), actor)
-    return Line(UPDATE, record, _fitting(line.fields, kind))
+    return Line(UPDATE, record, fitting(line.fields, kind))
 
 
 def _submit(line: Line, actor: Actor) -> Line:
     """The line with the ids of its criteria and its record."""
     criteria, of, said = str(line.subject).partition(OF)
-    same = CriteriaSet.id == known if (known := _as_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
+    same = CriteriaSet.id == known if (known := as_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
     rows = db.session.scalars(select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, same).limit(2)).all()
     if len(rows) != 1:
         there = "Several criteria sets are" if rows else "No criteria set is"
         raise ValueError(f"{there} called “{criteria[:60]}”.")
-    other = next((name for name in line.fields if name not in rows[0].dimensions), None)
-    if other is not None:
-        raise ValueError(f"{other[:60]}: {rows[0].name} has {', '.join(rows[0].dimensions)}.")
-    record = said if _OWN.fullmatch(said) else _record(said, actor)[0] if of else ""
+    wrong = values_misfit(line.fields, rows[0])
+    if wrong is not None:
+        raise ValueError(wrong)
+    record = said if OWN.fullmatch(said) else _record(said, actor)[0] if of else ""
     return Line(SUBMIT, f"{rows[0].id}{OF}{record}" if of else str(rows[0].id), line.fields)
+
+
+def values_misfit(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None:
+    """What is wrong with values that should be submitted under criteria, or None."""
+    for name, given in fields.items():
+        rule = criteria.dimensions.get(name)
+        if rule is None:
+            return f"{name[:60]}: {criteria.name} has {', '.join(criteria.dimensions)}."
+        value = given["value"] if isinstance(given, Mapping) and "value" in given else given
+        numeric = isinstance(rule, Mapping) and rule.get("kind") in ("numeric", "number")
+        if numeric and value is not None and misfit(value, {"type": "number"}):
+            return f"{name[:60]}: Give a number."
+    return None
 
 
 def _record(said: str, actor: Actor) -> tuple[str, EntityType]:
     """The id of the one record of that name or id, and its kind."""
-    same = Entity.id == entity_id if (entity_id := _as_id(said)) else func.lower(Entity.name) == said.lower()
+    same = Entity.id == entity_id if (entity_id := as_id(said)) else func.lower(Entity.name) == said.lower()
     rows = db.session.execute(
         select(Entity.id, EntityType)
         .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
@@ -161,10 +182,11 @@ def _create(line: Line, actor: Actor) -> Line:
         raise ValueError(f"There is no kind of record “{said[:60]}”{there}.")
     named = {"name": line.fields["name"]} if "name" in line.fields else {}
     rest = {name: value for name, value in line.fields.items() if name != "name"}
-    return Line(CREATE, kind.slug, {**named, **_fitting(rest, kind)})
+    return Line(CREATE, kind.slug, {**named, **fitting(rest, kind)})
 
 
-def _fitting(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
+def fitting(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
+    """Fields with values of the kinds that they have; ValueError with a sentence about the first that does not fit."""
     fit = {name: _as_text(value, kind.fields.get(name)) for name, value in fields.items()}
     try:
         entities.check_fields(fit, kind)
@@ -190,7 +212,8 @@ def _tools(run: Run) -> dict[str, Tool]:
 def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
     if name not in known:
         others = sorted(known.keys() - own_tools.WRITES - own_tools.READS)[:MOST_NAMED]
-        had = f" It had {', '.join(others)}." if others else ""
+        meant = nearest(name, [UPDATE, CREATE, SUBMIT, *known])
+        had = f" Did you mean {meant}?" if meant else f" It had {', '.join(others)}." if others else ""
         raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
     if not known[name].writes:
         raise ValueError(f"{name[:60]} only reads, so it changes nothing.")

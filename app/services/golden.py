@@ -7,7 +7,7 @@ sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +23,7 @@ from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession, CriteriaSet, GoldenSet, SessionEvent
 from app.services import audit, complaints, feedback
+from app.services.expected_checks import check_possible
 from app.services.expected_effects import check_said, read_changes
 from app.services.snapshots import recorded_run, take_snapshot
 
@@ -111,9 +112,11 @@ def _expected(given: Promotion, session: AgentSession, actor: Actor) -> dict[str
     found = dict(given.expected or {})
     if given.changes is not None:
         found["effects"] = read_changes(given.changes, recorded_run(session, actor=actor), actor=actor)
-        check_agreed(read_expected(found))
-    elif given.kept is False and not given.recorded_is_right:
-        check_said(read_expected(found), recorded_run(session, actor=actor), actor=actor)
+    expected = read_expected(found)
+    check_agreed(expected)
+    check_possible(expected, session, actor=actor)
+    if given.changes is None and given.kept is False and not given.recorded_is_right:
+        check_said(expected, recorded_run(session, actor=actor), actor=actor)
     return found
 
 
@@ -286,17 +289,16 @@ def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
     return [str(name) for name in names]
 
 
-def usual_set(agent_id: UUID, *, actor: Actor) -> str:
-    """The set that most goldens of an agent are in, which the next one probably belongs to."""
-    most = (
+def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
+    """The set that the last golden of these agents went into, which the next one probably belongs to."""
+    last = (
         select(AgentSession.golden_set)
         .where(
             AgentSession.tenant_id == actor.tenant_id,
             AgentSession.golden_set.is_not(None),
-            AgentSession.agent_id == agent_id,
+            AgentSession.agent_id.in_(agent_ids),
         )
-        .group_by(AgentSession.golden_set)
-        .order_by(func.count().desc(), AgentSession.golden_set)
+        .order_by(AgentSession.meta["golden"]["promoted_at"].astext.desc().nulls_last(), AgentSession.golden_set)
         .limit(1)
     )
-    return db.session.scalar(most) or DEFAULT_SET
+    return db.session.scalar(last) or DEFAULT_SET

@@ -14,7 +14,7 @@ from app.db import db
 from app.errors import NotFound
 from app.evals.mentions import suggest
 from app.evals.snapshot import first_loaded, user_turns
-from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
+from app.models import Agent, AgentSession, AgentVersion, SessionEvent
 from app.services import complaints, golden
 from app.services.expected_effects import recorded_changes
 from app.services.snapshots import recorded_run
@@ -46,6 +46,7 @@ class Choice:
 
     id: UUID
     title: str
+    agent_id: UUID
     refusal: str | None
 
 
@@ -87,22 +88,21 @@ def choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
     """Which of several sessions can be golden without a further word. Three queries."""
     rows = db.session.execute(
         select(
-            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set, AgentSession.eval_source
+            AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.status, AgentSession.golden_set,
+            AgentSession.eval_source,
         )
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.created_at.desc())
-    ).all()
-    asked = _sessions_with(SessionEvent.session_id, session_ids, actor, SessionEvent.event_type == "user.message")
-    unhappy = _sessions_with(
-        Feedback.session_id, session_ids, actor, Feedback.rating == "negative", Feedback.status.in_(complaints.OPEN)
-    )
-    return [Choice(row.id, row.title, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
+    ).all()  # fmt: skip
+    asked = _with_message(session_ids, actor)
+    unhappy = complaints.complained_of(session_ids, actor=actor)
+    return [Choice(row.id, row.title, row.agent_id, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
 
 
-def _sessions_with(column: Any, session_ids: Sequence[UUID], actor: Actor, *where: Any) -> set[UUID]:
-    of = column.class_
-    found = select(column).distinct().where(of.tenant_id == actor.tenant_id, column.in_(session_ids), *where)
-    return set(db.session.scalars(found))
+def _with_message(session_ids: Sequence[UUID], actor: Actor) -> set[UUID]:
+    event = SessionEvent
+    found = select(event.session_id).distinct().where(event.tenant_id == actor.tenant_id)
+    return set(db.session.scalars(found.where(event.session_id.in_(session_ids), event.event_type == "user.message")))
 
 
 def _refusal(row: Any, asked: bool, unhappy: bool) -> str | None:

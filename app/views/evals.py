@@ -56,7 +56,7 @@ def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, An
     sets = [one.name for one in golden.list_sets(actor=g.actor)]
     return {
         "offer": offer,
-        "form": form or PromoteForm.opened(offer, golden.usual_set(offer.agent_id, actor=g.actor)),
+        "form": form or PromoteForm.opened(offer, golden.usual_set([offer.agent_id], actor=g.actor)),
         "set_names": sets,
         "criteria_sets": entities.list_criteria_sets(actor=g.actor),
     }

@@ -75,6 +75,7 @@ def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
         unfit=[one for one in found if one.refusal is not None],
         back=_list_address(),
         set_names=[one.name for one in golden.list_sets(actor=g.actor)],
+        usual=golden.usual_set({one.agent_id for one in found}, actor=g.actor),
         errors=errors or {},
         in_place=wants_fragment(),
     )
@@ -88,9 +89,9 @@ def promote_many() -> Any:
     ids = _ticked()
     try:
         with transaction():
+            if complaints.complained_of(ids, actor=g.actor):
+                raise Refused("One of these was complained about a moment ago; promote it by itself.")
             for session_id in ids:
-                if complaints.has_open_complaint(session_id, actor=g.actor):
-                    raise Refused("One of these was complained about a moment ago; promote it by itself.")
                 golden.promote_session(session_id, given, actor=g.actor)
     except Invalid as refusal:
         return _asked_many(422, refusal.fields or {"set": refusal.detail})

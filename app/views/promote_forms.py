@@ -136,7 +136,10 @@ class PromoteForm:
 
     def with_errors(self, refusal: Problem) -> PromoteForm:
         said = refusal.fields if isinstance(refusal, Invalid) else {}
-        errors = {_place(name): sentence for name, sentence in said.items()}
+        errors: dict[str, str] = {}
+        for name, sentence in said.items():
+            place = _place(name)
+            errors[place] = f"{errors[place]} {sentence}" if place in errors else sentence
         return replace(self, errors=errors or {"set": refusal.detail})
 
 

@@ -1,0 +1,35 @@
+"""Names of tools as somebody wrote them: the one that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher, get_close_matches
+
+from app.learning.words import split_name
+
+LIKE = 0.6
+SLIP = 0.9
+LONGEST = 120
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a name that is not known, if one is."""
+    squeezed = {_squeezed(one): one for one in sorted(known)}
+    found = get_close_matches(_squeezed(name), list(squeezed), n=1, cutoff=LIKE)
+    return squeezed[found[0]] if found else None
+
+
+def is_slip(name: str, other: str) -> bool:
+    """Whether a name is another one with a slip of the pen in it. One thing and several are two names, and so are two
+    that begin with other letters, such as get and set."""
+    one, two = _squeezed(name), _squeezed(other)
+    if one == two:
+        return True
+    if one[:1] != two[:1] or one.rstrip("s") == two.rstrip("s"):
+        return False
+    return SequenceMatcher(None, one, two, autojunk=False).ratio() >= SLIP
+
+
+def _squeezed(name: str) -> str:
+    """A name without what people leave out: case and what stands between its words."""
+    return "".join(split_name(name[:LONGEST])).lower()
