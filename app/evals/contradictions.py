@@ -64,7 +64,7 @@ def _check_calls(expected: Expected) -> None:
         raise _both("calls", "effects", f"Where nothing may change, it cannot call {writes}.")
     for one in expected.effects:
         made_by = own_tools.makers(one["kind"], one["type"])
-        if forbidden.issuperset(made_by):
+        if one["type"] in forbidden or forbidden.issuperset(made_by):
             raise _unmade(made_by[0])
 
 

@@ -27,8 +27,8 @@ def misfit(value: Any, schema: Any, path: str = "", depth: int = 0) -> Misfit | 
         return None
     choices = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
     if choices:
-        found = [misfit(value, choice, path, depth + 1) for choice in choices]
-        return None if None in found else found[0]
+        found = [misfit(value, choice, path, depth + 1) for choice in choices if choice != {"type": "null"}]
+        return None if None in found or not found else found[0]
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(allowed, list):
         fits = any(same(value, one) or value == one for one in allowed)

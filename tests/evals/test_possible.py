@@ -126,8 +126,8 @@ CANCELLED = {"kind": "updated", "type": "cancel_order", "target": "A1", "fields"
 DEAL = {"kind": "created", "type": "deal", "target": None, "fields": {"name": "Norrland", "valuation": 3}}
 
 
-def call(name: str, **arguments: Any) -> list[dict[str, Any]]:
-    return [{"name": name, "arguments": arguments}]
+def call(tool: str, /, **arguments: Any) -> list[dict[str, Any]]:
+    return [{"name": tool, "arguments": arguments}]
 
 
 @pytest.mark.parametrize(
