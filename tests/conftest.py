@@ -28,9 +28,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
 
 
-def golden_mark(set_name: str = "smoke") -> dict[str, Any]:
-    """The metadata of a golden that a test makes by hand."""
-    return {"golden": {"set": set_name, "snapshot": {"turns": ["Hello"]}, "sha256": "ab" * 32}}
+def golden_mark(set_name: str = "smoke", said: str = "Hello") -> dict[str, Any]:
+    """The metadata of a golden that a test makes by hand, of a session in which somebody said this."""
+    from app.evals.snapshot import snapshot_hash
+
+    snapshot = {"turns": [said]}
+    return {"golden": {"set": set_name, "snapshot": snapshot, "sha256": snapshot_hash(snapshot)}}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

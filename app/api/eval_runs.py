@@ -1,4 +1,4 @@
-"""Eval runs over JSON: started, followed, cancelled; and the hook that a deployment calls."""
+"""Eval runs over JSON: started, followed, cancelled, deleted; and the hook that a deployment calls."""
 
 from __future__ import annotations
 
@@ -186,6 +186,15 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
 def retry(run_id: UUID, body: Body) -> RunAnswer:
     run_control.retry_errored(run_id, actor=g.actor)
     return _shown(eval_runs.get_run(run_id, actor=g.actor))
+
+
+@route(
+    bp, "DELETE", "/api/admin/evals/runs/<uuid:run_id>", access=ADMIN, status=204, summary="Delete a run",
+    also={409: "It is under way, or one of its replays was promoted instead of its golden."},
+    about="With its replays and their events, for good. Feedback that its failures became stays.",
+)  # fmt: skip
+def delete(run_id: UUID) -> None:
+    run_control.delete_run(run_id, actor=g.actor)
 
 
 def _shown(run: EvalRun) -> RunAnswer:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 
 SHAPE = 1
@@ -61,8 +63,24 @@ def build_snapshot(inputs: Inputs) -> dict[str, Any]:
 
 
 def snapshot_hash(snapshot: Mapping[str, Any]) -> str:
-    """Changes with every byte of the snapshot, and with nothing else."""
-    return sha256(json.dumps(snapshot, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()).hexdigest()
+    """Changes with every byte of the snapshot, and with nothing else. The database hashes what it stores the same way."""
+    return sha256(_canonical(snapshot).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """JSON with its names in order. Numbers are written in full, as the database gives them back: `1e16` is stored as
+    an integer, and `1e-7` as `0.0000001`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_text(name)}: {_canonical(value[name])}" for name in sorted(value)) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_canonical, value)) + "]"
+    if isinstance(value, float) and isfinite(value):
+        return format(Decimal(repr(value or 0.0)), "f")
+    return _text(value)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def text_hash(row: Mapping[str, Any]) -> str:

@@ -22,12 +22,15 @@ class OfTenant:
     tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
 
 
-def within(table: str, column: str, *, ondelete: str = "RESTRICT", target: str = "id") -> ForeignKeyConstraint:
+def within(
+    table: str, column: str, *, ondelete: str = "RESTRICT", target: str = "id", deferrable: bool | None = None
+) -> ForeignKeyConstraint:
     """A link that cannot leave the workspace. Foreign keys ignore row-level security, so the tenant is part of it."""
     return ForeignKeyConstraint(
         ["tenant_id", column],
         [f"{table}.tenant_id", f"{table}.{target}"],
         ondelete=f"SET NULL ({column})" if ondelete == "SET NULL" else ondelete,
+        deferrable=deferrable,
     )
 
 

@@ -49,7 +49,7 @@ class AgentSession(OfTenant, Model):
         within("chats", "chat_id", ondelete="SET NULL"),
         within("entities", "entity_id", ondelete="SET NULL"),
         within("imports", "import_id", ondelete="SET NULL"),
-        within("eval_runs", "eval_run_id", ondelete="RESTRICT"),
+        within("eval_runs", "eval_run_id", ondelete="NO ACTION", deferrable=True),
         Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
         Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
         Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),

@@ -1,11 +1,13 @@
-"""A run that is under way is stopped, and what errored in one that has ended is replayed again."""
+"""A run that is under way is stopped; of one that has ended, what errored is replayed again, or all is deleted."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Text, cast, func, insert, select, text, update
+from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
@@ -14,8 +16,10 @@ from app.models import AgentSession, EvalRun
 from app.services import audit
 from app.services.eval_runs import OPEN
 from app.services.run_results import finish_if_done, lock_run
+from app.services.session_deletes import remove
 
 WAITS = ("pending", "running")
+LINK = "fk_sessions_tenant_id_eval_run_id"
 
 
 def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
@@ -84,9 +88,9 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
         raise Refused("Nothing in this run errored.")
     rows = []
     for old in failed:
-        meta, again = old.meta, f"{old.meta['eval_trial']}."
-        old.meta = {**meta, "eval_trial": again + uuid4().hex[:8], "eval_retried": True}
-        fresh = {name: value for name, value in meta.items() if name != "eval_result"}
+        trial = old.meta["eval_trial"].partition(".")[0]
+        fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
+        fresh["eval_trial"] = f"{trial}.{uuid4().hex[:8]}"
         rows.append(
             {
                 "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
@@ -95,9 +99,56 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
                 "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
             }
         )  # fmt: skip
-    db.session.flush()
+    # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
     db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
     run.status, run.completed_at, run.results = "running", None, {}
     db.session.flush()
+    for old in failed:
+        old.meta = {**old.meta, "eval_retried": True}
+    db.session.flush()
     audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(rows))
     return len(rows)
+
+
+def delete_run(run_id: UUID, *, actor: Actor) -> int:
+    """Remove a run that has ended, its replays and their events for good; how many replays there were.
+
+    Feedback that its failures became stays, and keeps the ids of the replays as text. A replay that took the place of
+    its golden is where that golden comes from: then the run stays.
+    """
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin deletes runs.")
+    run = lock_run(run_id, actor=actor)
+    if run.status in OPEN:
+        raise Refused("This run is under way; cancel it first.", current=run.status)
+    mine = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
+    replays = list(db.session.scalars(select(AgentSession.id).where(*mine).order_by(AgentSession.id).with_for_update()))
+    _check_none_promoted(run_id, actor)
+    audit.record(
+        actor, "eval_run.deleted", "eval_run", run.id, name=run.name, set=run.set_name, before=run.status,
+        replays=len(replays), passed=run.passed_count, failed=run.failed_count,
+    )  # fmt: skip
+    db.session.execute(text(f"SET CONSTRAINTS {LINK} DEFERRED"))
+    db.session.delete(run)
+    db.session.flush()
+    remove(replays, actor=actor)
+    db.session.execute(text(f"SET CONSTRAINTS {LINK} IMMEDIATE"))
+    return len(replays)
+
+
+def _check_none_promoted(run_id: UUID, actor: Actor) -> None:
+    copy, replay = aliased(AgentSession), aliased(AgentSession)
+    copied_from: Any = copy.meta["copied_from"]
+    found = db.session.execute(
+        select(copy.title, copy.golden_set, replay.id)
+        .join(replay, (replay.tenant_id == copy.tenant_id) & (cast(replay.id, Text) == copied_from.astext))
+        .where(copy.tenant_id == actor.tenant_id, copy.golden_set.is_not(None), replay.eval_run_id == run_id)
+        .order_by(copy.title, replay.id)
+        .limit(1)
+    ).first()
+    if found is not None:
+        raise Refused(
+            f"Nothing was deleted: the replay {found.id} of “{found.title[:80]}” was promoted instead of its golden,"
+            f" in {found.golden_set}. Revoke that golden first.",
+            current=str(found.id),
+        )

@@ -99,21 +99,12 @@ def load_work(session: Held) -> Work:
     meta, record = session.meta, around.record
     turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
     return Work(
-        lease=session.lease,
-        kind=around.kind,
-        agent_slug=around.slug,
-        agent_name=around.name,
-        version=around.version,
-        config=read_config(around.config),
+        **_in_any_case(session, around),
         actor=person,
-        session_type=session.session_type,
-        output_type=session.output_type,
-        trace_id=session.trace_id or "",
         chat_id=session.chat_id,
         turn_id=turn_id,
         turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
         earlier=earlier_messages(session, turn_id),
-        events=_events(session),
         record=record,
         criteria_set_id=_id(meta.get("criteria_set_id")),
         prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
@@ -131,27 +122,34 @@ def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Wor
     kind_of_record = record.type_id if record else None
     prompt = frozen or load_shared_context_prompt(session.tenant_id, session.agent_id, kind_of_record)
     return Work(
-        lease=session.lease,
-        kind=around.kind,
-        agent_slug=around.slug,
-        agent_name=around.name,
-        version=around.version,
-        config=read_config(around.config),
+        **_in_any_case(session, around),
         actor=replace(person, hermetic=True),
-        session_type=session.session_type,
-        output_type=session.output_type,
-        trace_id=session.trace_id or "",
         chat_id=None,
         turn_id=None,
         turns=list(snapshot["turns"]),
         earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
-        events=_events(session),
         record=record,
         prompt=prompt,
         memories=remembered(snapshot["memories"].get("texts") or [], actor=actor),
         live=False,
         replay=replay,
     )
+
+
+def _in_any_case(session: Held, around: Around) -> dict[str, Any]:
+    """What a replay has of its own session and agent like any other run."""
+    return {
+        "lease": session.lease,
+        "kind": around.kind,
+        "agent_slug": around.slug,
+        "agent_name": around.name,
+        "version": around.version,
+        "config": read_config(around.config),
+        "session_type": session.session_type,
+        "output_type": session.output_type,
+        "trace_id": session.trace_id or "",
+        "events": _events(session),
+    }
 
 
 def _id(text: Any) -> UUID | None:

@@ -51,7 +51,7 @@ def check_deletable(session_ids: list[UUID], *, actor: Actor) -> None:
 
 def _refuse_kept(rows: Sequence[Any], of: int) -> None:
     """A golden is what others are measured against, and goes only after it was revoked. The figures of a run rest on
-    its replays, which stay with it."""
+    its replays, which go with the whole of it."""
     golden = sum(row.golden_set is not None for row in rows)
     if golden:
         what = "this session is golden" if of == 1 else f"{golden:,} of these {of:,} sessions {_are(golden)} golden"
@@ -60,7 +60,7 @@ def _refuse_kept(rows: Sequence[Any], of: int) -> None:
     if replays:
         some = f"{replays:,} of these {of:,} sessions {'is a replay' if replays == 1 else 'are replays'}"
         what = "this session is a replay" if of == 1 else some
-        raise Refused(f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays stay.")
+        raise Refused(f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays go with the whole run.")
 
 
 def _are(number: int) -> str:
@@ -90,10 +90,14 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
         raise NotFound("These sessions are not there any more.")
     _refuse_kept(rows, len(rows))
     _record([(row.id, row.title, row.status) for row in rows], actor)
-    ids = [row.id for row in rows]
-    for start in range(0, len(ids), AT_ONCE):
-        _delete(ids[start : start + AT_ONCE], actor)
-    return len(ids)
+    remove([row.id for row in rows], actor=actor)
+    return len(rows)
+
+
+def remove(session_ids: Sequence[UUID], *, actor: Actor) -> None:
+    """Remove sessions that are held, with their events, so many at once that each statement ends in time."""
+    for start in range(0, len(session_ids), AT_ONCE):
+        _delete(session_ids[start : start + AT_ONCE], actor)
 
 
 def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:
@@ -115,8 +119,7 @@ def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:
     db.session.execute(insert(AuditEntry.__table__).inline(), lines)  # type: ignore[arg-type]
 
 
-def _delete(ids: list[UUID], actor: Actor) -> None:
-    """So many that one statement ends in time, with all their events."""
+def _delete(ids: Sequence[UUID], actor: Actor) -> None:
     gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
         delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)),
         execution_options={"synchronize_session": False},

@@ -26,6 +26,7 @@ SENTENCES = {
     "import.began": "began an import",
     "import.finished": "finished an import",
     "eval_run.cancelled": "cancelled an eval run",
+    "eval_run.deleted": "deleted an eval run with its replays",
     "eval_run.finished": "finished an eval run",
     "eval_run.retried": "had errored replays tried again",
     "eval_run.started": "started an eval run",

@@ -1,4 +1,4 @@
-"""Eval runs: started, listed, followed while they run, cancelled and tried again."""
+"""Eval runs: started, listed, followed while they run, cancelled, tried again and deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.services.pages import Page
 from app.services.run_choice import told_left_out
 from app.views.agent_review import as_id
 from app.views.filters import ROWS, neighbours
-from app.views.htmx import page, varied, wants_fragment
+from app.views.htmx import Toast, leave, page, varied, wants_fragment
 from app.views.record_names import RecordNames
 from app.views.texts import query
 from app.views.typed import whole_number
@@ -255,6 +255,24 @@ def retry(run_id: UUID) -> Any:
         cases = run_control.retry_errored(run_id, actor=g.actor)
     flash(f"{cases} replay{'s' if cases != 1 else ''} tried again.", "success")
     return redirect(url_for(".detail", run_id=run_id), 303)
+
+
+@bp.get("/<uuid:run_id>/delete")
+@access("admin")
+def ask_delete(run_id: UUID) -> Any:
+    """Says what goes with a run before it is deleted."""
+    run, progress = run_pages.read_progress(run_id, actor=g.actor)
+    shown = {"run": run, "replays": progress.total, "in_place": wants_fragment()}
+    return page("evals/delete_run.html", "evals/_delete_run.html", **shown)
+
+
+@bp.post("/<uuid:run_id>/delete")
+@access("admin")
+def delete(run_id: UUID) -> Any:
+    """Remove a run that has ended, with its replays."""
+    with transaction():
+        gone = run_control.delete_run(run_id, actor=g.actor)
+    return leave(url_for(".index"), Toast(f"Deleted the run with {gone:,} replay{'s' if gone != 1 else ''}."))
 
 
 def register(app: Flask) -> None:

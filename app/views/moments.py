@@ -53,10 +53,12 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
     if golden is None:
         return None
     ids = [one for text in context.get("replay_session_ids") or () if (one := as_id(str(text)))]
+    latest = list(reversed(ids))[:MOST_REPLAYS]
+    titles = diffs.sessions_titled([golden, *latest], actor=g.actor)
     return {
         "golden": golden,
-        "title": diffs.sessions_titled([golden], actor=g.actor).get(str(golden), "a golden that was deleted"),
-        "ids": list(reversed(ids))[:MOST_REPLAYS],
+        "title": titles.get(str(golden), "a golden that was deleted"),
+        "ids": [one for one in latest if str(one) in titles],
         "count": len(ids),
         "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MOST_DIVERGENCES],
     }

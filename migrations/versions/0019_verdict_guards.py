@@ -1,6 +1,7 @@
 """What the database refuses of goldens and runs: a mark without what it froze, and figures that no case bears out."""
 
 from migrations.helpers import run
+from migrations.session_guard import guard_session
 
 revision = "0019_verdict_guards"
 down_revision = "0017_receptions"
@@ -15,44 +16,6 @@ WHOLE = """
             OR coalesce(NEW.metadata #>> '{golden,sha256}', '') !~ '^[0-9a-f]{64}$') THEN
         RAISE EXCEPTION 'A golden is kept with its snapshot and the hash of it.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
     END IF;"""
-
-# As it was before, with room for the rule above.
-SESSIONS = """
-CREATE OR REPLACE FUNCTION guard_session() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-    derived CONSTANT text[] := ARRAY['metadata', 'golden_set', 'eval_source', 'search'];
-    editable CONSTANT text[] := ARRAY['set', 'note', 'criteriaSetId'];
-BEGIN
-    IF TG_OP <> 'INSERT' AND purging(OLD.tenant_id) THEN
-        RETURN coalesce(NEW, OLD);
-    END IF;
-    IF TG_OP = 'DELETE' THEN
-        IF OLD.metadata ? 'golden' THEN
-            RAISE EXCEPTION 'This session is golden and cannot be deleted.' USING ERRCODE = 'restrict_violation', CONSTRAINT = 'golden';
-        END IF;
-        RETURN OLD;
-    END IF;
-    IF NEW.metadata ? 'golden' AND (jsonb_typeof(NEW.metadata -> 'golden') <> 'object'
-                                    OR coalesce(NEW.metadata #>> '{golden,set}', '') !~ '^[a-z0-9-]{1,60}$') THEN
-        RAISE EXCEPTION 'A golden belongs to a set: small letters, digits and hyphens.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-    END IF;-- whole --
-    IF TG_OP = 'UPDATE' AND NEW.status <> OLD.status AND OLD.status IN ('completed', 'failed', 'cancelled') THEN
-        RAISE EXCEPTION 'This session has ended and keeps its status.' USING ERRCODE = 'check_violation', CONSTRAINT = 'ended';
-    END IF;
-    IF TG_OP = 'UPDATE' AND OLD.metadata ? 'golden' THEN
-        IF (to_jsonb(OLD) - derived)::text IS DISTINCT FROM (to_jsonb(NEW) - derived)::text
-           OR (OLD.metadata - 'golden')::text IS DISTINCT FROM (NEW.metadata - 'golden')::text
-           OR (NEW.metadata ? 'golden' AND ((OLD.metadata -> 'golden') - editable)::text
-                                           IS DISTINCT FROM ((NEW.metadata -> 'golden') - editable)::text) THEN
-            RAISE EXCEPTION 'This session is golden and cannot be changed.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-        END IF;
-    ELSIF NEW.metadata ? 'golden' AND (NEW.status <> 'completed' OR NEW.metadata ? 'eval_source') THEN
-        RAISE EXCEPTION 'Only a completed session that is not a replay can be golden.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-    END IF;
-    RETURN NEW;
-END
-$$;
-"""
 
 # A run begins without figures, ends with those of its cases, and keeps them. Its set may be renamed; a completed run is
 # taken up again only with cases that are left to replay.
@@ -114,10 +77,10 @@ CREATE TRIGGER eval_runs_guard BEFORE INSERT OR UPDATE ON eval_runs FOR EACH ROW
 
 
 def upgrade() -> None:
-    run(SESSIONS.replace("-- whole --", WHOLE))
+    run(guard_session(WHOLE))
     run(RUNS)
 
 
 def downgrade() -> None:
     run("DROP TRIGGER eval_runs_guard ON eval_runs; DROP FUNCTION guard_eval_run();")
-    run(SESSIONS.replace("-- whole --", ""))
+    run(guard_session())

@@ -186,7 +186,7 @@ def test_only_admins_delete_and_never_a_golden(app: Flask, workspace: Workspace,
     kept, gone = (make(ingest, status="completed", events=[SAID])["id"] for _ in range(2))
     assert ingest.delete(f"{PATH}/{gone}").status_code == 403
     with app.app_context(), acting_as(workspace.actor("admin")), transaction():
-        golden = golden_mark("default")
+        golden = golden_mark("default", "Compare Kestrel and Bluefin")
         db.session.execute(update(AgentSession).where(AgentSession.id == kept).values({AgentSession.meta: golden}))
     assert admin.delete(f"{PATH}/{kept}").status_code == 409
     assert admin.post(f"{PATH}/{kept}/events", {"events": [SAID]}).status_code == 409

@@ -23,7 +23,8 @@ ROWS = {
     "criteria_sets": "(slug, name) VALUES ('exact', 'Exact')",
     "sessions": "(title, agent_id, agent_version_id, chat_id, entity_id, created_by, status)"
     " VALUES ('Reads a filing', '{agents}', '{agent_versions}', '{chats}', '{entities}', '{users}', 'completed')",
-    "session_events": "(session_id, sequence, event_type) VALUES ('{sessions}', 1, 'session.created')",
+    "session_events": "(session_id, sequence, event_type, payload)"
+    " VALUES ('{sessions}', 1, 'user.message', '{{\"text\": \"Hello\"}}')",
     "session_receptions": "(session_id) VALUES ('{sessions}')",
     "messages": "(chat_id, session_id, message_index, turn_id, role, content)"
     " VALUES ('{chats}', '{sessions}', 0, 't0', 'user', 'What is the EBITDA?')",
@@ -53,8 +54,8 @@ ROWS = {
     "tasks": "(slug, name, cron, agent_id) VALUES ('review', 'Review', '0 * * * *', '{agents}')",
     "task_ticks": "(task_id, scheduled_for, owner, session_id) VALUES ('{tasks}', '2026-01-01Z', 'me', '{sessions}')",
     "golden_sets": "(name) VALUES ('smoke')",
-    "eval_runs": "(name, agent_id, agent_version_id, config_hash, created_by)"
-    " VALUES ('Smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
+    "eval_runs": "(name, set_name, agent_id, agent_version_id, config_hash, created_by)"
+    " VALUES ('Smoke', 'smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 

@@ -98,7 +98,9 @@ def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
     with acting_as(actor):
         with transaction():
             typo, meant = work(actor, "typo"), work(actor, "meant")
-            sessions.create_session(NewSession(agent="typo", title="Golden", status="completed"), actor=actor)
+            said = [NewEvent("user.message", {"text": "Hello"})]
+            new = NewSession(agent="typo", title="Golden", status="completed", events=said)
+            sessions.create_session(new, actor=actor)
         with transaction():
             db.session.execute(
                 update(AgentSession)

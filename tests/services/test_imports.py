@@ -166,7 +166,7 @@ def test_a_golden_keeps_its_import(workspace: Any) -> None:
             db.session.execute(
                 update(AgentSession)
                 .where(AgentSession.external_id == "2")
-                .values({AgentSession.meta: golden_mark("default")})
+                .values({AgentSession.meta: golden_mark("default", "Where is order 2?")})
             )
         with transaction(), pytest.raises(Refused, match="One session of this import is golden"):
             imports.undo_import(found.import_id, actor=admin)

@@ -222,7 +222,7 @@ def make_golden(session_id: Any) -> None:
 def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
     admin = workspace.actor("admin")
     with acting_as(admin):
-        session = create(admin, status="completed")
+        session = create(admin, status="completed", events=[NewEvent("user.message", {"text": "Hello"})])
         make_golden(session.id)
         for attempt in (
             lambda: sessions.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
