@@ -63,7 +63,7 @@ def build_snapshot(inputs: Inputs) -> dict[str, Any]:
 
 
 def snapshot_hash(snapshot: Mapping[str, Any]) -> str:
-    """Changes with every byte of the snapshot, and with nothing else. The database hashes what it stores the same way."""
+    """Changes with every byte of the snapshot, and with nothing else. The database computes the same."""
     return sha256(_canonical(snapshot).encode()).hexdigest()
 
 

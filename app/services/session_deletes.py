@@ -60,7 +60,9 @@ def _refuse_kept(rows: Sequence[Any], of: int) -> None:
     if replays:
         some = f"{replays:,} of these {of:,} sessions {'is a replay' if replays == 1 else 'are replays'}"
         what = "this session is a replay" if of == 1 else some
-        raise Refused(f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays go with the whole run.")
+        raise Refused(
+            f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays go with the whole run."
+        )
 
 
 def _are(number: int) -> str:

@@ -323,6 +323,8 @@ def delete_session(session_id: UUID, *, actor: Actor) -> None:
         raise Forbidden("Only an admin deletes sessions.")
     session = lock_for_events(session_id, actor=actor)
     if session.eval_run_id is not None:
-        raise Refused("This session is a replay; the figures of its eval run rest on it, and it goes with the whole run.")
+        raise Refused(
+            "This session is a replay; the figures of its eval run rest on it, and it goes with the whole run."
+        )
     audit.record(actor, "session.deleted", "session", session.id, title=session.title, status=session.status)
     db.session.execute(delete(AgentSession).where(AgentSession.id == session.id))

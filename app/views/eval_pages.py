@@ -262,8 +262,9 @@ def retry(run_id: UUID) -> Any:
 def ask_delete(run_id: UUID) -> Any:
     """Says what goes with a run before it is deleted."""
     run, progress = run_pages.read_progress(run_id, actor=g.actor)
-    shown = {"run": run, "replays": progress.total, "in_place": wants_fragment()}
-    return page("evals/delete_run.html", "evals/_delete_run.html", **shown)
+    return page(
+        "evals/delete_run.html", "evals/_delete_run.html", run=run, replays=progress.total, in_place=wants_fragment()
+    )
 
 
 @bp.post("/<uuid:run_id>/delete")

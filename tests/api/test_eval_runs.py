@@ -7,8 +7,11 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from sqlalchemy import func, select
 
-from app.services import agents, golden, golden_sets, run_pages
+from app.db import db
+from app.models import AuditEntry, SessionEvent
+from app.services import agents, golden, golden_lists, golden_sets, golden_swap, run_lists, run_pages
 from app.services.run_choice import told_left_out
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
@@ -41,6 +44,51 @@ def test_a_golden_is_replayed_and_its_verdict_read(bench: Bench, admin: Api) -> 
     assert admin.get(f"{RUNS}?set=default").json["items"] == []
     assert admin.post(f"{url}/cancel", {}).status_code == 409
     assert admin.post(f"{url}/retry", {}).status_code == 409
+
+
+def test_a_run_is_deleted_with_its_replays(bench: Bench, admin: Api) -> None:
+    golden_id = bench.golden(WON)
+    bench.worse()
+    run, other = bench.run(set_name="default"), bench.run(set_name="default")
+    waiting = bench.run(set_name="default", drain=False)
+    assert "under way" in admin.delete(f"{RUNS}/{waiting.id}").json["detail"]
+    admin.post(f"{RUNS}/{waiting.id}/cancel", {})
+    gone = [replay.id for replay in bench.replays(run)]
+    for replay in gone:
+        assert admin.delete(f"/api/v1/sessions/{replay}").status_code == 409
+    for one in (run, waiting):
+        assert admin.delete(f"{RUNS}/{one.id}").status_code == 204
+        assert admin.delete(f"{RUNS}/{one.id}").status_code == 404
+    assert [one["id"] for one in admin.get(RUNS).json["items"]] == [str(other.id)]
+    (row,) = bench.complaints()
+    assert (row.session_id, row.replay_session_id) == (None, gone[0])
+    with bench.acting():
+        left = select(func.count()).select_from(SessionEvent).where(SessionEvent.session_id.in_(gone))
+        assert db.session.scalar(left) == 0
+        told = select(AuditEntry.details).where(
+            AuditEntry.action == "eval_run.deleted", AuditEntry.subject_id == run.id
+        )
+        (details,) = db.session.scalars(told)
+        assert (details["set"], details["replays"], details["failed"]) == ("default", 1, 1)
+        assert golden_lists.get_golden(golden_id, actor=bench.admin).set_name == "default"
+        (course,) = run_lists.courses_of(["default"], actor=bench.admin).values()
+        assert len(course.accuracies) == 1
+
+
+def test_a_run_whose_replay_was_promoted_instead_stays(bench: Bench, admin: Api) -> None:
+    golden_id = bench.golden(WON)
+    bench.worse()
+    run = bench.run(set_name="default")
+    (replay,) = bench.replays(run)
+    with bench.acting():
+        copy = golden_swap.promote_replay(golden_id, replay.id, actor=bench.admin).session.id
+    refused = admin.delete(f"{RUNS}/{run.id}")
+    assert refused.status_code == 409
+    assert str(replay.id) in refused.json["detail"]
+    assert len(bench.replays(run)) == 1
+    with bench.acting():
+        golden.revoke_golden(copy, actor=bench.admin)
+    assert admin.delete(f"{RUNS}/{run.id}").status_code == 204
 
 
 def test_a_run_is_cancelled_twice_without_harm(bench: Bench, admin: Api) -> None:

@@ -16,7 +16,7 @@ from app.services.filters import SessionFilters
 from app.services.intake import NewFeedback
 from app.services.knowledge import NewRow
 from app.services.pages import Page
-from app.services.sessions import NewSession
+from app.services.sessions import NewEvent, NewSession
 from tests.conftest import golden_mark
 
 pytestmark = pytest.mark.usefixtures("context")

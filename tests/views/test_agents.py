@@ -13,7 +13,7 @@ from sqlalchemy import update
 from app.db import acting_as, db, transaction
 from app.models import AgentSession
 from app.services import agents, sessions
-from app.services.sessions import NewSession
+from app.services.sessions import NewEvent, NewSession
 from tests.conftest import Workspace, golden_mark, soup
 from tests.views.filling import fill
 
@@ -31,7 +31,9 @@ def agent_id(app: Flask, actor: Any, slug: str) -> UUID:
 def typo(app: Flask, workspace: Workspace, slug: str = "deal-analist") -> UUID:
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
-        session, _ = sessions.create_session(NewSession(agent=slug, title="Misspelt", status="completed"), actor=actor)
+        said = [NewEvent("user.message", {"text": "Hello"})]
+        new = NewSession(agent=slug, title="Misspelt", status="completed", events=said)
+        session, _ = sessions.create_session(new, actor=actor)
         return session.agent_id
 
 

@@ -315,6 +315,26 @@ def test_the_replay_takes_the_place_of_its_golden(bench: Bench, client: FlaskCli
     assert post(client, f"{DIFF}/{golden}/{replay}/promote").status_code == 409
 
 
+def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) -> None:
+    golden, replay, run = failing(bench)
+    ask = soup(client.get(f"{RUNS}/{run.id}")).find("a", string="Delete…")
+    dialog = soup(client.get(ask["href"], headers=HTMX)).select_one("dialog[open]")
+    assert "its 1 replay and their verdicts" in words(dialog)
+    form = soup(client.get(ask["href"])).select_one("section.u-confirm form")
+    assert post(client, form["action"]).location == RUNS
+    page = soup(client.get(RUNS))
+    assert "Deleted the run with 1 replay." in words(page)
+    assert str(run.id) not in str(page.select_one("main"))
+    assert client.get(f"{RUNS}/{run.id}").status_code == 404
+    assert client.get(f"{DIFF}/{golden}/{replay}").status_code == 404
+    (row,) = bench.complaints()
+    told = words(soup(client.get(f"/admin/agent-review/feedback/{row.id}")))
+    assert "It was deleted with the run." in told
+    waiting = bench.run(set_name="default", drain=False)
+    assert soup(client.get(f"{RUNS}/{waiting.id}")).find("a", string="Delete…") is None
+    assert post(client, f"{RUNS}/{waiting.id}/delete").status_code == 409
+
+
 def test_members_do_not_see_runs(bench: Bench, workspace: Workspace, sign_in: SignIn) -> None:
     member = sign_in(workspace.actor("member"))
     assert member.get(RUNS).status_code in (403, 404)

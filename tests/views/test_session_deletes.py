@@ -15,7 +15,8 @@ from sqlalchemy import select, update
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services import session_deletes
+from app.services import session_deletes, sessions
+from app.services.sessions import NewEvent
 from tests.conftest import Workspace, golden_mark, soup
 from tests.views.filling import several
 
@@ -74,6 +75,7 @@ def test_goldens_are_never_deleted(app: Flask, workspace: Workspace, sign_in: Si
     made, _ = several(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
+        sessions.append_events(made["quick"], [NewEvent("user.message", {"text": "Hello"})], actor=admin)
         db.session.execute(update(AgentSession).where(AgentSession.id == made["quick"]).values(meta=golden_mark()))
     client = sign_in(admin)
     for headers in ({}, HTMX):
