@@ -213,8 +213,9 @@ def test_the_last_event_ends_an_open_session(workspace: Any) -> None:
         assert db.session.scalars(select(Feedback.session_id)).all() == [broken.id]
 
 
-def make_golden(session_id: Any) -> None:
+def make_golden(session_id: Any, admin: Any) -> None:
     with transaction():
+        sessions.append_events(session_id, [NewEvent("user.message", {"text": "Hello"})], actor=admin)
         session = db.session.get_one(AgentSession, session_id)
         session.meta = golden_mark()
 
@@ -222,8 +223,8 @@ def make_golden(session_id: Any) -> None:
 def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
     admin = workspace.actor("admin")
     with acting_as(admin):
-        session = create(admin, status="completed", events=[NewEvent("user.message", {"text": "Hello"})])
-        make_golden(session.id)
+        session = create(admin, status="completed")
+        make_golden(session.id, admin)
         for attempt in (
             lambda: sessions.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
             lambda: sessions.delete_session(session.id, actor=admin),
@@ -256,7 +257,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
         failed = create(admin, title="Log a call", status="failed", agent="sales-ops", error="timed out", model="m-1")
         create(admin, title="Extract the valuation", status="running", trace_id="f" * 32)
         golden = create(admin, title="Flag covenant breaches", status="completed")
-        make_golden(golden.id)
+        make_golden(golden.id, admin)
 
         def found(**args: str) -> set[str]:
             page = sessions.list_sessions(SessionFilters.from_args(args), Page(), actor=admin)
