@@ -48,6 +48,7 @@ def test_a_candidate_becomes_golden_in_place(app: Flask, workspace: Workspace, v
     form.get_by_label("It must not call, one per line").fill("sendMail")
     form.get_by_role("button", name="Promote").click()
     expect(form.get_by_text("It changed something: searchAccounts. Say whether that was right")).to_be_visible()
+    expect(form.get_by_label("It must mention…")).to_be_focused()
     form.get_by_label("What it changed was right").check()
     form.get_by_role("button", name="Promote").click()
     expect(page.locator("[data-toast]", has_text="Golden in sales-ops. 1 signal applied.")).to_be_visible()

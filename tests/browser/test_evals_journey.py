@@ -86,6 +86,8 @@ def test_what_should_have_changed_is_put_right_in_place(
     form.get_by_role("button", name="Promote").click()
     expect(form.get_by_text("There is no record called “Kestral”.")).to_be_visible()
     expect(lines).to_have_value("update Kestral: valuation = 11")
+    expect(lines).to_be_focused()
+    expect(form.locator(f"[id='{lines.get_attribute('aria-describedby')}']")).to_contain_text("There is no record")
     if scripts:
         check(page, "the form with what should have changed")
     lines.fill("update Kestrel: valuation = 11")
