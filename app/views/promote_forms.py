@@ -16,6 +16,8 @@ from app.services.promotions import Offer
 from app.views.agent_review import as_id
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")
+# The fields from top to bottom: the first that is wrong gets the focus.
+ORDER = ("set", "note", "should", "more_facts", "must_not", "calls", "no_calls", "changes", "answer", "criteria")
 # Where a sentence about the promotion stands in the form.
 PLACES = {
     "expected.mentions": "more_facts",
@@ -140,7 +142,8 @@ class PromoteForm:
         for name, sentence in said.items():
             place = _place(name)
             errors[place] = f"{errors[place]} {sentence}" if place in errors else sentence
-        return replace(self, errors=errors or {"set": refusal.detail})
+        in_order = dict(sorted(errors.items(), key=lambda one: ORDER.index(one[0]) if one[0] in ORDER else len(ORDER)))
+        return replace(self, errors=in_order or {"set": refusal.detail})
 
 
 def _place(name: str) -> str:

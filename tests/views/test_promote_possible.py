@@ -75,6 +75,15 @@ def test_what_no_replay_can_do_is_refused_under_its_field(
     assert kept(bench.app, bench.admin, session_id) is None
 
 
+def test_the_first_field_that_is_wrong_has_the_focus(bench: Bench, sign_in: SignIn) -> None:
+    session_id = bench.desk.ask("List entities")
+    bench.drain()
+    data = {"set": "smoke", "should": "call", "calls": "listEntties\nlistEntities", "no_calls": "saveMemry"}
+    form = soup(send(sign_in(bench.admin), f"/promote/{session_id}", **data)).select_one("form.u-inplace")
+    assert [one["name"] for one in form.select("[aria-invalid=true]")] == ["calls", "no_calls"]
+    assert [one["name"] for one in form.select("[autofocus]")] == ["calls"]
+
+
 def test_the_api_says_what_to_change_at_each_place(bench: Bench, api: Callable[..., Api]) -> None:
     session_id = bench.desk.ask("List entities")
     bench.drain()
