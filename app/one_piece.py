@@ -1,4 +1,4 @@
-"""Two things that waitress does in more steps than needed.
+"""Two things that waitress does in more steps than needed, and one that it lets pass.
 
 It sends the head of an answer and then its body. Here the head leaves with the first piece of the body, which saves the
 server and the client a packet; what a page streams still leaves as it is written.
@@ -6,20 +6,34 @@ server and the client a packet; what a page streams still leaves as it is writte
 It gives a connection back to the thread that watches all of them after every answer, and gets it from there with the
 next request. Here the thread that answered listens for a moment itself, since whoever has just been answered often has
 more to say. It does so only while no other request waits for a thread.
+
+It takes a request that says twice how long it is, and believes one of the two. A proxy may believe the other, and then
+the end of one person's request is the beginning of somebody else's. Here such a request is refused.
 """
 
 from __future__ import annotations
 
+import re
 import select
 import threading
 import time
 from typing import Any
 
 from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import BaseWSGIServer
 from waitress.task import WSGITask
 
 LISTENS_MS = 20
+IN_CHUNKS = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+
+
+class Parser(HTTPRequestParser):  # type: ignore[misc]
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if "CONTENT_LENGTH" in self.headers and IN_CHUNKS.search(header_plus):
+            self.expect_continue = False
+            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
 
 
 class Pieces:
@@ -79,6 +93,7 @@ class Beside:
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]
+    parser_class = Parser
     task_class = Task
     thread: int | None = None
     goes_on = False

@@ -10,9 +10,10 @@ from app.errors import Invalid
 from app.learning.edits import edit_distance
 from app.learning.feedback_shapes import ErrorCategory
 from app.models import Feedback
-from app.services import intake, signals
+from app.services import intake, retractions
 from app.services.chat_pages import Answer
 from app.services.intake import NewFeedback
+from app.services.intake_links import hold_thumbs
 from app.services.own_feedback import OwnRow
 
 UP = ("helpful",)
@@ -27,6 +28,8 @@ def rate_answer(answer: Answer, signal: str, said: Sequence[OwnRow], *, actor: A
     """Thumb up or down; the other thumb goes. What was said with it before is kept."""
     if signal not in ("helpful", "not_helpful"):
         raise Invalid("signal: Use helpful or not_helpful.", {"signal": "Use helpful or not_helpful."})
+    # Everybody holds the thumbs first and rows after that, so that nobody waits in a circle.
+    hold_thumbs(actor.id, _name(answer, signal, said))
     _drop(said, DOWN if signal in UP else UP, actor)
     if not any(row.signal == signal for row in said):
         _give(answer, signal, said, actor)
@@ -45,6 +48,7 @@ def explain_answer(
     unknown = set(reasons) - set(REASONS)
     if unknown:
         raise Invalid("Choose the reasons from the list.", {"reasons": f"Use {', '.join(REASONS)}."})
+    hold_thumbs(actor.id, _name(answer, "not_helpful", said))
     _drop(said, UP, actor)
     details: dict[str, Any] = {"error_categories": [name for name in CATEGORIES if name in reasons] or None}
     details["missing_context"] = missing or None
@@ -81,13 +85,11 @@ def _give(
     comment: str | None = None,
     details: dict[str, Any] | None = None,
 ) -> None:
-    # A row that a product's own widget wrote calls the message by another name; it is changed, not doubled.
-    known = next((row.message_id for row in said if row.signal == signal and row.message_id), None)
     intake.give_feedback(
         NewFeedback(
             kind="signal",
             signal=signal,
-            message_id=known or str(answer.message.id),
+            message_id=_name(answer, signal, said),
             chat_id=str(answer.chat.id),
             comment=comment,
             details={name: value for name, value in (details or {}).items() if value is not None},
@@ -96,7 +98,14 @@ def _give(
     )
 
 
+def _name(answer: Answer, signal: str, said: Sequence[OwnRow]) -> str:
+    """What the signal calls the message. A row that a product's own widget wrote calls it by another name than ours; it
+    is changed, not doubled."""
+    known = next((row.message_id for row in said if row.signal == signal and row.message_id), None)
+    return known or str(answer.message.id)
+
+
 def _drop(said: Sequence[OwnRow], names: Collection[str], actor: Actor) -> None:
     ids = [row.id for row in said if row.signal in names]
     if ids:
-        signals.take_back(Feedback.id.in_(ids), actor=actor)
+        retractions.take_back(Feedback.id.in_(ids), actor=actor)

@@ -16,12 +16,13 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.learning.edits import edit_distance
 from app.learning.feedback_shapes import read_context, read_details
-from app.learning.signals import rating_of
-from app.models import Membership
+from app.learning.signals import OPPOSITE, rating_of
+from app.models import Feedback, Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import daily, intake_links, intake_store
 from app.services.intake_links import Links
 from app.services.masks import masking_of_words
+from app.services.retractions import take_back
 
 AHEAD = timedelta(minutes=5)
 LONGEST_COMMENT = 4096
@@ -61,14 +62,18 @@ class NewFeedback:
     outcome: dict[str, Any] = field(default_factory=dict)
     created_at: datetime | None = None
 
+    @property
+    def opposite(self) -> str | None:
+        """The signal that does not stand beside this one."""
+        return OPPOSITE.get(self.signal or "") if self.origin == "user" else None
+
 
 @dataclass(frozen=True)
 class Put:
-    """A row that was written, whether it is new, and the author's opposite signal on the same message."""
+    """A row that was written, and whether it is new."""
 
     row: Any
     created: bool
-    opposite_id: UUID | None = None
 
 
 def give_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Any:
@@ -78,21 +83,25 @@ def give_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Any:
 
 def put_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Put:
     """Write one row of feedback; say whether it is new. Whoever does nothing after it in the same transaction says
-    `last`: then it is committed when this returns, unless an opposite signal is still to be taken back.
+    `last`: then it may be committed when this returns.
 
     The same signal on the same message by the same person, and a second reaction to a turn, change the row that is
-    there. A session fails once, however often that is reported.
+    there. A thumb takes its opposite back, also one that is given at the same moment. A session fails once, however
+    often that is reported.
     """
     _check(new, actor)
     new = _masked(new, actor)
     links = intake_links.resolve(new, actor)
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        row = intake_store.store(values, actor=actor, last=last and new.origin == "user" and not links.opposite_id)
+        alone = last and new.origin == "user" and not links.thumbed
+        row, opposite_id = intake_store.store(values, actor=actor, opposite=new.opposite, last=alone)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
+    if opposite_id is not None:
+        take_back(Feedback.id == opposite_id, actor=actor)
     daily.note(actor.tenant_id)
-    return Put(row, row.id == values["id"], links.opposite_id)
+    return Put(row, row.id == values["id"])
 
 
 def _check(new: NewFeedback, actor: Actor) -> None:

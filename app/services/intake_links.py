@@ -11,7 +11,6 @@ from uuid import UUID
 from app.actor import Actor
 from app.db import run
 from app.errors import Invalid
-from app.learning.signals import OPPOSITE
 
 if TYPE_CHECKING:
     from app.services.intake import NewFeedback
@@ -38,12 +37,18 @@ MESSAGE = """(SELECT m.id, m.session_id, m.chat_id, m.turn_id, m.trace_id, m.mes
 OURS = """(SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
            (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id"""
 NOT_OURS = "NULL::uuid AS entity_id, NULL::uuid AS our_agent_id"
+# A thumb and its opposite may come at the same moment, and neither would see the other. So one waits for the other here
+# until that is committed; the statements after this one then see it.
+HOLD = "pg_advisory_xact_lock(hashtextextended('thumbs ' || %(author)s::uuid || ' ' || {message}, 0))"
+ABOUT = "coalesce(%(message)s, m.id::text, %(trace)s, m.trace_id, s.trace_id, s.id::text)"
+THUMBS = f"""EXISTS (SELECT FROM feedback AS t WHERE t.kind = 'signal' AND t.tenant_id = %(tenant)s
+               AND t.created_by = %(author)s::uuid AND t.signal IN ('helpful', 'not_helpful')
+               AND t.message_id = {ABOUT}) AS thumbed,
+           {HOLD.format(message=ABOUT)} AS held"""
+NO_THUMBS = "false AS thumbed, NULL AS held"
 LINKS = """
     SELECT m.*, s.id AS run_id, s.agent_id AS run_agent_id, s.trace_id AS run_trace_id, s.chat_id AS run_chat_id,
-           {ours},
-           (SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant)s
-               AND o.created_by = %(author)s AND o.signal = %(opposite)s AND o.message_id =
-                   coalesce(%(message)s, m.id::text, %(trace)s, m.trace_id, s.trace_id, s.id::text)) AS opposite_id
+           {ours}, {thumbs}
       FROM (SELECT 1) AS one
       LEFT JOIN LATERAL (SELECT * FROM ({message}) AS found LIMIT 1) AS m ON true
       LEFT JOIN LATERAL (
@@ -60,8 +65,8 @@ LINKS = """
 
 
 class Found(NamedTuple):
-    """What the statement gives: the message with its chat, the session, which of our own ids exist, and the author's
-    opposite signal on the same message."""
+    """What the statement gives: the message with its chat, the session, which of our own ids exist, and for a thumb
+    whether its author gave one on the same message before."""
 
     id: UUID | None
     session_id: UUID | None
@@ -78,7 +83,8 @@ class Found(NamedTuple):
     run_chat_id: UUID | None
     entity_id: UUID | None
     our_agent_id: UUID | None
-    opposite_id: UUID | None
+    thumbed: bool
+    held: None
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Links:
     project: str = "default"
     message_index: int | None = None
     message_text: str | None = None
-    opposite_id: UUID | None = None
+    thumbed: bool = False
 
     def source_type(self, kind: str) -> str:
         """Where nothing was said: a flag is an observation, the rest belongs to its chat, else to its session."""
@@ -128,13 +134,19 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
     ways = _ways_to_message(links, new)
     if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
         ours = bool(links.entity_id or links.agent_id)
-        found = Found(*run(_statement(ways, ours), _sought(links, new, actor))[0])
+        thumb = new.opposite is not None
+        found = Found(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
         _check_ours(links, found)
-        links = replace(_from_session(_from_message(links, new, found), found), opposite_id=found.opposite_id)
+        links = replace(_from_session(_from_message(links, new, found), found), thumbed=found.thumbed)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
     if new.kind == "signal" and links.message_id is None:
         links = replace(links, message_id=links.trace_id or str(links.session_id))
     return links
+
+
+def hold_thumbs(author: UUID, message_id: str) -> None:
+    """Until the transaction ends, nobody else writes this person's thumbs on the message."""
+    run(f"SELECT {HOLD.format(message='%(message)s::text')}", {"author": author, "message": message_id})
 
 
 def _text(value: Any) -> str | None:
@@ -155,10 +167,10 @@ def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
 
 
 @cache
-def _statement(ways: tuple[str, ...], ours: bool) -> str:
+def _statement(ways: tuple[str, ...], ours: bool, thumb: bool) -> str:
     """All that is asked, in one statement; a few texts in all, which PostgreSQL prepares once."""
     message = " UNION ALL ".join(MESSAGE.format(way=WAYS[way]) for way in ways or ("none",))
-    return LINKS.format(message=message, ours=OURS if ours else NOT_OURS)
+    return LINKS.format(message=message, ours=OURS if ours else NOT_OURS, thumbs=THUMBS if thumb else NO_THUMBS)
 
 
 def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
@@ -176,7 +188,6 @@ def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
         "entity": links.entity_id,
         "agent": links.agent_id,
         "author": actor.id,
-        "opposite": OPPOSITE.get(new.signal or ""),
     }
 
 

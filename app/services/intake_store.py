@@ -6,6 +6,7 @@ import json
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import select
 
@@ -13,6 +14,7 @@ from app.actor import Actor
 from app.db import db, run
 from app.models import Feedback
 from app.services import audit
+from app.services.intake_links import hold_thumbs
 
 # What is given with a row; the rest is the database's or comes later.
 GIVEN = (
@@ -42,36 +44,49 @@ REPLACING = {
     rating = excluded.rating, context = excluded.context""",
     None: "DO NOTHING",
 }
-STATEMENT = """WITH written AS (INSERT INTO feedback AS f ({columns}) VALUES ({values}) ON CONFLICT {replacing}
+OPPOSITE = """SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant_id)s
+    AND o.message_id = %(message_id)s AND o.created_by = %(created_by)s AND o.signal = %(opposite)s
+    AND NOT o.details ? 'retracted_at'"""
+STATEMENT = """WITH written AS (INSERT INTO feedback AS f ({columns}) {row} ON CONFLICT {replacing}
     RETURNING f.id, f.tenant_id),
 noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details,
         request_id)
     SELECT w.tenant_id, %(user)s::uuid, %(agent)s::uuid, %(action)s, 'feedback', w.id, %(noted)s::jsonb, %(request)s
       FROM written AS w)
-SELECT w.id FROM written AS w"""
+SELECT w.id, {opposite} FROM written AS w"""
 
 
-def store(values: dict[str, Any], *, actor: Actor, last: bool = False) -> Any:
-    """Write the row; give it back with the columns of `feedback`. None is there already and somebody else's. With
-    `last` nothing else happens in this transaction, and it is committed along with the row.
+def store(
+    values: dict[str, Any], *, actor: Actor, opposite: str | None = None, last: bool = False
+) -> tuple[Any, UUID | None]:
+    """Write the row; give it back with the columns of `feedback`. None is there already and somebody else's. Beside it
+    comes the row of the `opposite` signal that is to be taken back now: a thumb's author holds their thumbs on the
+    message. With `last` nothing else happens in this transaction, and it is committed along with the row.
 
     Most rows are new. Only where one of the same kind is there already, it is changed by a second statement.
     """
     whole = dict.fromkeys((*GIVEN, *LATER)) | values
-    row = _columns(whole)
-    if run(
-        _statement(None),
+    row = _columns(whole) | {"opposite": opposite}
+    thumb = opposite is not None
+    if written := run(
+        _statement(None, thumb, last),
         row | _noted("feedback.created", actor, source_type=values["source_type"], kind=values["kind"]),
         last=last,
     ):
-        return SimpleNamespace(**whole)
+        return SimpleNamespace(**whole), written[0][1]
     if last:
         # Nothing was written. What happens from here on happens for the same person, in another transaction.
         db.session.commit()
+        if thumb:
+            hold_thumbs(values["created_by"], values["message_id"])
+            return store(values, actor=actor, opposite=opposite)
     if values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user"):
-        changed = run(_statement(values["kind"]), row | _noted("feedback.changed", actor, rating=values["rating"]))
-        return db.session.get(Feedback, changed[0][0], populate_existing=True) if changed else None
-    return _already_there(values)
+        noted = _noted("feedback.changed", actor, rating=values["rating"])
+        changed = run(_statement(values["kind"], thumb), row | noted)
+        if not changed:
+            return None, None
+        return db.session.get(Feedback, changed[0][0], populate_existing=True), changed[0][1]
+    return _already_there(values), None
 
 
 def _columns(whole: dict[str, Any]) -> dict[str, Any]:
@@ -92,10 +107,16 @@ def _noted(action: str, actor: Actor, **details: Any) -> dict[str, Any]:
 
 
 @cache
-def _statement(replaced: str | None) -> str:
-    """The statement for what replaces an earlier row, or for what does not."""
+def _statement(replaced: str | None, thumb: bool, last: bool = False) -> str:
+    """The statement for what replaces an earlier row, or for what does not. A thumb that is the last of its transaction
+    is not written while its opposite stands, since that could not be taken back any more."""
     values = ", ".join(f"%({name})s" for name in GIVEN)
-    return STATEMENT.format(columns=", ".join(GIVEN), values=values, replacing=REPLACING[replaced])
+    return STATEMENT.format(
+        columns=", ".join(GIVEN),
+        row=f"SELECT {values} WHERE NOT EXISTS ({OPPOSITE})" if thumb and last else f"VALUES ({values})",
+        replacing=REPLACING[replaced],
+        opposite=f"({OPPOSITE})" if thumb and not last else "NULL::uuid",
+    )
 
 
 def _already_there(values: dict[str, Any]) -> Feedback | None:

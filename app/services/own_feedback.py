@@ -18,7 +18,7 @@ from app.services import search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
 from app.services.pages import Page, Slice, empty, read_page
-from app.services.signals import RETRACTED
+from app.services.retractions import RETRACTED
 
 MOST = 500
 # What a rule that was made of feedback is called while agents follow it.

@@ -13,9 +13,9 @@ from app.db import db
 from app.errors import NotFound, Refused
 from app.learning.reaction_shapes import Reaction, rating_of
 from app.models import Agent, Chat, Feedback, Message
-from app.services import signals
 from app.services.intake import NewFeedback, give_feedback
 from app.services.intake_links import AN_ID
+from app.services.retractions import take_back
 
 NOTHING = "There is no such conversation or turn in this workspace."
 
@@ -59,7 +59,7 @@ def react(
     _check_turn(conversation, turn_id, actor)
     mine = (Feedback.kind == "reaction", Feedback.origin == "user", Feedback.turn_id == turn_id)
     if reaction is None:
-        signals.take_back(*mine, Feedback.chat_id == str(conversation.id), actor=actor)
+        take_back(*mine, Feedback.chat_id == str(conversation.id), actor=actor)
         return None
     elsewhere = select(Feedback.id).where(
         Feedback.tenant_id == actor.tenant_id,

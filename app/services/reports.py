@@ -24,7 +24,7 @@ from app.learning.reaction_shapes import Counts, Reaction, by_turn
 from app.models import Chat, Feedback, Message
 from app.services.intake_links import AN_ID
 from app.services.reactions import Conversation
-from app.services.signals import STANDS
+from app.services.retractions import STANDS
 
 COUNTED = {"user": "user", "machine": "machine", "positive": "ok", "negative": "not_ok", "neutral": "neutral"}
 NEWEST_NAME = func.coalesce(Feedback.context["chat_id"].astext, Feedback.chat_id)

@@ -14,22 +14,18 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, delete, exists, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Row, or_, select, tuple_
 
 from app.actor import Actor
 from app.db import db
-from app.learning.signals import weight_of
-from app.models import Chat, Feedback, SharedContextFeedback
-from app.services import accounts, audit, daily
+from app.learning.signals import OPPOSITE, weight_of
+from app.models import Chat, Feedback
+from app.services import accounts
 from app.services.intake import NewFeedback, put_feedback
-from app.services.intake_links import AN_ID
+from app.services.intake_links import AN_ID, hold_thumbs
 from app.services.pages import Cursor, Page, Slice
+from app.services.retractions import STANDS, take_back, untouched
 
-RETRACTED = "retracted_at"
-STANDS = ~Feedback.details.has_key(RETRACTED)
-LINKED = exists().where(
-    SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
-)
 COLUMNS = (
     Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
     Feedback.rating, Feedback.status, Feedback.details, Feedback.created_at, Feedback.occurred_at,
@@ -115,28 +111,11 @@ def list_signals(filters: SignalFilters, page: Page, *, actor: Actor) -> Slice[S
 def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
     """Take a signal back, wherever it was put. What is not there is taken back already."""
     for place in _workspaces_of(actor):
-        take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(), actor=place)
+        _take_back(message_id, signal, place)
 
 
-def take_back(*which: ColumnElement[bool], actor: Actor) -> None:
-    """Delete one's own rows that nobody acted on. The others stay as the reason for what was decided, marked."""
-    rows = db.session.execute(
-        select(Feedback.id, Feedback.kind, Feedback.rating, Feedback.details, _untouched().label("untouched"))
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.created_by == actor.id, STANDS, *which)
-        .with_for_update(of=Feedback)
-    ).all()
-    for row in rows:
-        if row.untouched:
-            db.session.execute(delete(Feedback).where(Feedback.id == row.id))
-        else:
-            marked = row.details | {RETRACTED: datetime.now(UTC).isoformat()}
-            db.session.execute(update(Feedback).where(Feedback.id == row.id).values(details=marked))
-        audit.record(actor, "feedback.retracted", "feedback", row.id, kind=row.kind, rating=row.rating)
-        daily.note(actor.tenant_id)
-
-
-def _untouched() -> ColumnElement[bool]:
-    return (Feedback.status == "pending") & ~LINKED
+def _take_back(message_id: str, signal: str, place: Actor) -> None:
+    take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(), actor=place)
 
 
 def _write(
@@ -157,16 +136,19 @@ def _write(
         actor=actor,
         last=last,
     )
-    if put.opposite_id is not None:
-        take_back(Feedback.id == put.opposite_id, actor=actor)
     return _row(put.row), put.created
 
 
 def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
-    """Write it in the workspace it belongs to, and take it out of the others."""
+    """Write it in the workspace it belongs to, and take it out of the others. The opposite goes from all of them."""
     target: Actor | None = None
     known: list[Elsewhere] = []
+    name, opposite = new.message_id or new.trace_id, OPPOSITE.get(new.signal)
+    if name and opposite:
+        hold_thumbs(actor.id, name)
     for place in _workspaces_of(actor):
+        if name and opposite:
+            _take_back(name, opposite, place)
         known += _same_signal(new, place)
         if target is None and new.chat_id and _has_chat(new.chat_id, place):
             target = place
@@ -212,9 +194,9 @@ def _has_chat(chat_id: str, place: Actor) -> bool:
 def _take_out(one: Elsewhere) -> bool:
     """Take the row out of its workspace; false when something was decided about it there, so that it stays, marked."""
     accounts.work_as(one.actor)
-    untouched = db.session.scalar(select(_untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
+    alone = db.session.scalar(select(untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
     take_back(Feedback.id == one.id, actor=one.actor)
-    return bool(untouched)
+    return bool(alone)
 
 
 def _own(which: list[ColumnElement[bool]], cursor: Cursor | None, limit: int, actor: Actor) -> list[Row[Any]]:

@@ -126,6 +126,39 @@ def test_who_waits_for_a_sign_to_go_on_gets_it(connection: socket.socket) -> Non
         assert read(connection, 2) == b"ok"
 
 
+TWICE = [
+    b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+    b"transfer-encoding: chunked\r\nCONTENT-LENGTH: 5\r\n",
+    b"Content-Length: 5\r\nTransfer-Encoding:\r\n",
+    b"Content-Length: 0\r\nTransfer-Encoding:\r\n chunked\r\n",
+    b"Expect: 100-continue\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+]
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+@pytest.mark.parametrize("lengths", TWICE)
+def test_who_says_twice_how_long_a_request_is_gets_no_further(
+    connection: socket.socket, lengths: bytes, version: bytes
+) -> None:
+    """Nor does what follows on the same connection, which might be somebody else's."""
+    assert echo(connection, b"before", 1) == b"before"
+    head = b"POST /echo HTTP/" + version + b"\r\nHost: a\r\nConnection: keep-alive\r\n" + lengths + b"\r\n"
+    connection.sendall(head + b"0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    got = b""
+    while piece := connection.recv(65536):
+        got += piece
+    assert got.startswith(b"HTTP/" + version + b" 400 Bad Request\r\n"), got
+    assert b"Content-Length and Transfer-Encoding" in got
+    assert (got.count(b"HTTP/1."), b"whole" in got) == (1, False)
+
+
+def test_chunks_alone_are_a_body(connection: socket.socket) -> None:
+    head = b"POST /echo HTTP/1.1\r\nHost: a\r\nX-About: content-length, transfer-encoding: none\r\n"
+    for _ in range(2):
+        connection.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+        assert read(connection, 5) == b"abcde"
+
+
 def test_more_clients_than_threads_are_all_answered(connection: socket.socket) -> None:
     """Two threads, twelve clients that keep their connections, and some that leave in the middle."""
     failed: list[BaseException] = []

@@ -13,8 +13,8 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.jobs.usage import count_receptions
 from app.learning.ranking import rank
-from app.models import SessionReception, SharedContext, SharedContextUsage
-from app.services import feedback, knowledge, knowledge_receptions, sessions, signals
+from app.models import Feedback, SessionReception, SharedContext, SharedContextUsage
+from app.services import feedback, knowledge, knowledge_receptions, retractions, sessions
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
 from app.services.sessions import NewEvent, NewSession
@@ -100,16 +100,16 @@ def test_what_is_changed_or_taken_back_goes_out_again(workspace: Any) -> None:
         feedback.review([kept], "reviewed", actor=admin)
     assert count_receptions() == 0, "what an admin makes of it changes nothing about how it was received"
     with acting_as(member), transaction():
-        signals.take_back(signals.Feedback.message_id == "m-1", actor=member)
+        retractions.take_back(Feedback.message_id == "m-1", actor=member)
     count_receptions()
     assert counts(admin, used) == (1, 1), "the same person's other word stands"
     with acting_as(member), transaction():
-        signals.take_back(signals.Feedback.message_id == "m-2", actor=member)
-        assert db.session.get(signals.Feedback, kept) is not None, "it was acted on, so it is only marked"
+        retractions.take_back(Feedback.message_id == "m-2", actor=member)
+        assert db.session.get(Feedback, kept) is not None, "it was acted on, so it is only marked"
     count_receptions()
     assert counts(admin, used) == (1, 0)
     with acting_as(admin), transaction():
-        signals.take_back(signals.Feedback.message_id == "m-3", actor=admin)
+        retractions.take_back(Feedback.message_id == "m-3", actor=admin)
     count_receptions()
     assert counts(admin, used) == (0, 0)
 
