@@ -56,7 +56,7 @@ def standing(app: Flask, *places: Workspace) -> list[tuple[str, str]]:
     for place in places:
         with app.app_context(), acting_as(place.actor("admin")):
             rows = db.session.execute(select(Feedback.id, Feedback.message_id, Feedback.signal, Feedback.details)).all()
-            noted = Counter(db.session.execute(select(AuditEntry.subject_id, AuditEntry.action)).tuples())
+            noted = Counter(db.session.execute(select(AuditEntry.subject_id, AuditEntry.action)).all())
         there = {row.id for row in rows}
         for one in {one for one, action in noted if action == "feedback.created"} - there:
             assert noted[one, "feedback.retracted"] == 1
