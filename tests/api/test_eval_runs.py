@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -10,8 +11,9 @@ import pytest
 from sqlalchemy import func, select
 
 from app.db import db
+from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
-from app.services import agents, golden, golden_lists, golden_sets, golden_swap, run_lists, run_pages
+from app.services import agents, golden, golden_lists, golden_sets, golden_swap, run_control, run_lists, run_pages
 from app.services.run_choice import told_left_out
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
@@ -89,6 +91,39 @@ def test_a_run_whose_replay_was_promoted_instead_stays(bench: Bench, admin: Api)
     with bench.acting():
         golden.revoke_golden(copy, actor=bench.admin)
     assert admin.delete(f"{RUNS}/{run.id}").status_code == 204
+
+
+def test_who_deletes_and_who_promotes_at_once_leave_nothing_half_done(bench: Bench) -> None:
+    """Either the run is gone and nothing was copied from it, or its replay is golden and the run stays."""
+
+    def delete(run_id: UUID) -> str:
+        with bench.acting():
+            run_control.delete_run(run_id, actor=bench.admin)
+        return "deleted"
+
+    def promote(golden_id: UUID, replay_id: UUID) -> str:
+        with bench.acting():
+            golden_swap.promote_replay(golden_id, replay_id, actor=bench.admin)
+        return "promoted"
+
+    def outcome(future: Any) -> str:
+        wrong = future.exception()
+        assert wrong is None or isinstance(wrong, (NotFound, Refused)), wrong
+        return "" if wrong else str(future.result())
+
+    for number in range(6):
+        golden_id = bench.golden("List entities", set_name=f"set-{number}")
+        run = bench.run(golden_ids=[golden_id])
+        (replay,) = bench.replays(run)
+        acts: list[Callable[[], str]] = [lambda r=run: delete(r.id)] * 3  # type: ignore[misc]
+        acts.insert(number % 4, lambda g=golden_id, r=replay: promote(g, r.id))  # type: ignore[misc]
+        with ThreadPoolExecutor(4) as pool:
+            done = sorted(filter(None, map(outcome, [pool.submit(act) for act in acts])))
+        assert done in (["deleted"], ["promoted"])
+        with bench.acting():
+            told = select(func.count()).where(AuditEntry.action == "eval_run.deleted", AuditEntry.subject_id == run.id)
+            assert db.session.scalar(told) == done.count("deleted")
+        assert len(bench.replays(run)) == done.count("promoted")
 
 
 def test_a_run_is_cancelled_twice_without_harm(bench: Bench, admin: Api) -> None:
