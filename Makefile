@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SETUP := $(PYTHON) -m scripts.setup
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test lint oldest bench faults clean setup setup-test constraints
+.PHONY: help run test lint bench faults clean setup setup-test constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -13,11 +13,8 @@ run: setup ## Start Upshot with a demo workspace on http://127.0.0.1:8000
 	@exec .venv/bin/upshot serve --demo
 
 test: setup-test ## Lint, then run every test
-	@$(MAKE) -j 2 lint oldest
+	@$(MAKE) lint & checked=$$!; $(PY) -m scripts.test_oldest_postgres && wait $$checked
 	@$(PY) -m scripts.run_tests
-
-oldest: setup-test ## Run the core tests on the oldest PostgreSQL that is supported
-	@$(PY) -m scripts.test_oldest_postgres
 
 lint: setup-test ## Check style and types
 	@$(PY) -m ruff check --quiet
