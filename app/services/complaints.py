@@ -6,14 +6,18 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, and_, cast, or_, select, union_all
-from sqlalchemy.orm import aliased
+from sqlalchemy import Text, and_, any_, cast, func, or_, select, union_all
 
 from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, Chat, Feedback, Message
 
 OPEN = ("pending", "reviewed")
+UNHAPPY = (
+    Feedback.rating == "negative",
+    Feedback.replay_session_id.is_(None),
+    ~Feedback.details.has_key("retracted_at"),
+)
 
 
 def has_open_complaint(session_id: UUID, *, actor: Actor) -> bool:
@@ -23,62 +27,64 @@ def has_open_complaint(session_id: UUID, *, actor: Actor) -> bool:
 
 def complained_of(session_ids: Collection[UUID], *, actor: Actor) -> set[UUID]:
     """Those sessions that somebody was unhappy with and nobody decided about yet. One query."""
-    about = _about(session_ids, actor).subquery()
-    found = select(about.c.session_id).distinct().join(Feedback, Feedback.id == about.c.id)
-    return set(db.session.scalars(found.where(*_complaint(actor), Feedback.status.in_(OPEN))))
+    found = _about(session_ids, actor, *UNHAPPY, Feedback.status.in_(OPEN)).subquery()
+    return set(db.session.scalars(select(found.c.session_id).distinct()))
 
 
 def pending_about(session_id: UUID, *, actor: Actor) -> list[UUID]:
     """The complaints about the session that nobody has touched yet. One query."""
-    about = _about([session_id], actor).subquery()
-    found = select(Feedback.id).where(Feedback.id.in_(select(about.c.id)), *_complaint(actor))
-    return list(db.session.scalars(found.where(Feedback.status == "pending").order_by(Feedback.id)))
+    found = _about([session_id], actor, *UNHAPPY, Feedback.status == "pending").subquery()
+    return list(db.session.scalars(select(found.c.id).distinct().order_by(found.c.id)))
 
 
 def preferred_answer(session_id: UUID, *, actor: Actor) -> str | None:
     """What somebody would rather have read, from the newest edit of the session."""
     preferred = Feedback.details["preferred_answer"].astext
-    about = _about([session_id], actor).subquery()
+    edits = _about([session_id], actor, preferred.is_not(None), ~Feedback.details.has_key("retracted_at")).subquery()
     found = db.session.scalar(
         select(preferred)
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(select(about.c.id)))
-        .where(preferred.is_not(None), ~Feedback.details.has_key("retracted_at"))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(select(edits.c.id)))
         .order_by(Feedback.created_at.desc())
         .limit(1)
     )
     return found or None
 
 
-def _complaint(actor: Actor) -> tuple[Any, ...]:
-    return (
-        Feedback.tenant_id == actor.tenant_id,
-        Feedback.rating == "negative",
-        Feedback.replay_session_id.is_(None),
-        ~Feedback.details.has_key("retracted_at"),
-    )
-
-
-def _about(session_ids: Collection[UUID], actor: Actor) -> Any:
+def _about(session_ids: Collection[UUID], actor: Actor, *where: Any) -> Any:
     """The rows about sessions, each with its session. One that came before its session was known names only a message,
-    a turn or a trace."""
-    row = aliased(Feedback)
+    a turn or a trace. Each way by itself, so that each can be looked up."""
+    own = (Feedback.tenant_id == actor.tenant_id, *where)
     # A sender's ids of messages and turns may repeat from chat to chat.
-    same_chat = or_(row.chat_id.is_(None), row.chat_id == cast(Chat.id, Text), row.chat_id == Chat.external_id)
-    of_message = or_(
-        row.message_id == cast(Message.id, Text),
-        and_(row.message_id == Message.external_id, same_chat),
-        and_(row.turn_id == Message.turn_id, row.kind == "reaction", row.origin == "user", same_chat),
+    same_chat = or_(
+        Feedback.chat_id.is_(None), Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id
     )
-    own, loose = row.tenant_id == actor.tenant_id, row.session_id.is_(None)
-    by_message = (
-        select(row.id, Message.session_id)
-        .join(Message, Message.tenant_id == row.tenant_id)
-        .join(Chat, and_(Chat.tenant_id == Message.tenant_id, Chat.id == Message.chat_id))
-        .where(own, loose, Message.session_id.in_(session_ids), of_message)
-    )
+    reaction = and_(Feedback.kind == "reaction", Feedback.origin == "user")
+
+    def by_message(given: Any, named: Any, *more: Any) -> Any:
+        known = select(named).where(Message.tenant_id == actor.tenant_id, Message.session_id.in_(session_ids))
+        return (
+            select(Feedback.id, Message.session_id)
+            .join(Message, and_(Message.tenant_id == Feedback.tenant_id, given == named))
+            .join(Chat, and_(Chat.tenant_id == Message.tenant_id, Chat.id == Message.chat_id))
+            .where(*own, _one_of(given, known), Message.session_id.in_(session_ids), *more)
+        )
+
+    session = AgentSession
+    known = select(session.trace_id).where(session.tenant_id == actor.tenant_id, session.id.in_(session_ids))
     by_trace = (
-        select(row.id, AgentSession.id)
-        .join(AgentSession, and_(AgentSession.tenant_id == row.tenant_id, AgentSession.trace_id == row.trace_id))
-        .where(own, loose, AgentSession.id.in_(session_ids))
+        select(Feedback.id, session.id)
+        .join(session, and_(session.tenant_id == Feedback.tenant_id, session.trace_id == Feedback.trace_id))
+        .where(*own, _one_of(Feedback.trace_id, known), session.id.in_(session_ids))
     )
-    return union_all(select(row.id, row.session_id).where(own, row.session_id.in_(session_ids)), by_message, by_trace)
+    return union_all(
+        select(Feedback.id, Feedback.session_id).where(*own, Feedback.session_id.in_(session_ids)),
+        by_message(Feedback.message_id, cast(Message.id, Text)),
+        by_message(Feedback.message_id, Message.external_id, same_chat),
+        by_message(Feedback.turn_id, Message.turn_id, reaction, same_chat),
+        by_trace,
+    )
+
+
+def _one_of(given: Any, known: Any) -> Any:
+    """Loose rows that name one of a few things. They are looked up by these names, however many there are."""
+    return and_(Feedback.session_id.is_(None), given == any_(func.array(known.scalar_subquery())))
