@@ -46,8 +46,8 @@ def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right
     found += [_lost(name, effect, done) for effect in lost]
     found += [_added(name, effect, f"{done}, {why}") for effect in added]
     score = total / max(len(golden), len(replay))
-    thing = plural(len(golden), "thing")
-    fine = f"{done} {thing} as expected" if put_right else f"{done} the same {thing}"
+    things = plural(len(golden), "thing")
+    fine = f"{done} {things} as expected" if put_right else f"{done} the same {things.removeprefix('1 ')}"
     reason = found[0].text if found else fine
     return standard(name, score, reason, found, decides=True)
 

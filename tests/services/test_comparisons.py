@@ -117,7 +117,7 @@ def test_the_command_says_it_in_words_and_by_its_exit_code(
     other = upshot(ids["stock-move"], ids["stock-other"], "--json", *tenant)
 
     assert (same.exit_code, same.stdout.splitlines()[0]) == (
-        0, "Passes: created the same 1 thing and updated the same 1 thing. (accuracy 1.00)",
+        0, "Passes: created the same thing and updated the same thing. (accuracy 1.00)",
     )  # fmt: skip
     assert other.exit_code == 1
     assert json.loads(other.stdout)["verdict"] == "fail"
