@@ -69,6 +69,12 @@ class GoldenItem(Answer):
     expected: dict[str, Any] | None
 
 
+class NewlyGolden(GoldenItem):
+    """A golden that has just become one."""
+
+    updated: int = Field(description="How many of `feedbackIds` were pending in this workspace, and are applied now.")
+
+
 class GoldenPage(Answer):
     items: list[GoldenItem]
     next_cursor: str | None
@@ -148,7 +154,7 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
 
 
 @route(
-    bp, "POST", "/api/admin/evals/golden", access=ADMIN, body=NewGolden, answer=GoldenItem, status=201,
+    bp, "POST", "/api/admin/evals/golden", access=ADMIN, body=NewGolden, answer=NewlyGolden, status=201,
     idempotent=True, summary="Promote a session",
     also={
         404: "There is no such session in this workspace.",
@@ -156,9 +162,10 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
         422: "Nobody said anything in the session.",
     },
     about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
-    " same transaction.",
+    " same transaction; `updated` says how many. Ids that are unknown here, or were settled before, are passed"
+    " over.",
 )  # fmt: skip
-def promote(body: NewGolden) -> GoldenItem:
+def promote(body: NewGolden) -> NewlyGolden:
     given = golden.Promotion(
         set_name=body.set,
         note=body.note,
@@ -167,8 +174,9 @@ def promote(body: NewGolden) -> GoldenItem:
         expected=body.expected,
         recorded_is_right=body.recorded_is_right,
     )
-    candidates.promote_with(body.sessionId, given, actor=g.actor)
-    return _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
+    done = candidates.promote_with(body.sessionId, given, actor=g.actor)
+    made = _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
+    return NewlyGolden(**made.model_dump(), updated=done.applied)
 
 
 @route(

@@ -21,10 +21,11 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
 from app.evals.contradictions import check_agreed
 from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
-from app.models import AgentSession, CriteriaSet, GoldenSet, SessionEvent
+from app.models import Agent, AgentSession, CriteriaSet, GoldenSet, SessionEvent
 from app.services import audit, complaints, feedback
 from app.services.expected_checks import check_possible
 from app.services.expected_effects import check_said, read_changes
+from app.services.golden_lists import another_runs_here, runs_here
 from app.services.snapshots import recorded_run, take_snapshot
 
 SET = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
@@ -62,11 +63,23 @@ class Promoted:
 
 @dataclass(frozen=True)
 class SetCount:
-    """A set: how many goldens it holds, and what it asks for where that is not the usual."""
+    """A set: how many goldens it holds, how many of them their own agents can replay here, whether another agent could,
+    and what the set asks for where that is not the usual."""
 
     name: str
     sessions: int
     policy: dict[str, Any]
+    here: int
+    elsewhere: int
+    another: bool
+
+    @property
+    def why_not(self) -> str:
+        """Why none of its goldens can be replayed with its own agent; empty where one can."""
+        if self.here:
+            return ""
+        archived = self.sessions - self.elsewhere
+        return "run elsewhere" if not archived else "run elsewhere or archived" if self.elsewhere else "agents archived"
 
 
 def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
@@ -175,13 +188,21 @@ def list_sets(*, actor: Actor) -> list[SetCount]:
     """The sets of the workspace by name, with how many golden sessions each holds. One query."""
     own = (GoldenSet.tenant_id == AgentSession.tenant_id) & (GoldenSet.name == AgentSession.golden_set)
     rows = db.session.execute(
-        select(AgentSession.golden_set, func.count(), GoldenSet.policy)
+        select(
+            AgentSession.golden_set,
+            func.count(),
+            GoldenSet.policy,
+            func.count().filter(runs_here()),
+            func.count().filter(Agent.kind == "external"),
+            another_runs_here(actor),
+        )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(GoldenSet, own)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None))
         .group_by(AgentSession.golden_set, GoldenSet.policy)
         .order_by(AgentSession.golden_set)
     )
-    return [SetCount(str(name), count, policy or {}) for name, count, policy in rows]
+    return [SetCount(str(name), count, policy or {}, *more) for name, count, policy, *more in rows]
 
 
 def read_set(name: str | None) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import DateTime, Uuid, cast, select
+from sqlalchemy.orm import aliased
 from sqlalchemy.sql import Select
 
 from app.actor import Actor
@@ -19,7 +20,8 @@ from app.services.pages import Page, Slice, read_page
 
 @dataclass(frozen=True)
 class GoldenRow:
-    """A golden in a list."""
+    """A golden in a list: whether its own agent can replay it here, and whether another could; `elsewhere` says that
+    its own runs there."""
 
     id: UUID
     title: str
@@ -31,6 +33,9 @@ class GoldenRow:
     agent_id: UUID
     agent: str
     agent_name: str
+    runs_here: bool
+    another: bool
+    elsewhere: bool
     agent_version: int | None
     promoted_at: datetime | None
     promoted_by: UUID | None
@@ -48,13 +53,13 @@ def list_goldens(
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if set_name is not None:
         where.append(AgentSession.golden_set == set_name)
-    found = read_page(_statement(), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
+    found = read_page(_statement(actor), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
     return found.map(_row)
 
 
 def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
     row = db.session.execute(
-        _statement().where(
+        _statement(actor).where(
             AgentSession.tenant_id == actor.tenant_id,
             AgentSession.id == session_id,
             AgentSession.golden_set.is_not(None),
@@ -65,13 +70,25 @@ def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
     return _row(tuple(row))
 
 
-def _statement() -> Select[*tuple[Any, ...]]:
+def runs_here(agent: Any = Agent) -> Any:
+    """Whether an agent can replay anything: it is not run elsewhere, and not archived."""
+    return (agent.kind != "external") & agent.archived_at.is_(None)
+
+
+def another_runs_here(actor: Actor) -> Any:
+    """Whether there is an agent that can be chosen to replay with."""
+    other = aliased(Agent)
+    return select(other.id).where(other.tenant_id == actor.tenant_id, runs_here(other), ~other.is_system).exists()
+
+
+def _statement(actor: Actor) -> Select[*tuple[Any, ...]]:
     golden: Any = AgentSession.meta["golden"]
     return (
         select(
             AgentSession.id, AgentSession.title, AgentSession.session_type, AgentSession.created_at,
             AgentSession.golden_set, golden["note"].astext, cast(golden["criteriaSetId"].astext, Uuid),
-            AgentSession.agent_id, Agent.slug, Agent.name, AgentVersion.version,
+            AgentSession.agent_id, Agent.slug, Agent.name,
+            runs_here(), another_runs_here(actor), Agent.kind == "external", AgentVersion.version,
             cast(golden["promoted_at"].astext, DateTime(timezone=True)), cast(golden["promoted_by"].astext, Uuid),
             golden["sha256"].astext, golden["baseline_rejected"].astext, golden["recorded_is_right"].astext,
             golden["expected"], User.name,

@@ -45,10 +45,12 @@ class Score:
 
 @dataclass(frozen=True)
 class SetRow:
-    """A set with its latest run and the one under way, if there are."""
+    """A set with its latest run and the one under way, if there are; `why_not` as in `SetCount`."""
 
     name: str
     sessions: int
+    why_not: str
+    another: bool
     course: SetCourse | None
     score: Score | None
     under_way: UUID | None
@@ -68,10 +70,13 @@ def list_rows(*, actor: Actor) -> list[SetRow]:
     scores = scores_of([course.last.id for course in courses.values()], actor=actor)
     open_runs = under_way(names, actor=actor)
     return [
-        SetRow(one.name, one.sessions, course, scores.get(course.last.id) if course else None, open_runs.get(one.name))
+        SetRow(
+            one.name, one.sessions, one.why_not, one.another, course,
+            scores.get(course.last.id) if course else None, open_runs.get(one.name),
+        )
         for one in sets
         for course in [courses.get(one.name)]
-    ]
+    ]  # fmt: skip
 
 
 def scores_of(run_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Score]:

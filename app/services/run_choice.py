@@ -89,7 +89,7 @@ def choose(new: NewRun, *, actor: Actor) -> Chosen:
         return Chosen(kept, {row.agent_id: one for row in kept}, _counted("other_agents", goldens, kept))
     kept = [row for row in goldens if known[row.agent_id].refusal is None]
     if not kept:
-        raise Refused(known[goldens[0].agent_id].refusal or "")
+        raise Refused(_nothing_left(goldens, known))
     return Chosen(kept, {row.agent_id: known[row.agent_id] for row in kept}, _counted("elsewhere", goldens, kept))
 
 
@@ -106,6 +106,17 @@ def told_left_out(options: Mapping[str, Any]) -> list[str]:
             " choose a version that runs here to replay them with."
         )
     return told
+
+
+def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, Tested]) -> str:
+    """Why none of the goldens meets its own agent."""
+    if len(known) == 1:
+        [one] = known.values()
+        return f"{'Nothing would be left to replay: ' if len(goldens) > 1 else ''}{one.refusal}"
+    return (
+        f"Nothing would be left to replay: all {len(goldens):,} goldens are of agents that run elsewhere or are"
+        " archived; choose an agent that runs here to replay them with."
+    )
 
 
 def _counted(why: str, goldens: Sequence[Any], kept: Sequence[Any]) -> dict[str, int]:

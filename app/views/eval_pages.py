@@ -13,7 +13,7 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.evals import CONTEXT_MODES
-from app.services import agents, eval_runs, golden, run_control, run_lists, run_pages
+from app.services import agents, eval_runs, golden, golden_lists, run_control, run_lists, run_pages
 from app.services.eval_runs import NewRun
 from app.services.pages import Page
 from app.services.run_choice import told_left_out
@@ -178,24 +178,23 @@ def _led(target: str) -> Response:
 
 def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     about: dict[str, Any] = {"set_names": form.sets, "golden_id": form.golden}
-    title = golden_title(form.golden) if form.golden else None
+    row = golden_lists.get_golden(form.golden, actor=g.actor) if form.golden else None
+    sets = golden.list_sets(actor=g.actor)
+    stuck = [one.name for one in sets if one.name in form.sets and one.why_not]
+    if row and not row.runs_here:
+        stuck.append("this golden")
     html = render_template(
         "evals/_start.html" if wants_fragment() else "evals/start.html",
         form=form,
         errors=errors or {},
-        title=title,
-        sets=golden.list_sets(actor=g.actor),
+        title=row.title if row else None,
+        stuck=", ".join(stuck),
+        sets=sets,
         versions=run_pages.versions_offered(actor=g.actor, **about),
         plus=run_pages.rows_to_add(actor=g.actor),
         minus=run_pages.rows_to_take(actor=g.actor, **about),
     )
     return varied(make_response(html, status))
-
-
-def golden_title(golden_id: UUID) -> str:
-    from app.services import golden_lists
-
-    return golden_lists.get_golden(golden_id, actor=g.actor).title
 
 
 @bp.get("/<uuid:run_id>")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from flask import Flask
@@ -110,3 +110,16 @@ def test_promoting_and_dismissing_one_group_leaves_it_in_one_piece(
         with app.app_context(), acting_as(workspace.actor()):
             kept = db.session.get_one(AgentSession, session_id).meta.get("golden")
         assert [str(one) for one in promoted] == ([kept["promoted_by"]] if kept else [])
+
+
+def test_promoting_says_how_many_of_the_complaints_it_settled(
+    app: Flask, workspace: Workspace, api: Callable[..., Api]
+) -> None:
+    admin = api(workspace.actor("admin"))
+    session_id, rows = complained(app, workspace, "Which deal closes next?")
+    body = {"sessionId": str(session_id), "recorded_is_right": True}
+    unknown = str(uuid4())
+    assert admin.post(GOLDEN, {**body, "feedbackIds": [unknown]}).status_code == 409
+    made = admin.post(GOLDEN, {**body, "feedbackIds": [*map(str, rows), unknown]})
+    assert (made.status_code, made.json["updated"]) == (201, 2)
+    assert {status for status, _ in decided(app, workspace, rows)} == {"applied"}

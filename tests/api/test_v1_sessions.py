@@ -148,6 +148,11 @@ def test_a_session_begins_and_ends_once(app: Flask, workspace: Workspace, ingest
     failed = ingest.patch(url, {"status": "failed", "error": "The key sk-a1b2c3d4e5f6g7h8i9 was refused"})
     assert (failed.json["status"], failed.json["error"]) == ("failed", "The key [masked:key] was refused")
     assert ingest.patch(url, {"status": "failed"}).status_code == 200
+    again = ingest.patch(url, {"status": "failed", "error": "The key sk-a1b2c3d4e5f6g7h8i9 was refused"})
+    assert again.status_code == 200
+    differs = ingest.patch(url, {"status": "failed", "error": "Timed out"})
+    assert (differs.status_code, differs.json["current"]) == (409, "failed")
+    assert ingest.get(url).json["error"] == failed.json["error"]
     for status in ("completed", "cancelled", "running"):
         refused = ingest.patch(url, {"status": status})
         assert (refused.status_code, refused.json["current"]) == (409, "failed")

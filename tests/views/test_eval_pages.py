@@ -16,7 +16,7 @@ from sqlalchemy import select, text, update
 
 from app.db import db
 from app.jobs.ticks import begin_due
-from app.models import AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
+from app.models import Agent, AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
 from app.services import agents, golden, sessions
 from app.services.sessions import NewEvent, NewSession
 from app.views import times
@@ -25,7 +25,8 @@ from tests.conftest import Workspace, soup
 
 __all__ = ["bench"]
 SignIn = Callable[..., FlaskClient]
-RUNS = "/admin/agent-review/evals/runs"
+HOME = "/admin/agent-review/evals"
+RUNS = f"{HOME}/runs"
 DIFF = "/admin/agent-review/evals/diff"
 WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'
 HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
@@ -114,6 +115,14 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
             NewSession(agent="far-away", status="completed", events=said), actor=bench.admin
         )[0].id  # fmt: skip
         golden.promote_session(far, golden.Promotion(set_name="far"), actor=bench.admin)
+    for url in (HOME, f"{HOME}/sets/far", f"{HOME}/{far}"):
+        shown = soup(client.get(url))
+        assert not shown.select(f"form[action='{RUNS}'], [formaction$=replay]"), url
+        assert shown.select(f"a[href^='{RUNS}/new?']"), url
+    assert "run elsewhere" in words(soup(client.get(HOME)).select_one("#sets li"))
+    assert "far-away v1 elsewhere" in words(soup(client.get(f"{HOME}/sets/far")).select_one(f"#golden-{far}"))
+    for asked in ("set=far", f"golden={far}"):
+        assert "nothing is left then" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
     refused = post(client, RUNS, set="far")
     assert refused.status_code == 409
     form = soup(refused).select_one("form#replay-form")
@@ -125,6 +134,23 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
     bench.golden(WON, set_name="far")
     page = soup(client.get(post(client, RUNS, set="far").location))
     assert "Left out: 1 golden of agents that run elsewhere" in words(page)
+    bench.drain()
+    for url, offered in ((HOME, 1), (f"{HOME}/sets/far", 2)):
+        assert len(soup(client.get(url)).select(f"form[action='{RUNS}']")) == offered, url
+    assert "are left out" in words(soup(client.get(f"{RUNS}/new?set=far")).select_one(".form-hint"))
+
+
+def test_nothing_offers_a_replay_where_no_agent_could_do_it(bench: Bench, client: FlaskClient) -> None:
+    own = bench.golden(WON, set_name="deals")
+    other = bench.golden('Find the deal "Halden"', set_name="deals")
+    with bench.acting():
+        db.session.execute(update(Agent).where(~Agent.is_system).values(archived_at=datetime.now(UTC)))
+    for url in (HOME, f"{HOME}/sets/deals", f"{HOME}/{own}"):
+        assert not soup(client.get(url)).select(f"form[action='{RUNS}'], a[href^='{RUNS}/new']"), url
+    assert "agents archived" in words(soup(client.get(HOME)).select_one("#sets li"))
+    refused = post(client, f"{HOME}/sets/deals/replay", ids=f"{own},{other}")
+    told = words(soup(client.get(refused.location)))
+    assert "Nothing would be left to replay: " in told
 
 
 def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspace: Workspace, api: Any) -> None:
@@ -142,6 +168,35 @@ def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspac
     alone = bench.desk.ask("Sing a song")
     bench.drain()
     assert api(workspace.actor("admin"), "admin").delete(f"/api/v1/sessions/{alone}").status_code == 204
+
+
+def test_the_tab_says_how_all_sets_fare(bench: Bench, client: FlaskClient) -> None:
+    """Not how the last run went, and nothing of trials, runs over one golden, and sets that are no longer there."""
+
+    def told() -> str:
+        return words(soup(client.get(RUNS)).select_one("#count-evals"))
+
+    bench.golden('Find the deal "Halden"', set_name="calm")
+    bench.golden('Find the deal "Kestrel"', set_name="calm")
+    won = bench.golden(WON, set_name="deals")
+    good = bench.desk.look(won).session.agent_version_id
+    assert told() == ""
+    bench.run(set_name="deals")
+    assert told() == "100 %"
+    bench.run(set_name="calm")
+    assert told() == "100 %"
+    bench.worse()
+    bench.run(golden_ids=[won])
+    assert told() == "100 %", "one golden does not speak for its set"
+    bench.run(set_name="deals")
+    assert told() == "67 % ▾33 lower than before the last run"
+    bench.run(set_name="deals", agent_version_id=good)
+    assert told().startswith("67 %"), "a trial does not either"
+    bench.run(set_name="calm")
+    assert told() == "67 %", "nothing moved"
+    with bench.acting():
+        golden.revoke_golden(won, actor=bench.admin)
+    assert told() == "100 %"
 
 
 def test_the_list_of_runs_follows_them_and_says_where_they_came_from(bench: Bench, client: FlaskClient) -> None:
