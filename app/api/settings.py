@@ -38,7 +38,7 @@ class SettingsChange(Body):
     knowledge_gate: Literal["propose", "proved"] = Field(
         "propose", description="Who lets knowledge from feedback become active: a person, or later proof by goldens."
     )
-    author_private: bool = Field(False, description="Whether admins see who gave feedback.")
+    author_private: bool = Field(False, description="Hides from admins who gave feedback and who talked.")
     timezone: str = Field("UTC", max_length=64, description="Where a day begins, such as Europe/Berlin.")
     retention_days: int | None = Field(
         None, description="After how many days conversations are to go; kept, no deletion yet."

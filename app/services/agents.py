@@ -18,6 +18,7 @@ from app.learning.session_limits import AGENT_SLUG
 from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
 from app.services import audit
+from app.services.privacy import name_of
 
 SLUG = AGENT_SLUG
 
@@ -175,8 +176,11 @@ def versions_of(agent_id: UUID, *, actor: Actor, before: int | None = None, limi
     where = [AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id]
     if before is not None:
         where.append(AgentVersion.version < before)
-    rows = db.session.execute(
-        select(AgentVersion.id, AgentVersion.version, User.name, AgentVersion.created_at, AgentVersion.note)
+    # An agent from outside is made by whoever first talks with it.
+    by = name_of(AgentVersion.created_by, actor, AgentVersion.version == 1, Agent.kind == "external")
+    rows: Any = db.session.execute(
+        select(AgentVersion.id, AgentVersion.version, by, AgentVersion.created_at, AgentVersion.note)
+        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
         .outerjoin(User, User.id == AgentVersion.created_by)
         .where(*where)
         .order_by(AgentVersion.version.desc())

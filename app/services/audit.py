@@ -10,18 +10,25 @@ from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Text, cast, insert, select, union_all
+from sqlalchemy import Text, and_, cast, insert, or_, select, union_all
 from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
 from app.models.agents import Agent
-from app.models.people import ApiKey, AuditEntry, Tenant, User
+from app.models.people import ApiKey, AuditEntry, User
 from app.services.pages import Page, Slice, read_page
+from app.services.privacy import A_MEMBER, is_hidden
 
 Subject = aliased(User)
 # Who did these is who said something.
 SAID = ("feedback.created", "feedback.changed", "feedback.retracted")
+# Who did these is whose conversation it is, or who judged an answer, which is feedback too.
+TELLING = (
+    *SAID, "session.began", "session.finished", "session.stop_requested", "response.submitted", "response.accepted",
+    "response.rejected",
+)  # fmt: skip
 # Details that hold the id of a person or a key, and what they are called beside a name.
 OF_PEOPLE = {"user_id": "person", "key_id": "key"}
 HANDED_OVER = ("feedback.assigned", "feedback.unassigned")
@@ -68,7 +75,8 @@ def details_of(actor: Actor, **details: Any) -> dict[str, Any]:
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
-    """What happened in the workspace, the newest first. Where authors are hidden, they are hidden here too."""
+    """What happened in the workspace, the newest first. Where authors are hidden, so is whoever did what
+    tells them."""
     statement: Any = (
         select(
             AuditEntry.id,
@@ -80,7 +88,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
             Subject.name,
             AuditEntry.details,
             Agent.name,
-            AuditEntry.actor_user_id,
+            and_(is_hidden(AuditEntry.actor_user_id, actor), User.is_system.is_(False), _tells()),
         )
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
         .outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
@@ -88,8 +96,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
     )
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
-    hides = _hides_authors(actor)
-    lines = found.map(lambda row: _line(row, hidden=hides and row[9] != actor.id))
+    lines = found.map(_line)
     names = _names_in(lines.items, actor)
     return lines.map(lambda entry: replace(entry, details=_with_names(entry, names)))
 
@@ -122,18 +129,17 @@ def _with_names(line: Line, names: dict[str, str]) -> dict[str, Any]:
     return {OF_PEOPLE.get(name, name): value for name, value in details.items()}
 
 
-def _hides_authors(actor: Actor) -> bool:
-    return bool(
-        db.session.scalar(select(Tenant.settings["author_private"].as_boolean()).where(Tenant.id == actor.tenant_id))
-    )
+def _tells() -> ColumnElement[bool]:
+    """Whether who did it tells who talked or judged. An agent from outside is made by whoever first talks with it."""
+    met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
+    return or_(AuditEntry.action.in_(TELLING), met)
 
 
-def _line(row: Any, *, hidden: bool) -> Line:
-    entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent = row[:9]
-    if hidden and action in SAID:
+def _line(row: Any) -> Line:
+    entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent, hidden = row
+    if hidden:
         # The key would tell whose it is.
-        details = {name: value for name, value in details.items() if name != "key_id"}
-        return Line(entry_id, at, "a member", action, subject_type, subject_id, subject_name, details)
+        person, details = A_MEMBER, {name: value for name, value in details.items() if name != "key_id"}
     who = agent or person or "somebody who left"
     return Line(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
 

@@ -16,6 +16,7 @@ from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Messag
 from app.services import search
 from app.services.filters import ChatFilters
 from app.services.pages import Page, Slice, empty, read_page
+from app.services.privacy import id_of, is_hidden, name_of
 from app.services.session_lists import counted_ratings
 from app.services.walks import Stretch, walk_page
 
@@ -28,7 +29,7 @@ class ChatRow:
     external_id: str | None
     project: str
     title: str
-    person_id: UUID
+    person_id: UUID | None
     person: str | None
     agent_id: UUID | None
     agent: str | None
@@ -48,6 +49,8 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
     walks = bool(filters.rating or filters.project)
     indexed = replace(filters, project=None) if walks else filters
     where: list[Any] = [Chat.tenant_id == actor.tenant_id, *indexed.conditions()]
+    if filters.person_id:
+        where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
         matches = search.matching("chats", filters, page)
         if not matches.ids:
@@ -55,8 +58,9 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         where.append(matches.are(Chat.id))
     statement = (
         select(
-            Chat.id, Chat.external_id, Chat.project, Chat.title, Chat.user_id, User.name, Chat.agent_id, Agent.slug,
-            _version(), Chat.message_count, _turns(), _golden_set(), Chat.created_at, Chat.last_message_at,
+            Chat.id, Chat.external_id, Chat.project, Chat.title, id_of(Chat.user_id, actor),
+            name_of(Chat.user_id, actor), Chat.agent_id, Agent.slug, _version(), Chat.message_count,
+            _turns(), _golden_set(), Chat.created_at, Chat.last_message_at,
         )
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)

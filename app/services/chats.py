@@ -20,6 +20,7 @@ from app.models.conversations import MESSAGE_ROLES
 from app.services import agents
 from app.services.chat_lists import ChatRow, list_chats
 from app.services.masks import masking_for
+from app.services.privacy import id_of, name_of
 
 __all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat",
            "find_with_agent", "get_chat", "list_chats", "messages_of", "page_of_messages"]  # fmt: skip
@@ -43,11 +44,12 @@ class NewMessage:
 
 @dataclass(frozen=True)
 class ChatDetail:
-    """One chat with its names and its messages in order."""
+    """One chat with its names and its messages in order. Without the person's id where they are hidden."""
 
     chat: Chat
     agent: str | None
     agent_name: str | None
+    person_id: UUID | None
     person: str | None
     messages: list[Message]
 
@@ -165,14 +167,15 @@ def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: date
 def get_chat(actor: Actor, chat_id: UUID) -> ChatDetail:
     """One chat with everything said in it. Two queries."""
     row = db.session.execute(
-        select(Chat, Agent.slug, Agent.name, User.name)
+        select(Chat, Agent.slug, Agent.name, id_of(Chat.user_id, actor), name_of(Chat.user_id, actor))
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
         .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such conversation in this workspace.")
-    return ChatDetail(*row, messages_of(chat_id, actor=actor))
+    chat, agent, agent_name, person_id, person = row
+    return ChatDetail(chat, agent, agent_name, person_id, person, messages_of(chat_id, actor=actor))
 
 
 def messages_of(chat_id: UUID, *, actor: Actor) -> list[Message]:

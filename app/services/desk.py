@@ -17,6 +17,7 @@ from app.errors import Forbidden, Invalid, NotFound
 from app.models import Agent, Feedback, FeedbackComment, Membership, User
 from app.services import audit
 from app.services.masks import masking_of_words
+from app.services.privacy import A_MEMBER
 from app.services.workspaces import get_settings
 
 MOST_AT_ONCE = 200
@@ -96,7 +97,7 @@ def menus_of(author_id: UUID | None, *, actor: Actor) -> Menus:
     menus = Menus()
     for kind, value, name in db.session.execute(union_all(agents, admins, author)):
         if kind == "author":
-            menus.author = "a member" if get_settings(actor).author_private and author_id != actor.id else name
+            menus.author = A_MEMBER if get_settings(actor).author_private and author_id != actor.id else name
         else:
             getattr(menus, kind).append((value, name))
     return menus

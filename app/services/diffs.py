@@ -20,7 +20,7 @@ from app.evals.effects import RESPONSE, Effect
 from app.evals.equal import Reader, differences, equal
 from app.evals.expected import Expected, read_expected
 from app.evals.runs import Run, last_message
-from app.models import Agent, AgentSession, AgentVersion, User
+from app.models import Agent, AgentSession, AgentVersion
 from app.services.comparisons import load_run, nearness
 
 MOST_ANSWER = 8_000
@@ -40,7 +40,6 @@ class Side:
     agent_version_id: UUID | None
     created_at: datetime
     status: str
-    person: str | None
     golden_set: str | None
     eval_source: str | None
     eval_run_id: UUID | None
@@ -124,12 +123,11 @@ def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, Side]:
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, Agent.slug, AgentVersion.version, AgentSession.agent_version_id,
-            AgentSession.created_at, AgentSession.status, User.name, AgentSession.golden_set, AgentSession.eval_source,
+            AgentSession.created_at, AgentSession.status, AgentSession.golden_set, AgentSession.eval_source,
             AgentSession.eval_run_id, AgentSession.meta,
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .outerjoin(User, User.id == AgentSession.created_by)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
     )  # fmt: skip
     found: list[Any] = list(rows)

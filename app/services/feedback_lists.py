@@ -35,10 +35,10 @@ from app.services import audit, desk, search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
 from app.services.pages import COUNTED, Page, Slice, empty, read_page
+from app.services.privacy import A_MEMBER
 from app.services.walks import Stretch, walk_page
 from app.services.workspaces import get_settings
 
-A_MEMBER = "a member"
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
 Assignee = aliased(User)

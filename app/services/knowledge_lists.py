@@ -27,6 +27,7 @@ from app.models import (
 from app.services import search
 from app.services.filters import KnowledgeFilters
 from app.services.pages import Page, Slice, empty, read_page
+from app.services.privacy import A_MEMBER
 from app.services.workspaces import get_settings
 
 Writer = aliased(Agent)
@@ -238,7 +239,7 @@ def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict
     found: dict[UUID, list[Signal]] = {}
     for row in rows:
         hidden = hides and row.origin == "user" and row.created_by != actor.id
-        author = "a member" if hidden else row.name
+        author = A_MEMBER if hidden else row.name
         signal = Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at)
         found.setdefault(row.shared_context_id, []).append(signal)
     return found

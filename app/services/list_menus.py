@@ -11,6 +11,7 @@ from sqlalchemy import Text, cast, func, literal, null, select, union_all
 from app.actor import Actor
 from app.db import db
 from app.models import Agent, Import, Membership, User
+from app.services.privacy import is_hidden
 
 MOST = 200
 
@@ -25,7 +26,9 @@ class Menus:
 
 
 def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
-    """The agents by name, the first 200 people and whoever is chosen, the newest 200 imports that were not undone."""
+    """The agents by name, the first 200 people and whoever is chosen, the newest 200 imports that were not undone.
+    Where people are hidden, only the reader is offered."""
+    seen = ~is_hidden(User.id, actor)
     agents = (
         select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
         .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
@@ -35,11 +38,13 @@ def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
     members = (
         select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
         .join(Membership, Membership.user_id == User.id)
-        .where(Membership.tenant_id == actor.tenant_id, User.is_system.is_(False))
+        .where(Membership.tenant_id == actor.tenant_id, User.is_system.is_(False), seen)
         .order_by(User.name)
         .limit(MOST)
     )
-    chosen = select(literal("people"), cast(User.id, Text), User.name, null().label("at")).where(User.id == person_id)
+    chosen = select(literal("people"), cast(User.id, Text), User.name, null().label("at")).where(
+        User.id == person_id, seen
+    )
     imports = (
         select(
             literal("imports"),

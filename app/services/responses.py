@@ -15,6 +15,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
 from app.services import agents, audit
 from app.services.intake import NewFeedback, give_feedback
+from app.services.privacy import name_of
 from app.services.sessions import NewEvent, NewSession, create_session
 
 DECISIONS = ("accepted", "rejected")
@@ -210,7 +211,8 @@ def responses_of(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
     rows = db.session.execute(
         select(
             EntityResponse.id, EntityResponse.values, EntityResponse.extracted, EntityResponse.status,
-            EntityResponse.rejection_reason, CriteriaSet.slug, Agent.slug, EntityResponse.session_id, User.name,
+            EntityResponse.rejection_reason, CriteriaSet.slug, Agent.slug, EntityResponse.session_id,
+            name_of(EntityResponse.created_by, actor, EntityResponse.session_id.is_not(None)),
             EntityResponse.created_at, EntityResponse.decided_at,
         )
         .outerjoin(CriteriaSet, CriteriaSet.id == EntityResponse.criteria_set_id)

@@ -13,10 +13,11 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.db import db
 from app.learning.feedback_shapes import RETRACTED
-from app.models import Agent, AgentSession, AgentVersion, Feedback, User
+from app.models import Agent, AgentSession, AgentVersion, Feedback
 from app.services import search
 from app.services.filters import SessionFilters
 from app.services.pages import Page, Slice, empty, read_page
+from app.services.privacy import is_hidden
 from app.services.walks import Stretch, walk_page
 
 LOOKED_AT = 5000
@@ -35,8 +36,6 @@ class SessionRow:
     agent_id: UUID
     agent: str
     agent_version: int | None
-    person_id: UUID
-    person: str | None
     chat_id: UUID | None
     model: str | None
     input_tokens: int | None
@@ -58,7 +57,7 @@ class SessionRow:
 COLUMNS: tuple[Any, ...] = (
     AgentSession.id, AgentSession.external_id, AgentSession.trace_id, AgentSession.title, AgentSession.session_type,
     AgentSession.output_type, AgentSession.status, AgentSession.error, AgentSession.agent_id, Agent.slug,
-    AgentVersion.version, AgentSession.created_by, User.name, AgentSession.chat_id, AgentSession.model,
+    AgentVersion.version, AgentSession.chat_id, AgentSession.model,
     AgentSession.input_tokens, AgentSession.output_tokens, AgentSession.cost, AgentSession.duration_ms,
     AgentSession.environment, AgentSession.tags, AgentSession.event_count, AgentSession.golden_set,
     AgentSession.eval_source, AgentSession.created_at, AgentSession.finished_at,
@@ -78,7 +77,6 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
         select(*COLUMNS)
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .outerjoin(User, User.id == AgentSession.created_by)
     )
     found = (
         walk_page(statement, page, stretch_of(filters, where))
@@ -109,7 +107,8 @@ def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
 
 
 def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
-    return [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
+    where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
+    return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id else where
 
 
 def stretch_of(filters: SessionFilters, where: list[Any], looked_at: int = LOOKED_AT) -> Stretch:

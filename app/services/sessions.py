@@ -22,6 +22,7 @@ from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import agents, audit
 from app.services.masks import masking_for
+from app.services.privacy import name_of
 from app.services.session_events import Event, NewEvent, events_of, lock_for_events, write_events
 from app.services.session_lists import SessionRow, list_sessions
 from app.services.task_outcomes import note_end
@@ -302,10 +303,17 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 
 
 def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
-    """One session with its names. Any member may open any session of the workspace."""
+    """One session with its names. Any member may open any session of the workspace; whose it is may be hidden."""
     row = db.session.execute(
         select(
-            AgentSession, Agent.slug, Agent.name, AgentVersion.version, User.name, Chat.title, Entity.name, Agent.kind
+            AgentSession,
+            Agent.slug,
+            Agent.name,
+            AgentVersion.version,
+            name_of(AgentSession.created_by, actor),
+            Chat.title,
+            Entity.name,
+            Agent.kind,
         )
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)

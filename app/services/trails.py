@@ -12,6 +12,8 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.db import db
 from app.models import Agent, AuditEntry, User
+from app.services.audit import SAID
+from app.services.privacy import name_of
 
 MOST = 50
 
@@ -28,8 +30,9 @@ class Step:
 
 def trail_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
     """What changed a record, oldest first. That somebody read it is no change."""
+    by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(SAID))
     rows = db.session.execute(
-        select(AuditEntry.action, func.coalesce(Agent.slug, User.name), AuditEntry.details, AuditEntry.created_at)
+        select(AuditEntry.action, func.coalesce(Agent.slug, by), AuditEntry.details, AuditEntry.created_at)
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
         .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
         .where(

@@ -15,7 +15,6 @@ from app.learning.feedback_shapes import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES
 from app.services import desk, trails
 from app.services.desk import Colleague
 from app.services.feedback import FeedbackDetail
-from app.services.feedback_lists import A_MEMBER
 from app.views.said import said
 
 # What each entry of the audit log means for whoever asks what became of a row.
@@ -129,10 +128,7 @@ def steps_of(found: FeedbackDetail, colleagues: Sequence[Colleague]) -> list[Ste
 
 
 def _step(step: trails.Step, found: FeedbackDetail, names: Mapping[str, str]) -> Step:
-    word, who = STEPS[step.action], step.who
+    word = STEPS[step.action]
     if step.action == "feedback.assigned":
         word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"
-    hidden = found.row.author == A_MEMBER and found.row.author_id is None
-    if hidden and step.action in ("feedback.changed", "feedback.retracted"):
-        who = A_MEMBER
-    return Step(word, step.created_at, who, step.details.get("notes"))
+    return Step(word, step.created_at, step.who, step.details.get("notes"))

@@ -9,7 +9,6 @@ from flask import g
 
 from app.services import chats, diffs, feedback, sessions, transcripts
 from app.services.feedback import FeedbackDetail
-from app.services.feedback_lists import A_MEMBER
 from app.services.transcripts import KnownRow
 from app.views import transcript
 from app.views.agent_review import as_id, call_by_name, marks_of, rows_loaded, with_version
@@ -85,7 +84,7 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     whole = sessions.get_session(found.row.session_id, actor=g.actor)
     events = sessions.events_of(found.row.session_id, actor=g.actor, limit=MOST_EVENTS)
     version = f"v{whole.agent_version}" if whole.agent_version else ""
-    turns = transcript.of_events(events, person=_person(found, whole.person), agent=whole.agent, version=version)
+    turns = transcript.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
     return turns, _known(events)
 
 
@@ -100,15 +99,9 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
         else {}
     )
     turns = transcript.of_messages(
-        chat.messages, person=_person(found, chat.person), agent=chat.agent or "agent", versions=versions, work=work
+        chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
     )
     return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
-
-
-def _person(found: FeedbackDetail, name: str | None) -> str:
-    """Whoever talked is most likely who said it, so that a hidden author is hidden here too."""
-    hidden = found.row.author == A_MEMBER and found.row.author_id is None
-    return A_MEMBER if hidden else name or "somebody"
 
 
 def _known(events: Sequence[transcript.Event]) -> list[KnownRow]:
