@@ -122,7 +122,7 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
     assert "run elsewhere" in words(soup(client.get(HOME)).select_one("#sets li"))
     assert "far-away v1 elsewhere" in words(soup(client.get(f"{HOME}/sets/far")).select_one(f"#golden-{far}"))
     for asked in ("set=far", f"golden={far}"):
-        assert "nothing is left then" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
+        assert "nothing would be left" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
     refused = post(client, RUNS, set="far")
     assert refused.status_code == 409
     form = soup(refused).select_one("form#replay-form")
