@@ -260,12 +260,9 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     body=SessionChange,
     answer=SessionAnswer,
     summary="Begin or end a session",
-    also={
-        409: "The session has ended another way or with another error, is golden, or is run here and can only be"
-        " `cancelled`."
-    },
+    also={409: "The session has ended another way, is golden, or is run here and can only be `cancelled`."},
     about="`pending` becomes `running` or ends; `running` ends. It ends once: the same end again changes nothing,"
-    " another one, or another `error`, is refused. A failure writes a row of feedback in the same transaction.",
+    " and the first `error` stays; another end is refused. A failure writes a row of feedback in the same transaction.",
 )
 def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     if body.error is not None and body.status != "failed":

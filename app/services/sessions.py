@@ -244,13 +244,11 @@ def begin_session(session_id: UUID, *, actor: Actor) -> AgentSession:
 def finish_session(
     session_id: UUID, status: str, *, actor: Actor, error: str | None = None, finished_at: datetime | None = None
 ) -> AgentSession:
-    """End a session. It ends once: the same end again changes nothing, another one or another error is refused."""
+    """End a session. It ends once: the same end again changes nothing, another one is refused."""
     if status not in FINAL:
         raise Invalid(f"status: Use one of {', '.join(FINAL)}.", {"status": f"Use one of {', '.join(FINAL)}."})
     session = lock_for_events(session_id, actor=actor)
     if session.status == status:
-        if error and masking_for(actor).text(error) != session.error:
-            raise Refused("This session has ended with another error, which stays.", current=session.status)
         return session
     if session.status in FINAL:
         raise Refused(f"This session is {session.status} and stays so.", current=session.status)

@@ -151,7 +151,7 @@ def test_a_session_begins_and_ends_once(app: Flask, workspace: Workspace, ingest
     again = ingest.patch(url, {"status": "failed", "error": "The key sk-a1b2c3d4e5f6g7h8i9 was refused"})
     assert again.status_code == 200
     differs = ingest.patch(url, {"status": "failed", "error": "Timed out"})
-    assert (differs.status_code, differs.json["current"]) == (409, "failed")
+    assert (differs.status_code, differs.json["error"]) == (200, failed.json["error"])
     assert ingest.get(url).json["error"] == failed.json["error"]
     for status in ("completed", "cancelled", "running"):
         refused = ingest.patch(url, {"status": status})
