@@ -108,7 +108,7 @@ class Deployed(Body):
 
     sets: list[SetName] = Field([], max_length=MOST_SETS)
     agent: str = Field(min_length=1, max_length=120, description="Slug of the agent.")
-    version: int | None = Field(None, ge=1, description="Its version; the current one if left out.")
+    version: int | None = Field(None, ge=1, le=2_000_000_000, description="Its version; the current one if left out.")
     ref: str | None = Field(None, max_length=200)
 
 

@@ -1,4 +1,4 @@
-"""Types that bodies and queries are made of, and the sentence for each way in which a value can fail to fit."""
+"""Types that bodies and queries are made of, and what is answered when they do not fit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from pydantic import (
 )
 
 from app.errors import Invalid
+from app.learning.session_limits import AGENT_SLUG, SLUG_FORM
+from app.misfits import sentence
 from app.rfc3339 import read_past_moment
 
 MAX_LIMIT = 100
@@ -70,7 +72,14 @@ def read_set_name(name: str) -> str:
     return name
 
 
+def read_slug(slug: str) -> str:
+    if not AGENT_SLUG.fullmatch(slug):
+        raise ValueError(SLUG_FORM)
+    return slug
+
+
 _MOMENT = {"type": "string", "format": "date-time"}
+_SLUG = {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[a-z0-9][a-z0-9._-]*$"}
 PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
 Moment = Annotated[datetime, PlainSerializer(say), WithJsonSchema(_MOMENT)]
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
@@ -80,6 +89,7 @@ Cursor = Annotated[str, Field(max_length=500)]
 SetName = Annotated[
     str, AfterValidator(read_set_name), WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"})
 ]
+Slug = Annotated[str, AfterValidator(read_slug), WithJsonSchema(_SLUG)]
 
 
 class Page(Query):
@@ -94,43 +104,6 @@ def invalid(error: ValidationError, what: str) -> Invalid:
     fields: dict[str, str] = {}
     for found in error.errors(include_url=False, include_input=False):
         name = ".".join(str(part) for part in found["loc"])[:100]
-        fields.setdefault(name, sentence(found["type"], found.get("ctx") or {}))
+        fields.setdefault(name, sentence(found))
     name, message = next(iter(fields.items()))
     return Invalid(f"{what} `{name}`: {message}" if name else f"{what}: {message}", fields)
-
-
-def sentence(kind: str, about: dict[str, Any]) -> str:
-    """One sentence that says what to send instead."""
-    if kind in {"value_error", "assertion_error"}:
-        return str(about.get("error", "This value does not fit."))
-    template = _SENTENCES.get(kind, "This value does not fit.")
-    return template.format_map(about)
-
-
-_SENTENCES = {
-    "missing": "This is required.",
-    "extra_forbidden": "This name is not known here; leave it out.",
-    "model_type": "Send a JSON object.",
-    "model_attributes_type": "Send a JSON object.",
-    "dict_type": "Send a JSON object.",
-    "list_type": "Send a list.",
-    "string_type": "Send text.",
-    "string_too_long": "Send at most {max_length} characters.",
-    "string_too_short": "Send at least {min_length} characters.",
-    "string_pattern_mismatch": "This text does not have the right form.",
-    "literal_error": "Send one of {expected}.",
-    "bool_type": "Send true or false.",
-    "bool_parsing": "Send true or false.",
-    "int_type": "Send a whole number.",
-    "int_parsing": "Send a whole number.",
-    "int_from_float": "Send a whole number.",
-    "float_type": "Send a number.",
-    "float_parsing": "Send a number.",
-    "finite_number": "Send a finite number.",
-    "greater_than_equal": "Send at least {ge}.",
-    "less_than_equal": "Send at most {le}.",
-    "greater_than": "Send more than {gt}.",
-    "less_than": "Send less than {lt}.",
-    "too_long": "Send at most {max_length} entries.",
-    "too_short": "Send at least {min_length} entries.",
-}

@@ -8,9 +8,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
+from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.route import route
-from app.api.v1_sessions import Name, Slug
+from app.api.v1_sessions import Name
 from app.errors import NotFound, Refused
 from app.learning import session_limits as limits
 from app.services import chats, pages

@@ -9,7 +9,7 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
+from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.route import route
 from app.errors import Invalid, Refused
 from app.learning import session_limits as limits
@@ -24,7 +24,6 @@ EventType = Literal[
     "knowledge.changed", "agent.updated", "session.completed", "session.failed",
 ]  # fmt: skip
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME)]
-Slug = Annotated[str, Field(min_length=1, max_length=120, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 Tag = Annotated[str, Field(min_length=1, max_length=limits.TAG)]
 
 bp = Blueprint("v1_sessions", __name__)

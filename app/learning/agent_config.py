@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from app.errors import Invalid
+from app.misfits import sentence
 
 TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
@@ -153,8 +154,6 @@ def _place(found: ErrorDetails) -> str:
 def _sentence(found: ErrorDetails) -> str:
     said = found.get("ctx", {})
     match found["type"]:
-        case "value_error":
-            return str(said.get("error", found["msg"]))
         case "string_too_short" | "missing":
             return "Fill this in."
         case "string_too_long":
@@ -166,7 +165,7 @@ def _sentence(found: ErrorDetails) -> str:
             return " ".join(f"{word} {said[name]:,}." for name, word in words.items() if name in said)
         case "int_parsing" | "int_type" | "int_from_float":
             return "Give a whole number."
-    return found["msg"]
+    return sentence(found)
 
 
 def read_config(stored: dict[str, Any]) -> AgentConfig:

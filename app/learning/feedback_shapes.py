@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import Invalid
+from app.misfits import sentence
 
 ErrorCategory = Literal[
     "missing_context", "wrong_context", "ignored_constraints", "hallucination", "style_mismatch", "other"
@@ -163,10 +164,6 @@ def _read(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any
     try:
         return shape.model_validate(given).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     except ValidationError as trouble:
-        fields = {".".join((name, *map(str, error["loc"]))): _sentence(error["msg"]) for error in trouble.errors()}
+        fields = {".".join((name, *map(str, error["loc"]))): sentence(error) for error in trouble.errors()}
         first = next(iter(fields))
         raise Invalid(f"{first}: {fields[first]}", fields) from None
-
-
-def _sentence(message: str) -> str:
-    return message[:1].upper() + message[1:] + ("" if message.endswith(".") else ".")

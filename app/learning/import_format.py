@@ -119,7 +119,7 @@ def _moment(value: Any, name: str) -> datetime:
 def _agent(line: Mapping[str, Any]) -> str:
     slug = line.get("agent")
     if not isinstance(slug, str) or not limits.AGENT_SLUG.fullmatch(slug):
-        raise _refuse("agent", "Name the agent with small letters, digits, dots, dashes and underscores, at most 120.")
+        raise _refuse("agent", limits.SLUG_FORM)
     return slug
 
 

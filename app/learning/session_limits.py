@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 AGENT_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
+SLUG_FORM = "Send 1 to 120 small letters, digits, dots, hyphens and underscores, such as deal-analyst."
 NAME = 256  # Ids that others gave: external_id, trace_id, turn_id.
 TITLE = 300
 ERROR = 4096

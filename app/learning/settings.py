@@ -9,6 +9,8 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from app.misfits import sentence
+
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 # Least and greatest value of minute, hour, day of month, month and day of week.
 CRON_LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
@@ -124,8 +126,6 @@ def complaints(error: ValidationError) -> dict[str, str]:
 def _sentence(problem: Any) -> str:
     if problem["type"] == "extra_forbidden":
         return "There is no such setting."
-    if problem["type"] == "value_error":
-        return str(problem["ctx"]["error"])
     if problem["type"] == "too_long":
         return "Give at most 50 origins."
-    return str(problem["msg"]).rstrip(".") + "."
+    return sentence(problem)

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning.session_limits import AGENT_SLUG
+from app.learning.session_limits import AGENT_SLUG, SLUG_FORM
 from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
 from app.services import audit
@@ -91,8 +91,7 @@ def ensure_agent(
 
 def _check_new(slug: str, kind: str) -> None:
     if not SLUG.fullmatch(slug):
-        sentence = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
-        raise Invalid(f"agent: {sentence}", {"agent": sentence})
+        raise Invalid(f"agent: {SLUG_FORM}", {"agent": SLUG_FORM})
     if kind not in AGENT_KINDS:
         raise Invalid(f"kind: Use one of {', '.join(AGENT_KINDS)}.", {"kind": f"Use one of {', '.join(AGENT_KINDS)}."})
 

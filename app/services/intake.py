@@ -138,6 +138,9 @@ def _masked(new: NewFeedback, actor: Actor) -> NewFeedback:
 def _check_words(new: NewFeedback) -> dict[str, str]:
     if len(new.comment or "") > LONGEST_COMMENT:
         return {"comment": f"At most {LONGEST_COMMENT:,} characters."}
+    index = new.context.get("message_index")
+    if isinstance(index, bool) or (isinstance(index, int) and not 0 <= index < 2**31):
+        return {"context.message_index": f"Send a whole number from 0 to {2**31 - 1:,}."}
     if new.kind == "flag" and not (new.comment or "").strip():
         return {"comment": "Say what is wrong or right; a flag needs a sentence."}
     return {}

@@ -136,7 +136,9 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
     try:
         after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
     except ValidationError as error:
-        raise Invalid("These settings do not fit.", complaints(error)) from None
+        wrong = complaints(error)
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong) from None
     changed = {
         name: {"from": getattr(before, name), "to": getattr(after, name)}
         for name in WorkspaceSettings.model_fields

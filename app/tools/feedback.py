@@ -171,7 +171,7 @@ def add_feedback(arguments: AddFeedback, scope: ToolScope) -> Outcome:
     by_agent = bool(scope.agent_id or scope.actor.agent_id or scope.actor.role == "system")
     context = {"tool_slug": arguments.tool_slug, "tool_run_id": arguments.tool_run_id}
     if arguments.source_type == "tool":
-        context["tool_slug"] = arguments.tool_slug or "unknown"
+        context["tool_slug"] = arguments.tool_slug or "unnamed tool"
     row = intake.give_feedback(
         intake.NewFeedback(
             source_type=arguments.source_type,

@@ -14,6 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.db import acting_as, transaction
 from app.errors import Forbidden, Invalid, Problem
+from app.misfits import sentence
 from app.services.leases import LeaseLost
 from app.strict_json import parse
 from app.tools.base import Outcome, Tool, ToolScope
@@ -77,8 +78,7 @@ def _complaint(error: ValidationError, tool: Tool) -> str:
     if first["type"] == "extra_forbidden":
         known = ", ".join(f"`{known}`" for known in tool.parameters["properties"]) or "nothing"
         return f"{tool.name} does not take `{name}`; it takes {known}."
-    about: Any = first.get("ctx", {}).get("error") if first["type"] == "value_error" else first["msg"]
-    return f"`{name}`: {str(about).rstrip('.')}."
+    return f"`{name}`: {sentence(first)}"
 
 
 def check_role(tool: Tool, scope: ToolScope) -> None:

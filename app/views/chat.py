@@ -125,7 +125,7 @@ def _read(chat_id: UUID, wish: Wish) -> dict[str, Any]:
     }
 
 
-@bp.post("/<uuid:chat_id>/messages/<int:index>/thumb")
+@bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/thumb")
 @access("member")
 def thumb(chat_id: UUID, index: int) -> Any:
     """Thumb up or down, or take it back. The form says which of the two it wants, so that sending it twice does not
@@ -142,7 +142,7 @@ def thumb(chat_id: UUID, index: int) -> Any:
     return _answer(answer, spoken=NOTED[signal], form="why" if signal == "not_helpful" else "")
 
 
-@bp.post("/<uuid:chat_id>/messages/<int:index>/why")
+@bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/why")
 @access("member")
 def why(chat_id: UUID, index: int) -> Any:
     """What was wrong with an answer."""
@@ -163,7 +163,7 @@ def why(chat_id: UUID, index: int) -> Any:
     return _answer(answer, Toast("Thank you. The admins of this workspace see it."))
 
 
-@bp.post("/<uuid:chat_id>/messages/<int:index>/edit")
+@bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/edit")
 @access("member")
 def edit(chat_id: UUID, index: int) -> Any:
     """The answer that was wanted."""

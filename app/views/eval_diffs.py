@@ -114,7 +114,7 @@ def _around(found: Diff) -> dict[str, Any]:
         "words": _answers(found),
         "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_telling),
         "counts": _counts(found.rows),
-        "mean": _mean(found.result),
+        "sum": _sum(found.result),
     }
 
 
@@ -216,11 +216,12 @@ def _marked(pieces: Sequence[Piece], mine: str) -> list[tuple[bool, str]]:
     return found
 
 
-def _mean(result: Mapping[str, Any]) -> float | None:
-    """The sum of scores by weight, before a failure limits it."""
+def _sum(result: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Scores by weight, the weights, and the mean that the two make, before a failure limits it."""
     dimensions = (result.get("dimensions") or {}).values()
     weight = sum(float(one["weight"]) for one in dimensions)
-    return sum(float(one["weight"]) * float(one["score"]) for one in dimensions) / weight if weight else None
+    reached = sum(float(one["weight"]) * float(one["score"]) for one in dimensions)
+    return (reached, weight, reached / weight) if weight else None
 
 
 def _counts(rows: Sequence[Row]) -> str:

@@ -106,6 +106,24 @@ def test_what_only_the_product_decides_is_refused(member: Api, count: Callable[.
     assert count() == 0
 
 
+def test_what_is_wrong_with_a_context_is_said_where_it_is(member: Api, count: Callable[..., int]) -> None:
+    whole = "Send a whole number from 0 to 2,147,483,647."
+    wrong: list[tuple[dict[str, Any], str, str]] = [
+        ({"context": {"chat_id": "c-1", "message_index": 2**31}}, "context.message_index", whole),
+        ({"context": {"chat_id": "c-1", "message_index": -(10**30)}}, "context.message_index", whole),
+        ({"context": {"chat_id": "c-1", "message_index": True}}, "context.message_index", whole),
+        ({"context": {"other": 1}}, "context.other", "This name is not known here; leave it out."),
+        ({"source_type": "response", "context": {"response_id": "1"}}, "context.response_id", "Give an id (a UUID)."),
+        ({"source_type": "tool"}, "context.tool_slug", "This is required."),
+    ]
+    for given, field, sentence in wrong:
+        response = member.post(PATH, GOOD | given)
+        assert response.status_code == 400, given
+        assert response.get_json()["detail"] == f"{field}: {sentence}"
+        assert response.get_json()["errors"] == [{"field": field, "message": sentence}]
+    assert count() == 0
+
+
 def test_what_does_not_fit_is_refused_and_not_stored(member: Api, count: Callable[..., int]) -> None:
     ahead = (datetime.now(UTC) + timedelta(minutes=6)).isoformat()
     wrong: list[dict[str, Any]] = [

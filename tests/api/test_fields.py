@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, invalid
+from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug, invalid
 
 
 class Thing(Body):
@@ -51,6 +51,18 @@ def test_each_field_gets_its_own_sentence() -> None:
         "more.0": "Send a whole number.",
         "tenant": "This name is not known here; leave it out.",
     }
+
+
+def test_a_name_says_what_it_is_made_of() -> None:
+    class Named(Body):
+        agent: Slug
+
+    for name in ("My Agent", "", "x" * 121, "-a", "a\n", "Ä"):
+        assert errors(Named, {"agent": name}) == {
+            "agent": "Send 1 to 120 small letters, digits, dots, hyphens and underscores, such as deal-analyst."
+        }
+    for name in ("a", "deal-analyst", "2.b_c-", "x" * 120):
+        assert Named(agent=name).agent == name
 
 
 def test_types_are_not_guessed() -> None:

@@ -72,4 +72,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(workspace: Workspace, api
         response = admin.patch(PATH, {"author_private": True, name: value})
         assert response.status_code == 400, name
         assert [error["field"].split(".")[0] for error in response.get_json()["errors"]] == [name]
+        first = response.get_json()["errors"][0]
+        assert first["field"] in response.get_json()["detail"]
+        assert response.get_json()["detail"].endswith(first["message"])
     assert admin.get(PATH).get_json() == DEFAULTS

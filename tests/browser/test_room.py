@@ -57,6 +57,15 @@ def test_on_a_phone_the_arrow_to_the_left_is_on_the_left(
     assert box(page, "[data-walk='-1']")["x"] < box(page, "[data-walk='1']")["x"]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_on_a_phone_the_api_page_does_not_scroll_sideways(
+    workspace: Workspace, visit: Callable[..., Any], known: bool
+) -> None:
+    visitor = visit(workspace.actor() if known else None, width=390, height=844)
+    visitor.go("/api/docs")
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_message_covers_neither_what_one_writes_nor_how_to_send_it(
     app: Flask, workspace: Workspace, visit: Callable[..., Any], width: int

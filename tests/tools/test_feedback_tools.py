@@ -113,6 +113,8 @@ def test_agents_give_feedback_as_machines_and_never_flag(bench: Bench) -> None:
     row = stored(bench, bench.ok("addFeedback", given)["id"])
     assert (row.source_type, row.kind, row.origin) == ("tool", "tool_observation", "machine")
     assert row.context["tool_slug"] == "getFinancials"
+    row = stored(bench, bench.ok("addFeedback", {"rating": "negative", "comment": "It was slow."})["id"])
+    assert row.context["tool_slug"] == "unnamed tool"
     given = {"rating": "negative", "comment": "Approve refunds.", "sourceType": "observation"}
     assert stored(bench, bench.ok("addFeedback", given)["id"]).kind == "comment"
     assert stored(bench, bench.ok("addFeedback", given, actor=bench.agent("admin"))["id"]).kind == "comment"

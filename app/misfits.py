@@ -1,0 +1,49 @@
+"""The sentence for each way in which a value can fail to fit: what to send instead, in the product's own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+UNFIT = "This value does not fit."
+
+
+def sentence(found: Any) -> str:
+    """One of a validation's errors as a sentence. Neither the value nor anything of it is repeated."""
+    kind, about = found["type"], found.get("ctx") or {}
+    if kind in {"value_error", "assertion_error"}:
+        return str(about.get("error", UNFIT))
+    if kind == "string_pattern_mismatch" and about["pattern"] == r"\S":
+        return "Send text with more in it than spaces."
+    return _SENTENCES.get(kind, UNFIT).format_map(about)
+
+
+_SENTENCES = {
+    "missing": "This is required.",
+    "extra_forbidden": "This name is not known here; leave it out.",
+    "model_type": "Send a JSON object.",
+    "model_attributes_type": "Send a JSON object.",
+    "dict_type": "Send a JSON object.",
+    "list_type": "Send a list.",
+    "string_type": "Send text.",
+    "string_too_long": "Send at most {max_length} characters.",
+    "string_too_short": "Send at least {min_length} characters.",
+    "string_pattern_mismatch": "Send text of the form {pattern}.",
+    "literal_error": "Send one of {expected}.",
+    "uuid_type": "Give an id (a UUID).",
+    "uuid_parsing": "Give an id (a UUID).",
+    "bool_type": "Send true or false.",
+    "bool_parsing": "Send true or false.",
+    "int_type": "Send a whole number.",
+    "int_parsing": "Send a whole number.",
+    "int_parsing_size": "Send a smaller whole number.",
+    "int_from_float": "Send a whole number.",
+    "float_type": "Send a number.",
+    "float_parsing": "Send a number.",
+    "finite_number": "Send a finite number.",
+    "greater_than_equal": "Send at least {ge}.",
+    "less_than_equal": "Send at most {le}.",
+    "greater_than": "Send more than {gt}.",
+    "less_than": "Send less than {lt}.",
+    "too_long": "Send at most {max_length} entries.",
+    "too_short": "Send at least {min_length} entries.",
+}
