@@ -23,7 +23,7 @@ def test_wrong_arguments_are_answers_that_say_what_to_send(bench: Bench) -> None
     assert bench.refused("getEntity", {"entityId": "x"}) == "`entityId`: Give an id (a UUID)."
     assert "it takes `entityId`" in bench.refused("getEntity", {"entityId": str(bench.entity_id), "tenant": "x"})
     assert "it takes nothing" in bench.refused("listAgents", {"all": True})
-    assert "less than or equal to 100" in bench.refused("listFeedback", {"limit": 101})
+    assert "Send at most 100" in bench.refused("listFeedback", {"limit": 101})
     for wrong in ([1], "text", '"text"', "{", 7, True):
         assert "JSON" in bench.refused("listFeedback", wrong)
 

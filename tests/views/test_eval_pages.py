@@ -290,6 +290,10 @@ def test_the_diff_says_the_verdict_first_and_what_it_rests_on(
     assert any("updateEntity" in words(row) for row in steps.select("tr.is-missing"))
     dimensions = {words(row.select_one("td")): words(row) for row in page.select(".u-table.u-keep tbody tr")}
     assert "✗ fail 0.00 0.30 yes" in dimensions["entities_updated"]
+    cells = [[words(cell) for cell in row.select("td")[2:4]] for row in page.select(".u-table.u-keep tbody tr")]
+    said = words(page.select_one(".u-after")).split()
+    assert float(said[1]) == pytest.approx(sum(float(score) * float(weight) for score, weight in cells), abs=0.02)
+    assert said[3].rstrip(",.") == f"{sum(float(weight) for _, weight in cells):.2f}"
     assert page.select_one(f'a[href$="/sessions/{golden}"]')
     assert page.select_one(f'a[href$="/sessions/{replay}"]')
     assert page.select_one(f'a[href$="/runs/{run.id}"]') is not None
