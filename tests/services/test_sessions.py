@@ -50,7 +50,7 @@ def test_an_unknown_agent_is_made_with_its_first_version(workspace: Any) -> None
         assert (detail.agent, detail.agent_name, detail.agent_version) == ("brand-new", "Brand new", 1)
         with transaction(), pytest.raises(Invalid, match="no version 7"):
             sessions.create_session(NewSession(agent="brand-new", agent_version=7), actor=actor)
-        with transaction(), pytest.raises(Invalid, match="Small letters"):
+        with transaction(), pytest.raises(Invalid, match="small letters"):
             sessions.create_session(NewSession(agent="Not A Slug"), actor=actor)
 
 
