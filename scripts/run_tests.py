@@ -17,8 +17,8 @@ MOST = 6
 
 
 def main() -> int:
-    # Tests wait for browsers and processes half of their time, so two more than there are cores keep these busy.
-    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str((os.cpu_count() or 1) + 2))
+    # Tests wait for browsers and processes half of their time, so one more than there are cores keeps these busy.
+    os.environ.setdefault("PYTEST_XDIST_AUTO_NUM_WORKERS", str((os.cpu_count() or 1) + 1))
     pytest = [sys.executable, "-m", "pytest", *sys.argv[1:]]
     code, failed = run(pytest)
     if code != 1 or not 1 <= len(failed) <= MOST:
