@@ -53,11 +53,6 @@ class Person:
     workspace_slug: str
     role: str
 
-    @property
-    def initials(self) -> str:
-        words = [word for word in self.name.replace(".", " ").split() if word]
-        return ("".join(word[0] for word in words[:2]) or "?").upper()
-
 
 def install(app: Flask) -> None:
     app.before_request(check)

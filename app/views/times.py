@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from app.services.privacy import A_MEMBER
+
 MINUTE, HOUR, DAY, MONTH, YEAR = 60, 3600, 86400, 30 * 86400, 365 * 86400
 # Up to each limit in seconds, the unit that is said and how long it is.
 STEPS = ((HOUR, "min", MINUTE), (DAY, "h", HOUR), (MONTH, "d", DAY), (YEAR, "mo", MONTH))
@@ -91,9 +93,9 @@ def short_id(value: UUID | str) -> str:
 
 
 def initials(name: str) -> str:
-    """`Sam Okafor` → `SO`, `sam@acme.example` → `S`, nothing → `?`."""
+    """`Sam Okafor` → `SO`, `sam@acme.example` → `S`, nobody or somebody hidden → `?`."""
     words = name.split("@")[0].split()
-    if not words:
+    if not words or name == A_MEMBER:
         return "?"
     return (words[0][0] + (words[-1][0] if len(words) > 1 else "")).upper()
 

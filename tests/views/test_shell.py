@@ -324,7 +324,8 @@ def test_times_read_in_one_unit() -> None:
 def test_numbers_durations_and_names() -> None:
     assert times.number(1204) == "1,204"
     assert [times.duration(ms) for ms in (340, 7900, 97_000, 7_500_000)] == ["340 ms", "7.9 s", "1 m 37 s", "2 h 5 m"]
-    assert [times.initials(name) for name in ("Sam Okafor", "sam@acme.example", " ", "Ana")] == ["SO", "S", "?", "A"]
+    names = ("Sam Okafor", "sam@acme.example", " ", "Ana", "a member")
+    assert [times.initials(name) for name in names] == ["SO", "S", "?", "A", "?"]
     assert times.short_id("0190c0de-0000-7000-8000-0000deadbeef") == "deadbeef"
 
 
