@@ -58,6 +58,7 @@ APIS = (
     "app.api.v1_sessions",
     "app.api.v1_chats",
     "app.api.v1_imports",
+    "app.api.criteria_sets",
     "app.api.v1_responses",
     "app.api.shared_context",
     "app.api.v1_context",
@@ -97,6 +98,7 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
         TRUSTED_HOSTS=settings.trusted_hosts,
         KNOWS_PERSON=set(),
         TAKES_VISITORS=set(),
+        TAKES_OPERATOR=set(),
         MAX_CONTENT_LENGTH=1024 * 1024,
         MAX_FORM_MEMORY_SIZE=512 * 1024,
         MAX_FORM_PARTS=1000,
@@ -104,6 +106,9 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     )
     connect_app(app, opened, settings)
     from app import gate, headers, said
+    from app.services.session_budget import use_budget
+
+    use_budget(settings.session_bytes)
 
     app.session_interface = said.OnlyWhenSent()
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 RANK = {"member": 1, "admin": 2, "owner": 3}
-SCOPES = ("ingest", "feedback", "context", "admin")
+SCOPES = ("ingest", "feedback", "feedback-token", "context", "knowledge", "admin")
 
 
 @dataclass(frozen=True)
 class Actor:
     """`role` is the membership's role, or `system` for the product's own work. `scopes` is None for a person in a
-    browser and the granted set for a key; `agent_id` is set while an agent acts for the workspace. Who is `hermetic`
-    replays a golden: the database lets them read, and write nothing but the replay itself."""
+    browser and the granted set for a key, also while an agent runs that the key started; `agent_id` is set while an
+    agent acts for the workspace. Who is `hermetic` replays a golden: the database lets them read, and write nothing but
+    the replay itself. `vouched_by` is set for a visitor from another site: the person whose key asked for their
+    token."""
 
     id: UUID
     tenant_id: UUID
@@ -24,6 +27,7 @@ class Actor:
     agent_id: UUID | None = None
     request_id: str | None = None
     hermetic: bool = False
+    vouched_by: UUID | None = None
 
     @property
     def is_admin(self) -> bool:
@@ -39,6 +43,20 @@ class Actor:
 
     def has_scope(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes or "admin" in self.scopes
+
+    @property
+    def stored_scopes(self) -> list[str] | None:
+        """The scopes in the form a session keeps them; None for a person or the product."""
+        return None if self.scopes is None else [scope for scope in SCOPES if scope in self.scopes]
+
+    def limited_to(self, scopes: Collection[str] | None) -> Actor:
+        """The same actor with no more than these scopes. `admin` includes every other scope; None is no limit."""
+        if scopes is None:
+            return self
+        given = frozenset(scopes)
+        if self.scopes is None or "admin" in self.scopes:
+            return replace(self, scopes=given)
+        return replace(self, scopes=self.scopes if "admin" in given else self.scopes & given)
 
     @property
     def bound_role(self) -> str:

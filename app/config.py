@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from app.errors import Invalid, Unusable
 from app.learning.outbound_rules import read_allow
+from app.learning.session_limits import SESSION_BYTES
 
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
@@ -52,6 +53,9 @@ class Settings:
     trusted_proxy: str = setting(
         "UPSHOT_TRUSTED_PROXY", "", "Address of the reverse proxy whose X-Forwarded headers are believed."
     )
+    metrics_token: str = setting(
+        "UPSHOT_METRICS_TOKEN", "", "At least 32 random characters; opens `/metrics` from other machines."
+    )
     outbound_allow: str = setting(
         "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts and `host:port` that agents may reach, separated by commas."
     )
@@ -62,6 +66,12 @@ class Settings:
         "UPSHOT_LEASE_SECONDS",
         "60",
         "A session without a sign of life for so long is taken over.",
+    )
+
+    session_bytes_text: str = setting(
+        "UPSHOT_SESSION_MAX_BYTES",
+        str(SESSION_BYTES),
+        "How many bytes of events one session may hold, from 1000000 to 999999999.",
     )
 
     @classmethod
@@ -78,6 +88,13 @@ class Settings:
             ("UPSHOT_PORT", self.port_text, 0, 65535, "a port from 1 to 65535"),
             ("UPSHOT_THREADS", self.threads_text, 2, 1000, "a whole number from 2 to 1000"),
             ("UPSHOT_SLOTS", self.slots_text, 1, 500, "a whole number from 1 to 500"),
+            (
+                "UPSHOT_SESSION_MAX_BYTES",
+                self.session_bytes_text,
+                1_000_000,
+                999_999_999,
+                "bytes from 1000000 to 999999999",
+            ),
             ("UPSHOT_LEASE_SECONDS", self.lease_text, 2, 3600, "a whole number of seconds from 2 to 3600"),
         ):
             if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
@@ -92,6 +109,8 @@ class Settings:
             raise Unusable("UPSHOT_SECRET_KEY is too short; give at least 32 random characters.")
         if self.secret_key and len(set(self.secret_key)) < 8:
             raise Unusable("UPSHOT_SECRET_KEY is not random; give at least 32 random characters.")
+        if self.metrics_token and (len(self.metrics_token) < 32 or len(set(self.metrics_token)) < 8):
+            raise Unusable("UPSHOT_METRICS_TOKEN is too short or not random; give at least 32 random characters.")
         if self.trusted_proxy and not _is_address(self.trusted_proxy):
             raise Unusable("UPSHOT_TRUSTED_PROXY must be the proxy's IP address, such as 127.0.0.1.")
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
@@ -121,6 +140,10 @@ class Settings:
     @property
     def lease_seconds(self) -> int:
         return int(self.lease_text)
+
+    @property
+    def session_bytes(self) -> int:
+        return int(self.session_bytes_text)
 
     @property
     def runs_agents(self) -> bool:

@@ -68,13 +68,14 @@ def check() -> None:
     known = g._get_current_object()
     known.request_id = secrets.token_hex(8)
     known.actor = known.person = known.login_id = known.allowed_origin = None
-    known.origin_refused = False
+    known.origin_refused = known.operator = False
     endpoint = request.endpoint
     if endpoint is None:
         return
     declared = access.of(current_app, endpoint)
     if declared is None:
         raise UnknownRoute()
+    check_path()
     if endpoint == "static":
         return
     by_key = identify(declared)
@@ -84,6 +85,17 @@ def check() -> None:
     permit(declared, by_key)
     if declared.scope is None:
         check_texts()
+
+
+def check_path() -> None:
+    """A path is text like any other: UTF-8, and without NUL, which PostgreSQL stores nowhere."""
+    path = request.environ.get("PATH_INFO", "").encode("latin-1")
+    try:
+        if "\x00" not in path.decode():
+            return
+    except UnicodeDecodeError:
+        raise Invalid("This address is not valid UTF-8.") from None
+    raise Invalid("This address has a NUL character. Send it without.")
 
 
 def check_texts() -> None:
@@ -98,6 +110,9 @@ def identify(declared: access.Access) -> bool:
     header = request.headers.get("Authorization")
     if header is not None and declared.scope is not None:
         scheme, _, key = header.partition(" ")
+        if scheme.lower() == "bearer" and is_operators(key.strip()):
+            g.operator = True
+            return True
         if scheme.lower() == "bearer" and key.strip().startswith(visitors.PREFIX):
             _enter_visitor(key.strip())
             return True
@@ -112,6 +127,13 @@ def identify(declared: access.Access) -> bool:
     if cookie and (declared.level != "public" or request.endpoint in current_app.config["KNOWS_PERSON"]):
         _enter(cookie, login=True)
     return False
+
+
+def is_operators(token: str) -> bool:
+    """Whether this is the operator's token, on a route that accepts it."""
+    wanted = current_app.config["SETTINGS"].metrics_token
+    taken = request.endpoint in current_app.config["TAKES_OPERATOR"]
+    return bool(wanted) and taken and tokens.same(token, wanted)
 
 
 def _enter(token: str, login: bool = False) -> bool:

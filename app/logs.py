@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.config import secret_values
 
@@ -22,12 +29,54 @@ class Discreet(logging.Formatter):
         return text
 
 
+class OneLineInAnOutage(logging.Filter):
+    """While the database is away, everything that fails for it is one line a second instead of a trace each."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._written_at = float("-inf")
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = outage_in(record)
+        if error is None:
+            return True
+        with self._lock:
+            if self._clock() - self._written_at < 1:
+                self._left_out += 1
+                return False
+            more = f" ({self._left_out} more like this)" if self._left_out else ""
+            self._written_at, self._left_out = self._clock(), 0
+        record.msg, record.args = f"The database is not answering: {first_line(error)}{more}", None
+        record.exc_info = record.exc_text = None
+        return True
+
+
+def outage_in(record: logging.LogRecord) -> BaseException | None:
+    """The error of a database that is away, if the record speaks of one."""
+    raised = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    given = record.args if isinstance(record.args, tuple) else ()
+    kinds = (OperationalError, InterfaceError, PoolTimeout, psycopg.OperationalError)
+    return next((one for one in (raised, *given) if isinstance(one, kinds)), None)
+
+
+def first_line(error: BaseException) -> str:
+    """What the database itself said, without the statement and without a library's advice."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        error = error.orig
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
 def write_logs() -> None:
     """Begin to write; what was set up before stays."""
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(Discreet(FORMAT))
+        handler.addFilter(OneLineInAnOutage())
         root.addHandler(handler)
         root.setLevel(logging.INFO)
     for name in CHATTY:

@@ -45,5 +45,5 @@ _SENTENCES = {
     "greater_than": "Send more than {gt}.",
     "less_than": "Send less than {lt}.",
     "too_long": "Send at most {max_length} entries.",
-    "too_short": "Send at least {min_length} entries.",
+    "too_short": "Add at least {min_length}.",
 }

@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from sqlalchemy import text
@@ -22,11 +22,12 @@ PURPOSE = "visitor"
 LONGEST_LIFE = 3600
 # The key that asked for the token must still be good, and its person still be a member: revoking it ends its tokens.
 FIND = text(
-    "select u.name, t.name as workspace, t.slug, coalesce(t.settings -> 'feedback_origins', '[]'::jsonb) as origins"
+    "select u.name, k.user_id as vouched_by, t.name as workspace, t.slug,"
+    " coalesce(t.settings -> 'feedback_origins', '[]'::jsonb) as origins"
     " from tenants as t"
     " join users as u on u.id = :user and u.external_tenant_id = t.id and u.erased_at is null"
     " join api_keys as k on k.tenant_id = t.id and k.id = :key and k.revoked_at is null"
-    " and (k.expires_at is null or k.expires_at > now())"
+    " and (k.expires_at is null or k.expires_at > now()) and k.scopes && array['feedback-token', 'admin']"
     " join memberships as m on m.tenant_id = t.id and m.user_id = k.user_id"
     " where t.id = :tenant"
 )
@@ -84,6 +85,6 @@ def find(visitor: Visitor, request_id: str) -> Found | None:
         db.session.rollback()
         db.session().info["actor"] = None
         return None
-    actor = Actor(actor.id, actor.tenant_id, actor.role, row.name, actor.scopes, actor.key_id, None, request_id)
+    actor = replace(actor, name=row.name, request_id=request_id, vouched_by=row.vouched_by)
     db.session().info["actor"] = actor
     return Found(actor, row.workspace, row.slug, frozenset(row.origins))

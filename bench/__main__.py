@@ -6,7 +6,10 @@ import json
 import sys
 from importlib import import_module
 
-ALL = ("start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "evals", "prompt", "verdicts")
+ALL = (
+    "start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "evals", "prompt", "verdicts",
+    "connections", "memory",
+)  # fmt: skip
 
 
 def main() -> None:

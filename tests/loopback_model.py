@@ -10,7 +10,20 @@ from typing import Any
 from tests.loopback import Asked, Loopback, Reply, as_json
 
 USAGE = {"prompt_tokens": 40, "completion_tokens": 8, "total_tokens": 48}
-MODES = ("script", "slow", "status 500", "status 401", "not json", "ten megabytes", "hang", "endless calls", "empty")
+MODES = (
+    "script",
+    "slow",
+    "status 500",
+    "status 401",
+    "not json",
+    "ten megabytes",
+    "hang",
+    "endless calls",
+    "empty",
+    "breaks off",
+    "cut by length",
+    "torn",
+)
 
 
 def say(text: str) -> dict[str, Any]:
@@ -34,6 +47,8 @@ class LoopbackModel(Loopback):
         self.mode = mode
         self.seconds = seconds
         self.pace = pace
+        # How many streams still end before the chunk that says why.
+        self.breaks = 100 if mode == "breaks off" else 0
         self.go_on = threading.Event()
         self.go_on.set()
 
@@ -63,6 +78,8 @@ class LoopbackModel(Loopback):
             self.left.wait(60)
         if self.mode == "slow":
             self.left.wait(self.seconds)
+        if asked.json.get("stream") and self.mode == "torn":
+            return Reply(self._torn(), content_type="text/event-stream", headers={"Transfer_Encoding": "chunked"})
         if asked.json.get("stream"):
             return Reply(self._stream(), content_type="text/event-stream")
         return as_json(self._whole())
@@ -81,7 +98,7 @@ class LoopbackModel(Loopback):
         line = self._line()
         message: dict[str, Any] = {"role": "assistant", "content": line["content"] or None}
         if "call" not in line:
-            return message, "stop"
+            return message, "length" if self.mode == "cut by length" else "stop"
         called = {"id": f"given-{len(self.asked)}", "type": "function", "function": line["call"]}
         return message | {"tool_calls": [called]}, "tool_calls"
 
@@ -94,11 +111,19 @@ class LoopbackModel(Loopback):
         message, reason = self._message()
         for piece in self._pieces(message["content"] or ""):
             yield _chunk({"role": "assistant", "content": piece})
+        if self.breaks:
+            self.breaks -= 1
+            return
         if "tool_calls" in message:
             yield _chunk({"role": "assistant", "tool_calls": [{"index": 0, **message["tool_calls"][0]}]})
         yield _chunk({}, reason)
         yield _event(_envelope("chat.completion.chunk") | {"choices": [], "usage": USAGE})
         yield b"data: [DONE]\n\n"
+
+    def _torn(self) -> Iterator[bytes]:
+        """A chunked body that ends without its last chunk."""
+        piece = next(self._stream())
+        yield b"%x\r\n%b\r\n" % (len(piece), piece)
 
     def _pieces(self, content: str) -> Iterator[str]:
         if not self.pace:

@@ -16,6 +16,7 @@ from app.agents.turn import Answer, Draft, RunFailed, Spent, fit
 from app.errors import Invalid, Problem
 from app.learning import session_limits
 from app.learning.outbound_rules import Target, check_address
+from app.learning.truncation import is_truncated
 from app.rfc3339 import read_past_moment
 from app.services.run_inputs import Work
 from app.services.session_events import NewEvent, check_event
@@ -138,6 +139,8 @@ class Endpoint:
         self.came.clear()
         text, cut = fit(last.payload["text"], self.work.config.limits.output_chars)
         extra = {name: value for name, value in last.payload.items() if name != "text"}
+        if is_truncated(last.event_type, last.payload):
+            cut = {"truncated": True}
         return Answer(text, extra | cut, before)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.learning.prompt import plain
 from app.services.run_inputs import Work
 from app.services.session_events import Event
 
@@ -45,18 +44,22 @@ class Talk:
 
 
 def system_prompt(work: Work) -> str:
-    """Instructions, skills, the record at hand, the person's memories, and the workspace's knowledge."""
-    parts = [work.config.instructions.strip()]
-    parts += [f"## {plain(skill.name, 80)}\n{skill.text.strip()}" for skill in work.config.skills]
+    """Instructions, skills, the record at hand, the person's memories, and the workspace's knowledge.
+
+    What an admin wrote is in it as they wrote it. A record's name is data: it is quoted, with its line breaks and
+    hidden characters spelled out.
+    """
+    parts = [work.config.instructions]
+    parts += [f"## {skill.name}\n{skill.text}" for skill in work.config.skills]
     if work.record is not None:
         parts.append(
-            f"This session is about the {work.record.type_slug} {plain(work.record.name, 200)!r}, whose id is"
+            f"This session is about the {work.record.type_slug} {work.record.name[:200]!r}, whose id is"
             f" {work.record.id}."
         )
     if work.output_type in ("field", "fields"):
         parts.append(EXTRACTION)
     parts += [work.memories.text.strip(), work.prompt.text.strip()]
-    return "\n\n".join(part for part in parts if part)
+    return "\n\n".join(part for part in parts if part.strip())
 
 
 def talk_of(work: Work) -> Talk:

@@ -32,7 +32,7 @@ def http_tool(spec: HttpTool, outside: Outside, client: httpx2.AsyncClient) -> T
         headers = secret_headers(spec.headers_env, target.host)
         return outside.wait(_send(spec, url, rest, headers, client))
 
-    return Tool(spec.name, "own", spec.description, parameters, spec.writes, "member", call, transactional=False)
+    return Tool(spec.name, "own", spec.description, parameters, spec.writes, "member", call, None, transactional=False)
 
 
 def parameters_of(spec: HttpTool) -> dict[str, Any]:

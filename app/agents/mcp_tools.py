@@ -94,6 +94,7 @@ class Link:
             writes=not (hints is not None and hints.read_only_hint),
             role="member",
             call=lambda given, scope: self._call(found.name, given, scope),
+            scope=None,
             transactional=False,
         )
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 from app.agents.history import Open
 from app.db import db
 from app.evals.recorded import READ, Answered, recording_of
+from app.evals.runs import Event as RecordedEvent
 from app.services.replays import LIVE, Replay
 from app.services.session_events import Event, NewEvent
 from app.tools import Outcome, Tool, ToolScope
@@ -25,16 +26,18 @@ EFFECTS = ("entity.created", "entity.updated", "response.submitted", "knowledge.
 REFUSED = "This tool is not used in replays."
 READ_ONLY = text("SET TRANSACTION READ ONLY")
 Execute = Callable[[Tool], Awaitable[Outcome]]
+Payloads = Callable[[list[int]], Awaitable[dict[int, dict[str, Any]]]]
 
 
 class Recorded:
     """Answers the calls of one replay."""
 
-    def __init__(self, replay: Replay, tools: Sequence[Tool]) -> None:
+    def __init__(self, replay: Replay, tools: Sequence[Tool], payloads: Payloads) -> None:
         self.replay = replay
+        self.payloads = payloads
         self.tools = {tool.name: tool for tool in tools}
         self.recording = recording_of(replay.golden.run)
-        self._effects = _effects_of(replay.golden_events)
+        self._effects = _effects_of(replay.golden.run.events)
 
     def catch_up(self, events: Sequence[Event]) -> None:
         """Go through the calls that an attempt which died was answered already."""
@@ -58,9 +61,18 @@ class Recorded:
         if found.kind == READ and tool is not None:
             outcome = await execute(replace(tool, call=_reading(tool)))
             return replace(outcome, events=[], replay={"kind": READ})
-        effects = self._effects.get(found.golden_seq or 0, ()) if found.kind == "exact" else ()
-        events = [NewEvent(kind, {**payload, "call_id": call.id}) for kind, payload in effects]
-        return Outcome(found.output, found.is_error, events, found.mark())
+        effects = self._effects.get(found.golden_seq or 0, []) if found.kind == "exact" else []
+        whole = await self._whole(found, effects)
+        output = whole.get(found.result_seq or 0, {}).get("output", found.output)
+        events = [
+            NewEvent(one.event_type, {**whole.get(one.sequence, one.payload), "call_id": call.id}) for one in effects
+        ]
+        return Outcome(output, found.is_error, events, found.mark())
+
+    async def _whole(self, found: Answered, effects: Sequence[RecordedEvent]) -> dict[int, dict[str, Any]]:
+        """The payloads behind an answer, to the byte, where the recording keeps long ones by their hash."""
+        places = [place for place in (found.result_seq, *(one.sequence for one in effects)) if place is not None]
+        return await self.payloads(places) if places and self.recording.clipped else {}
 
     def _look_up(self, name: str, arguments: Any) -> Answered:
         tool = self.tools.get(name)
@@ -76,14 +88,14 @@ def _reading(tool: Tool) -> Callable[[Any, ToolScope], Outcome]:
     return call
 
 
-def _effects_of(events: Sequence[Any]) -> dict[int, list[tuple[str, dict[str, Any]]]]:
+def _effects_of(events: Sequence[RecordedEvent]) -> dict[int, list[RecordedEvent]]:
     """What each recorded call did, by the call's place in the golden."""
-    places = {event["payload"].get("id"): event["sequence"] for event in events if event["event_type"] == "tool.call"}
-    found: dict[int, list[tuple[str, dict[str, Any]]]] = {}
+    places = {event.payload.get("id"): event.sequence for event in events if event.event_type == "tool.call"}
+    found: dict[int, list[RecordedEvent]] = {}
     for event in events:
-        place = places.get(event["payload"].get("call_id"))
-        if event["event_type"] in EFFECTS and place is not None:
-            found.setdefault(place, []).append((event["event_type"], event["payload"]))
+        place = places.get(event.payload.get("call_id"))
+        if event.event_type in EFFECTS and place is not None:
+            found.setdefault(place, []).append(event)
     return found
 
 
@@ -99,4 +111,4 @@ def _stand_in(name: str, writes: bool) -> Tool:
         return Outcome(REFUSED, is_error=True)
 
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
-    return Tool(name, "recorded", "", schema, writes, "member", call, transactional=False)
+    return Tool(name, "recorded", "", schema, writes, "member", call, None, transactional=False)

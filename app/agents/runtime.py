@@ -25,14 +25,15 @@ from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings
 from app.errors import Problem
 from app.services import accounts, leases, replays
-from app.services.leases import MOST_ATTEMPTS, Ending, Held, Lease, LeaseLost
+from app.services.event_windows import payloads_at
+from app.services.leases import Ending, Held, Lease, LeaseLost
 from app.services.replays import Replay
 from app.services.run_inputs import Work, load_work
-from app.services.session_events import NewEvent, events_of
+from app.services.session_budget import SessionFull, full_reason
+from app.services.session_events import NewEvent
 from app.tools import Tool, find, tailored, tools_of
 
 log = logging.getLogger("upshot")
-GIVEN_UP = "Three attempts to run this session ended without an answer, because the process that ran it was lost."
 BROKEN = "Something broke inside Upshot while this session ran; the server's log says what."
 Injected = Callable[[UUID, list[UUID]], None]
 
@@ -72,8 +73,6 @@ class Run:
     async def to_the_end(self) -> None:
         """Run the session. It ends as completed or failed, whatever happens, unless the lease was lost."""
         try:
-            if self.lease.attempt > MOST_ATTEMPTS:
-                raise RunFailed(GIVEN_UP)
             begun = await self._begin()
             async with asyncio.timeout(begun.work.config.limits.seconds):
                 async with Outside(begun.work.config, self.settings.outbound_allow) as outside:
@@ -87,6 +86,8 @@ class Run:
             await self._fail(f"The agent did not come to an answer within {seconds} seconds, which is its limit.")
         except RunFailed as failure:
             await self._fail(str(failure))
+        except SessionFull:
+            await self._fail(full_reason(), full=True)
         except Problem as refusal:
             await self._fail(refusal.detail)
 
@@ -111,6 +112,9 @@ class Run:
 
     def _load(self) -> Begun:
         held = leases.hold(self.lease)
+        given_up = leases.why_given_up(held)
+        if given_up is not None:
+            raise RunFailed(given_up)
         work = load_work(held)
         talk = talk_of(work)
         left = work.turns[talk.said :]
@@ -138,7 +142,7 @@ class Run:
             begun.tools[:] = await outside.tools(begun.tools, connect=self._reaches_servers())
         if self.replay is not None:
             begun.tools.extend(only_called(self.replay, begun.tools))
-            self.recorded = Recorded(self.replay, begun.tools)
+            self.recorded = Recorded(self.replay, begun.tools, self._recorded_payloads)
             self.recorded.catch_up(begun.work.events)
         self.tools = begun.tools
         while True:
@@ -179,6 +183,13 @@ class Run:
         if await self.threads.transact(system, lambda: leases.record(self.lease, events)):
             raise Stopped
 
+    async def _recorded_payloads(self, places: list[int]) -> dict[int, dict[str, Any]]:
+        """Payloads of the golden by their numbers, where the recording was too large to be held."""
+        system, replay = self.system, self.replay
+        assert system is not None  # noqa: S101 - known since the run began
+        assert replay is not None  # noqa: S101 - only a replay has a recording
+        return await self.threads.transact(system, lambda: payloads_at(replay.golden_id, places, actor=system))
+
     def _settle(self, events: list[NewEvent]) -> bool:
         """Write events in a transaction that is open already; whether somebody wants the run to stop."""
         return leases.record(self.lease, events)
@@ -202,10 +213,15 @@ class Run:
             )
         )
 
-    async def _fail(self, reason: str) -> None:
+    async def _fail(self, reason: str, *, full: bool = False) -> None:
+        """End the session as failed. What an endpoint told is left out where there is no room for it."""
         reason = hide_in(reason)
-        events = [*self.came, NewEvent("session.failed", {"reason": reason})]
-        await self._end(Ending(status="failed", events=events, error=reason, **self._figures()))
+        events = [NewEvent("session.failed", {"reason": reason})]
+        ending = Ending(status="failed", events=events, error=reason, full=full, **self._figures())
+        try:
+            await self._end(replace(ending, events=[*([] if full else self.came), *events]))
+        except SessionFull:
+            await self._end(replace(ending, full=True))
 
     async def _end(self, ending: Ending) -> None:
         def work() -> None:
@@ -224,15 +240,8 @@ class Run:
         """The verdict on a replay, if it came to an end of its own."""
         if self.replay is None or ending.status != "completed":
             return replays.unjudged(ending.error or f"the replay was {ending.status}")
-        so_far = events_of(held.id, actor=held.product)
-        events = [{"event_type": e.event_type, "payload": e.payload, "sequence": e.sequence} for e in so_far]
-        last = len(events)
-        events += [
-            {"event_type": e.event_type, "payload": e.payload, "sequence": last + place}
-            for place, e in enumerate(ending.events, 1)
-        ]
         tools = [{"name": tool.name, "writes": tool.writes, "parameters": tool.parameters} for tool in self.tools]
-        return replays.judge(self.replay, events, ending.status, tools)
+        return replays.judge(self.replay, held, ending, tools, actor=held.product)
 
     def _reaches_servers(self) -> bool:
         """A replay talks to servers of tools only where somebody said that one of their tools is live."""

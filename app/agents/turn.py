@@ -7,7 +7,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from app.agents import models
 from app.agents.history import Open, Talk, answer, as_stored, returned
@@ -30,6 +30,7 @@ LONGEST_OUTPUT = 60_000
 LONGEST_ARGUMENTS = 20_000
 LONGEST_REASON = 600
 EMPTY_ANSWERS = 2
+BROKEN_STREAMS = 2
 MOST_CAUSES = 4
 INTERRUPTED = "The run was interrupted while this was under way; look whether it was done before you do it again."
 # What the offline model says about the rules it followed travels with its answer.
@@ -38,6 +39,10 @@ RULES = ("applied_rules", "unread_rules")
 
 class RunFailed(Exception):
     """The run cannot go on. One sentence that says why."""
+
+
+class StreamBroke(Exception):
+    """A streamed answer ended before the model said that it was done. Nothing of it was used yet."""
 
 
 @dataclass
@@ -88,9 +93,15 @@ class Turn:
     async def run(self, talk: Talk) -> Answer:
         for call in list(talk.unanswered):
             await self._take_up(talk, call)
-        empty = 0
+        empty = broken = 0
         while True:
-            response = await self._ask(talk)
+            try:
+                response = await self._ask(talk)
+            except StreamBroke as trouble:
+                broken += 1
+                if broken == BROKEN_STREAMS:
+                    raise RunFailed(str(trouble)) from trouble
+                continue
             calls, said = self._read(talk, response)
             if calls:
                 await self._call_all(talk, calls, said)
@@ -123,7 +134,7 @@ class Turn:
         self.spent.requests += 1
         try:
             response = await self._request(talk)
-        except RunFailed:
+        except (RunFailed, StreamBroke):
             raise
         except Exception as trouble:
             raise RunFailed(self._trouble(trouble)) from trouble
@@ -144,18 +155,30 @@ class Turn:
 
     async def _follow(self, stream: Any) -> ModelResponse:
         """Read a stream, showing what has come so far; what is too long is not read to its end."""
+        from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
+
         loop, shown_at, longest = asyncio.get_running_loop(), 0.0, self.work.config.limits.output_chars
-        async for _ in stream:
-            if loop.time() - shown_at < DRAFT_EVERY:
-                continue
-            text = stream.get().text or ""
-            if text:
-                await self.draft(hide_in(text[:longest]))
-                shown_at = loop.time()
-            if len(text) > longest:
-                break
+        try:
+            async for _ in stream:
+                if loop.time() - shown_at < DRAFT_EVERY:
+                    continue
+                text = stream.get().text or ""
+                if text:
+                    await self.draft(hide_in(text[:longest]))
+                    shown_at = loop.time()
+                if len(text) > longest:
+                    return cast("ModelResponse", stream.get())
+        except ModelHTTPError:
+            raise
+        except ModelAPIError as trouble:
+            raise StreamBroke(self._broke(_causes(trouble))) from trouble
         found: ModelResponse = stream.get()
+        if ended_early(found):
+            raise StreamBroke(self._broke("the connection was closed"))
         return found
+
+    def _broke(self, reason: str) -> str:
+        return hide_in(f"The model {self._name} broke off in the middle of its answer: {reason}")[:LONGEST_REASON] + "."
 
     def _count(self, response: ModelResponse) -> None:
         spent = self.spent
@@ -194,6 +217,8 @@ class Turn:
             talk.calls += len(calls)
             talk.unanswered.extend(calls)
         details = (response.provider_details or {}) | (response.metadata or {})
+        if response.finish_reason == "length":
+            extra = {"truncated": True}
         rules = {name: rule_ids(details[name], self.work.prompt.row_ids) for name in RULES if name in details}
         return calls, Answer(text, extra | rules)
 
@@ -278,6 +303,14 @@ def defined(tool: Tool) -> Any:
         metadata={"writes": tool.writes},
         strict=False,
     )
+
+
+def ended_early(response: ModelResponse) -> bool:
+    """Whether a stream came to its end without the model saying why it stopped. The library fills in a reason of its
+    own; what the provider itself said is in the details. A model without a provider says nothing at all."""
+    details = response.provider_details or {}
+    said = details.get("finish_reason") or details.get("refusal")
+    return response.provider_name is not None and not said
 
 
 def price_of(response: ModelResponse) -> Decimal | None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
-from app.services import candidates, golden, golden_lists, pages
+from app.services import candidate_runs, candidates, golden, golden_lists, pages
 
 bp = Blueprint("evals_api", __name__)
 ADMIN = ("admin", "admin")
@@ -30,12 +30,20 @@ class CandidateItem(Answer):
 
 class CandidateList(Answer):
     items: list[CandidateItem]
-    next_cursor: str | None = None
+    next_cursor: str | None
     total: int
 
 
 class CandidateQuery(Query):
     limit: Limit = Field(20, validate_default=False, description="How many groups, 1 to 100.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+
+
+class RunAgain(Answer):
+    """The session that was started."""
+
+    sessionId: UUID  # noqa: N815 - the API speaks camel case here.
+    status: str
 
 
 class Resolution(Body):
@@ -100,6 +108,7 @@ class NewGolden(Body):
         None, description="What should have happened: answer, mentions, must_not_mention, calls, no_calls, effects."
     )
     recorded_is_right: bool = Field(False, description="The complaint was wrong; the recorded run is right.")
+    confirm_incomplete: bool = Field(False, description="Promote although an answer was cut off by a length limit.")
 
 
 class GoldenChange(Body):
@@ -117,8 +126,9 @@ class GoldenChange(Body):
     " most complaints first.",
 )  # fmt: skip
 def list_candidates(query: CandidateQuery) -> CandidateList:
-    found, total = candidates.list_candidates(actor=g.actor, limit=query.limit)
-    return CandidateList(items=[_candidate(one) for one in found], total=total)
+    found = candidates.list_candidates(actor=g.actor, limit=query.limit, cursor=query.cursor)
+    items = [_candidate(one) for one in found.items]
+    return CandidateList(items=items, next_cursor=found.next_cursor, total=found.total)
 
 
 def _candidate(one: candidates.Candidate) -> CandidateItem:
@@ -131,6 +141,22 @@ def _candidate(one: candidates.Candidate) -> CandidateItem:
         representativeSessionId=one.representative_session_id,
         lastFeedbackAt=one.last_feedback_at,
     )
+
+
+@route(
+    bp, "POST", "/api/admin/evals/candidates/<uuid:session_id>/run-again", access=ADMIN, body=Body, answer=RunAgain,
+    status=202, idempotent=True, summary="Run a candidate again",
+    also={
+        404: "There is no such session in this workspace.",
+        409: "It is running again already, a session of it completed, nothing of it is pending, or its agent is"
+        " archived or runs elsewhere.",
+    },
+    about="For a candidate whose sessions failed: a session with the same prompt on the agent's current version, by the"
+    " key's person. Once it completed, it is the candidate's `representativeSessionId`.",
+)  # fmt: skip
+def run_again(session_id: UUID, body: Body) -> RunAgain:
+    session = candidate_runs.run_again(session_id, actor=g.actor)
+    return RunAgain(sessionId=session.id, status=session.status)
 
 
 @route(
@@ -158,7 +184,8 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
     idempotent=True, summary="Promote a session",
     also={
         404: "There is no such session in this workspace.",
-        409: "Golden already, a replay, not completed, or all of `feedbackIds` were settled by somebody else.",
+        409: "Golden already, a replay, not completed, cut off without `confirm_incomplete`, or all of `feedbackIds`"
+        " were settled by somebody else.",
         422: "Nobody said anything in the session.",
     },
     about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
@@ -173,6 +200,7 @@ def promote(body: NewGolden) -> NewlyGolden:
         feedback_ids=body.feedbackIds,
         expected=body.expected,
         recorded_is_right=body.recorded_is_right,
+        confirm_incomplete=body.confirm_incomplete,
     )
     done = candidates.promote_with(body.sessionId, given, actor=g.actor)
     made = _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))

@@ -40,12 +40,13 @@ class TokenAnswer(Answer):
     bp,
     "POST",
     "/api/v1/feedback/token",
-    access=("member", "feedback"),
+    access=("member", "feedback-token"),
     body=TokenBody,
     answer=TokenAnswer,
     status=201,
     summary="A token for somebody on your own site",
-    about="Ask for it on your server and give it to `feedback.js`. It opens `/api/v1/feedback` alone, for that person's"
+    about="Ask for it on your server and give it to `feedback.js`. Who mints tokens can speak for any user, so this is"
+    " a scope of its own. A token opens `/api/v1/feedback` alone, for that person's"
     " own signals, from the origins in Settings. The person needs no sign-in and is made when new.",
 )
 def make(body: TokenBody) -> TokenAnswer:

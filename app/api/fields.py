@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
 from pydantic import (
@@ -34,9 +34,11 @@ class Body(BaseModel):
 
 
 class Query(BaseModel):
-    """What may follow the `?`: exactly these names, each at most once."""
+    """What may follow the `?`: exactly these names, each at most once. An empty value is none, unless `keeps_empty`
+    says that it is a value like any other."""
 
     model_config = ConfigDict(extra="forbid")
+    keeps_empty: ClassVar[bool] = False
 
 
 class Answer(BaseModel):
@@ -45,14 +47,14 @@ class Answer(BaseModel):
     model_config = ConfigDict(from_attributes=True, json_schema_serialization_defaults_required=True)
 
 
-def read_limit(text: Any) -> int:
-    """Clamped to 1..100. `int` would also take other scripts' digits, underscores and spaces."""
+def read_limit(text: Any, *, most: int = MAX_LIMIT) -> int:
+    """Clamped to 1 and the most. `int` would also take other scripts' digits, underscores and spaces."""
     digits = text.removeprefix("-") if isinstance(text, str) else ""
     if not (digits.isascii() and digits.isdigit()):
-        raise ValueError("Give a whole number from 1 to 100.")
+        raise ValueError(f"Give a whole number from 1 to {most:,}.")
     if text.startswith("-"):
         return 1
-    return min(max(int(digits[-9:]) if len(digits.lstrip("0")) <= 9 else MAX_LIMIT, 1), MAX_LIMIT)
+    return min(max(int(digits[-9:]) if len(digits.lstrip("0")) <= 9 else most, 1), most)
 
 
 def read_id(value: Any) -> UUID:

@@ -1,13 +1,15 @@
 """`/mcp`: the Model Context Protocol over HTTP, one message a request, without a session or a stream to keep.
 
-The protocol is the library's; it speaks ASGI. A request is handed to it in an event loop of its own, so that a tool
-works in the request's thread and its application context like any view.
+The protocol is the library's; it speaks ASGI. Each request is handed to it in an event loop on a thread of its own,
+with the request's context, so that a tool works like any view.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, request
@@ -26,7 +28,7 @@ bp = Blueprint("mcp", __name__)
 
 
 @bp.post("/mcp")
-@access("member", "context|feedback")
+@access("member", "context|feedback|knowledge")
 def messages() -> Response:
     """One JSON-RPC message in, its answer out. Keys only: a cookie is not how programs sign in."""
     if g.actor.key_id is None:
@@ -43,7 +45,11 @@ def messages() -> Response:
     # Whoever waits for a tool must not hold the connection that the tool needs.
     db.session.rollback()
     body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
-    status, headers, answer = asyncio.run(exchange(scope_of(body), body))
+    # A server that speaks ASGI itself has a running loop in this thread, and a thread runs only one.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        status, headers, answer = thread.submit(
+            copy_context().run, lambda: asyncio.run(exchange(scope_of(body), body))
+        ).result()
     return Response(answer, status, headers)
 
 

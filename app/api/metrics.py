@@ -1,4 +1,8 @@
-"""Figures for a Prometheus server, as text. For the machine itself, and for whoever has an admin key."""
+"""Figures for a Prometheus server, as text.
+
+Those of the whole server are for the machine itself and for the operator's token. An admin key gets those of its
+workspace.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,10 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 from flask import Blueprint, Flask, Response, current_app, g, request, request_started
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
@@ -24,7 +27,14 @@ from app.errors import Forbidden, Problem, SignInNeeded
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
-PASSED_ON = ("X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP", "Forwarded", "Via")
+PASSED_ON = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
+OF_SERVER = text("select * from door_counts()")
+OF_WORKSPACE = text(
+    "select (select count(*) from sessions where tenant_id = app_tenant() and status = 'pending') as sessions_pending,"
+    " (select count(*) from sessions where tenant_id = app_tenant() and status = 'running') as sessions_running,"
+    " (select count(*) from feedback where tenant_id = app_tenant() and status = 'pending') as feedback_pending,"
+    " (select count(*) from tasks where tenant_id = app_tenant() and enabled and next_run_at <= now()) as tasks_due"
+)
 
 bp = Blueprint("metrics", __name__)
 
@@ -69,26 +79,34 @@ class Requests:
     transactional=False,
     media_type="text/plain",
     summary="Figures for Prometheus",
-    also={401: "Not from this machine and no key", 403: "Not an admin key"},
-    about="Open to requests from the machine itself; others send an admin key.",
+    also={401: "Not from this machine, no token and no key", 403: "Not an admin key"},
+    about="Those of the whole server for requests from the machine itself and for the operator's token"
+    " (`UPSHOT_METRICS_TOKEN`). With an admin key, those of its workspace.",
 )
 def metrics() -> Response:
     refusal = refused()
     if refusal is not None:
         return problems.answer(refusal)
-    lines = [*requests().lines(), *pool_lines(), *workspace_lines()]
+    if g.actor is not None:
+        lines = [*counted(OF_WORKSPACE)]
+    else:
+        act_as(None)
+        lines = [*requests().lines(), *pool_lines(), *counted(OF_SERVER)]
     return Response("\n".join(lines) + "\n", content_type=MEDIA_TYPE)
 
 
 def refused() -> Problem | None:
-    """Why these figures are not for whoever asks, or None."""
+    """Why this request gets no figures, or None."""
     if g.actor is not None:
         return None if g.actor.is_admin else Forbidden("This needs a key of an admin with the scope `admin`.")
-    return None if from_this_machine() else SignInNeeded("Ask from the machine itself, or send an admin key.")
+    if g.operator or from_this_machine():
+        return None
+    return SignInNeeded("Send an admin key or the operator's token, or ask from the server itself.")
 
 
 def from_this_machine() -> bool:
-    """A reverse proxy on the same machine also comes from loopback: what it passes on is not ours."""
+    """Whether the request comes from this machine itself. A reverse proxy on it connects from loopback too, so what was
+    passed on does not count, whether the proxy is a trusted one or not."""
     direct = not any(name in request.headers for name in PASSED_ON)
     asked = urlsplit(f"//{request.host}").hostname
     return direct and request.remote_addr in LOOPBACK and asked in LOOPBACK
@@ -103,29 +121,18 @@ def pool_lines() -> Iterator[str]:
         yield f'upshot_database_connections{{state="idle"}} {pool.checkedin()}'
 
 
-def workspace_lines() -> Iterator[str]:
-    """What waits, over all workspaces. Without a database the other figures are still worth having."""
+def counted(question: TextClause) -> Iterator[str]:
+    """What waits. Without a database the other figures are still worth having."""
     try:
-        act_as(None)
-        found = db.session.execute(text("select * from door_counts()")).mappings().all()
-        up = 1
+        found, up = dict(db.session.execute(question).mappings().one()), 1
     except SQLAlchemyError:
-        found, up = [], 0
+        found, up = {}, 0
     finally:
         db.session.rollback()
     yield "# HELP upshot_database_up Whether the database answered just now."
     yield "# TYPE upshot_database_up gauge"
     yield f"upshot_database_up {up}"
-    yield from counted(found)
-
-
-def counted(rows: Any) -> Iterator[str]:
-    sums: dict[str, int] = defaultdict(int)
-    for row in rows:
-        for name, value in row.items():
-            if isinstance(value, int):
-                sums[name] += value
-    for name, value in sorted(sums.items()):
+    for name, value in sorted(found.items()):
         yield f"# TYPE upshot_{name} gauge"
         yield f"upshot_{name} {value}"
 
@@ -153,5 +160,6 @@ def end(response: Response) -> Response:
 def register(app: Flask) -> None:
     app.extensions["upshot.requests"] = Requests()
     app.register_blueprint(bp)
+    app.config["TAKES_OPERATOR"].add(f"{bp.name}.{metrics.__name__}")
     request_started.connect(begin, app)
     app.after_request(end)

@@ -14,6 +14,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException
 
+from app.db.watch import NO_SPACE, is_out_of_space
 from app.errors import Invalid, Problem, Throttled
 
 MEDIA_TYPE = "application/problem+json"
@@ -87,6 +88,8 @@ def _foreign(error: Exception) -> tuple[int, str, str]:
     else:
         status = 500
     title = HTTPStatus(status).phrase
+    if is_out_of_space(error):
+        return status, title, f"{NO_SPACE} Nothing was saved."
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return status, title, f"The body is too large; send at most {_size(request.max_content_length)}."
     if status in _OWN_WORDS and isinstance(error, HTTPException) and error.description:

@@ -12,9 +12,17 @@ from app.api.fields import Answer, Body, Moment, PastMoment
 from app.api.json import check_text
 from app.api.route import route
 from app.errors import Invalid, NotFound
-from app.learning.reaction_shapes import Reaction, resource_name
+from app.learning.reaction_shapes import (
+    LogEntry,
+    Reaction,
+    UserType,
+    print_log,
+    reaction_entry,
+    resource_name,
+    tags_of,
+)
 from app.rfc3339 import read_moment
-from app.services import reactions, reports
+from app.services import reactions, reports, turn_logs
 from app.services.reactions import Conversation
 from app.services.reports import Activity, Period, Turn
 
@@ -60,6 +68,10 @@ class ReactionTold(Answer):
 class ReactionMeta(Answer):
     rn: str
     turn_id: str
+    track_id: str = Field(description="The conversation's project.")
+    user_type: UserType | None = Field(
+        description="`privileged` for owners and admins; null for machines and where authors are hidden."
+    )
     kind: Literal["turn.log.reaction"] = "turn.log.reaction"
 
 
@@ -72,6 +84,7 @@ class ReactionArtifact(Answer):
     meta: ReactionMeta
     conversation_id: str
     bundle_id: str | None = Field(description="The agent's slug.")
+    tags: list[str]
 
 
 class ReactionAnswer(Answer):
@@ -83,6 +96,8 @@ class ReactionAnswer(Answer):
     rn: str | None
     reaction: ReactionTold | None
     meta: ReactionMeta | None
+    bundle_id: str | None = Field(description="The agent's slug.")
+    tags: list[str] | None
 
 
 class TurnsBody(Body):
@@ -92,6 +107,7 @@ class TurnsBody(Body):
         None, max_length=1000, description="Only these; all when null."
     )
     days: int = Field(365, ge=1, le=3650, description="Reactions of the last days.")
+    include_turn_log: bool = Field(False, description="Also what was said and done in the newest 50 of these turns.")
 
 
 class SaidInTurn(Answer):
@@ -106,9 +122,30 @@ class FeedbackTold(ReactionTold):
     rn: str
 
 
+class TurnLogEntry(Answer):
+    """A message, a tool call with its result, or a reaction (its name is `ok`, `not_ok` or `neutral`)."""
+
+    type: Literal["user", "assistant", "system", "tool_call", "feedback"]
+    ts: Moment = Field(validation_alias="at")
+    text: str | None
+    name: str | None
+    arguments: Any
+    output: Any
+    is_error: bool | None
+
+
+class TurnLog(Answer):
+    """A turn in order of time. `text` is the same to read."""
+
+    turn_id: str
+    text: str
+    entries: list[TurnLogEntry]
+    feedbacks: list[FeedbackTold]
+
+
 class TurnWithFeedbacks(Answer):
     turn_id: str
-    turn_log: None = None
+    turn_log: TurnLog | None = Field(description="Null unless `include_turn_log`.")
     assistant: SaidInTurn | None
     user: SaidInTurn | None
     feedbacks: list[FeedbackTold]
@@ -187,9 +224,8 @@ def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: R
     conversation = entered(tenant, project, conversation_id, turn_id)
     given = reactions.react(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
     if given is None:
-        return ReactionAnswer(
-            conversation_id=conversation_id, turn_id=turn_id, id=None, rn=None, reaction=None, meta=None
-        )
+        nothing = dict.fromkeys(("id", "rn", "reaction", "meta", "bundle_id", "tags"))
+        return ReactionAnswer(conversation_id=conversation_id, turn_id=turn_id, **nothing)
     told = artifact(given, conversation)
     return ReactionAnswer(
         conversation_id=conversation_id,
@@ -198,6 +234,8 @@ def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: R
         rn=told.rn,
         reaction=told.reaction,
         meta=told.meta,
+        bundle_id=told.bundle_id,
+        tags=told.tags,
     )
 
 
@@ -216,10 +254,12 @@ def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> T
     for turn_id in body.turn_ids or []:
         check_text(turn_id)
     found = reports.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
+    wanted = [turn.turn_id for turn in found] if body.include_turn_log else []
+    logs = turn_logs.read_turn_logs(conversation, wanted, actor=g.actor) if wanted else {}
     return TurnsWithFeedbacks(
         user_id=g.actor.id,
         conversation_id=conversation_id,
-        turns=[turn_told(turn, conversation) for turn in found],
+        turns=[turn_told(turn, conversation, logs.get(turn.turn_id)) for turn in found],
     )
 
 
@@ -291,9 +331,10 @@ def artifact(reaction: Reaction, conversation: Conversation) -> ReactionArtifact
         id=reaction.id,
         rn=rn,
         reaction=ReactionTold(**told(reaction)),
-        meta=ReactionMeta(rn=rn, turn_id=reaction.turn_id),
+        meta=ReactionMeta(rn=rn, turn_id=reaction.turn_id, track_id=conversation.project, user_type=reaction.user_type),
         conversation_id=conversation.name,
         bundle_id=conversation.agent,
+        tags=tags_of(reaction, conversation.project),
     )
 
 
@@ -301,9 +342,20 @@ def in_report(reaction: Reaction, project: str) -> FeedbackTold:
     return FeedbackTold(**told(reaction), rn=name_of(reaction, project))
 
 
-def turn_told(turn: Turn, conversation: Conversation) -> TurnWithFeedbacks:
+def turn_log(turn: Turn, happened: list[LogEntry], conversation: Conversation) -> TurnLog:
+    entries = [*happened, *(reaction_entry(reaction) for reaction in turn.reactions)]
+    return TurnLog(
+        turn_id=turn.turn_id,
+        text=print_log(entries),
+        entries=[TurnLogEntry.model_validate(entry) for entry in entries],
+        feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],
+    )
+
+
+def turn_told(turn: Turn, conversation: Conversation, happened: list[LogEntry] | None) -> TurnWithFeedbacks:
     return TurnWithFeedbacks(
         turn_id=turn.turn_id,
+        turn_log=None if happened is None else turn_log(turn, happened, conversation),
         assistant=SaidInTurn(**said(turn.assistant)) if turn.assistant else None,
         user=SaidInTurn(**said(turn.user)) if turn.user else None,
         feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],

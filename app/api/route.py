@@ -95,13 +95,13 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
 
 
 def read_query(model: type[Query]) -> Query:
-    """What follows the `?`. An empty value is none. A name that comes twice is refused: which one was meant?"""
+    """What follows the `?`. An empty value mostly is none. A name that comes twice is refused: which one was meant?"""
     given: dict[str, str] = {}
     for name, values in request.args.lists():
         check_text("".join(values))
         if len(values) > 1:
             raise Invalid("A name in the query comes twice; send each once.")
-        if values[0]:
+        if values[0] or model.keeps_empty:
             given[name] = values[0]
     found: Query = validate(model, given, "Query value")
     return found

@@ -34,7 +34,9 @@ class SettingsChange(Body):
     """What to change; what is left out stays."""
 
     review_enabled: bool = Field(False, description="Kept for the Feedback Review Agent, which does not run yet.")
-    review_cron: str = Field("0 * * * *", max_length=100, description="When it works, as five cron fields.")
+    review_cron: str = Field(
+        "0 * * * *", max_length=100, description="When it would run, as five cron fields; kept, nothing runs yet."
+    )
     knowledge_gate: Literal["propose", "proved"] = Field(
         "propose", description="Who lets knowledge from feedback become active: a person, or later proof by goldens."
     )
@@ -43,7 +45,9 @@ class SettingsChange(Body):
     retention_days: int | None = Field(
         None, description="After how many days conversations are to go; kept, no deletion yet."
     )
-    training_consent: bool = Field(False, description="Whether anonymised exports may be used for training.")
+    training_consent: bool = Field(
+        False, description="Whether exports may be used for training; kept, there is no such export yet."
+    )
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
 

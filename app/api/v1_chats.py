@@ -11,7 +11,6 @@ from pydantic import Field
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.route import route
 from app.api.v1_sessions import Name
-from app.errors import NotFound, Refused
 from app.learning import session_limits as limits
 from app.services import chats, pages
 from app.services.filters import ChatFilters
@@ -120,17 +119,12 @@ def new_messages(given: list[NewMessageBody]) -> list[chats.NewMessage]:
     status=201,
     idempotent=True,
     summary="Begin a conversation",
-    also={
-        200: "The `external_id` is known; the stored conversation, unchanged.",
-        409: "Another person's conversation has this `external_id`.",
-    },
-    about="It belongs to the key's person. Messages may come with it or later.",
+    also={200: "The `external_id` is known; the stored conversation, unchanged."},
+    about="It belongs to the key's person, and so does its `external_id`. Messages may come with it or later.",
 )
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     known = chats.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
-        if not g.actor.is_admin and known.user_id != g.actor.id:
-            raise Refused("Another person's conversation has this `external_id`; choose another.")
         return shown(known.id), 200
     chat = chats.create_chat(
         actor=g.actor,
@@ -151,18 +145,10 @@ def first_words(messages: list[NewMessageBody]) -> str:
 
 
 def shown(chat_id: UUID) -> ChatAnswer:
-    chat, agent = allowed(chat_id)
+    chat, agent = chats.find_with_agent(chat_id, actor=g.actor)
     return ChatAnswer.model_validate(
         {name: getattr(chat, name) for name in ChatAnswer.model_fields.keys() - {"agent"}} | {"agent": agent}
     )
-
-
-def allowed(chat_id: UUID) -> tuple[Any, str | None]:
-    """The chat, if whoever asks may see it: admins see the workspace's, everybody else their own."""
-    chat, agent = chats.find_with_agent(chat_id, actor=g.actor)
-    if g.actor.is_admin or chat.user_id == g.actor.id:
-        return chat, agent
-    raise NotFound("There is no such conversation in this workspace.")
 
 
 @route(
@@ -209,7 +195,6 @@ def read_chat(chat_id: UUID) -> ChatAnswer:
     about="All of them or none, at the end of the conversation. The server numbers them.",
 )
 def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
-    allowed(chat_id)
     added = chats.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
     return MessagesAdded(items=[MessageAnswer.model_validate(message) for message in added])
 
@@ -225,7 +210,7 @@ def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
     about="In the order in which they were said.",
 )
 def list_messages(chat_id: UUID, query: Page) -> MessagePage:
-    allowed(chat_id)
+    chats.find_with_agent(chat_id, actor=g.actor)
     found, cursor = chats.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
     return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)
 

@@ -17,6 +17,9 @@ bp = Blueprint("v1_context", __name__)
 
 
 class ContextQuery(Query):
+    # An empty name is an unknown one: a variable that was not set must not look like an agent without rules of its own.
+    keeps_empty = True
+
     agent: str | None = Field(None, max_length=120, description="The agent's slug: adds what is for it alone.")
     entity_type: str | None = Field(None, max_length=120, description="Slug of a kind of record, such as `deal`.")
 
@@ -53,10 +56,10 @@ class ContextAnswer(Answer):
     " the same `ETag`; ask with `If-None-Match` before each run.",
 )
 def read_context(query: ContextQuery) -> Response:
-    agent_id = agents.known_agent(query.agent, actor=g.actor).id if query.agent else None
-    type_id = entities.find_type(query.entity_type, actor=g.actor).id if query.entity_type else None
+    agent_id = None if query.agent is None else agents.known_agent(query.agent, actor=g.actor).id
+    type_id = None if query.entity_type is None else entities.find_type(query.entity_type, actor=g.actor).id
     found = shared_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
-    knowledge_usage.note(g.actor.tenant_id, found.row_ids)
+    knowledge_usage.note_served(found, actor=g.actor)
     tag = etag(found)
     headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
     if request.if_none_match.contains_weak(tag):

@@ -53,13 +53,15 @@ class SignalAnswer(Answer):
 
     id: UUID
     message_id: str
-    chat_id: str | None
-    trace_id: str | None
+    chat_id: str | None = Field(description="With a token, as it was sent.")
+    trace_id: str | None = Field(description="With a token, as it was sent.")
     signal: SignalName
     reason: str | None
     rating: Literal["positive", "negative", "neutral"]
     weight: float = Field(description="How much it counts, 0 to 1.")
-    edit_distance: int | None = Field(description="For `edit`: percent of the answer that was changed, when known.")
+    edit_distance: int | None = Field(
+        description="For `edit`: percent of the answer that was changed, when known. Null for a token."
+    )
     status: Literal["pending", "reviewed", "applied", "dismissed"] = Field(description="What became of it.")
     created_at: Moment
     occurred_at: Moment

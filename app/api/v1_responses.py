@@ -1,18 +1,35 @@
-"""Responses over the API: accepted or rejected."""
+"""Responses over the API: submitted, accepted or rejected."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Moment
+from app.api.fields import Answer, Body, Id, Moment
 from app.api.route import route
 from app.services import responses
 
 bp = Blueprint("v1_responses", __name__)
+
+
+MAX_FIELDS = 200
+
+
+class NewResponseBody(Body):
+    """Values about a record."""
+
+    entity_id: Id
+    criteria_set_id: Id = Field(description="Its fields are the only ones that can be submitted.")
+    values: dict[Annotated[str, Field(min_length=1, max_length=256)], Any] = Field(
+        min_length=1,
+        max_length=MAX_FIELDS,
+        description="By field: `{value, source, confidence}` or a bare value. `source` says where it was read,"
+        " `confidence` is from 0 to 1.",
+    )
+    session_id: Id | None = Field(None, description="The session that found them; a key submits for its agent.")
 
 
 class ResponseDecision(Body):
@@ -42,6 +59,30 @@ class ResponseAnswer(Answer):
 
 @route(
     bp,
+    "POST",
+    "/api/v1/responses",
+    access=("member", "ingest"),
+    body=NewResponseBody,
+    answer=ResponseAnswer,
+    status=201,
+    idempotent=True,
+    summary="Submit a response",
+    also={409: "The session is run here; its agent submits by itself."},
+    about="A person accepts or rejects it. With a `session_id`, a key submits for the session's agent; without one the"
+    " response is the person's own. It is an extraction when the session's `output_type` is `field` or `fields`.",
+)
+def submit_response(body: NewResponseBody) -> ResponseAnswer:
+    new = responses.NewResponse(
+        entity_id=body.entity_id,
+        criteria_set_id=body.criteria_set_id,
+        values=body.values,
+        session_id=body.session_id,
+    )
+    return ResponseAnswer.model_validate(responses.report_response(new, actor=g.actor))
+
+
+@route(
+    bp,
     "PATCH",
     "/api/v1/responses/<uuid:response_id>",
     access=("member", "feedback"),
@@ -49,7 +90,8 @@ class ResponseAnswer(Answer):
     answer=ResponseAnswer,
     summary="Accept or reject a response",
     also={409: "It is decided already."},
-    about="A rejection says why and writes exactly one row of feedback. What an agent extracted is tried again, once.",
+    about="A rejection says why and writes exactly one row of feedback. What an agent extracted is tried again, once;"
+    " a retry, a person's response and an agent's other responses are not.",
 )
 def decide_response(response_id: UUID, body: ResponseDecision) -> ResponseAnswer:
     row = responses.decide_response(

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
-from pydantic import Field
+from flask import Blueprint, Flask, Response, g
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
+from app.api.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
 from app.api.route import route
+from app.db import db
 from app.errors import Invalid, Refused
 from app.learning import session_limits as limits
 from app.services import agents, pages, runs, session_metadata, sessions
+from app.services.event_windows import Place, RawEvent, read_raw_window
 from app.services.filters import SessionFilters
+from app.services.session_budget import SessionFull, mark_full, session_budget
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
@@ -26,6 +31,12 @@ EventType = Literal[
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME)]
 Tag = Annotated[str, Field(min_length=1, max_length=limits.TAG)]
 
+# What one answer holds of a session's events.
+MOST_EVENTS = 1000
+MOST_BYTES = 2_000_000
+READ_APART = ("events", "next_cursor", "max_event_bytes")
+EventLimit = Annotated[int, BeforeValidator(partial(read_limit, most=MOST_EVENTS)), WithJsonSchema({"type": "integer"})]
+
 bp = Blueprint("v1_sessions", __name__)
 
 
@@ -36,7 +47,9 @@ class SessionEventBody(Body):
     payload: dict[str, Any] = Field(
         {}, description="Messages `text`; `tool.call` `id, name, arguments`; `tool.result` `call_id, name, output`."
     )
-    occurred_at: PastMoment | None = Field(None, description="When; now when left out.")
+    occurred_at: PastMoment | None = Field(
+        None, description="When. Left out, the time of the event before it; now when none in the request has a time."
+    )
 
 
 class NewSessionBody(Body):
@@ -57,7 +70,9 @@ class NewSessionBody(Body):
     input_tokens: int | None = Field(None, ge=0, le=limits.TOKENS)
     output_tokens: int | None = Field(None, ge=0, le=limits.TOKENS)
     cost: float | None = Field(None, ge=0, le=limits.COST, description="In your currency.")
-    duration_ms: int | None = Field(None, ge=0, le=limits.DURATION_MS)
+    duration_ms: int | None = Field(
+        None, ge=0, le=limits.DURATION_MS, description="From `started_at` to `finished_at` when left out."
+    )
     environment: str | None = Field(None, min_length=1, max_length=limits.ENVIRONMENT)
     tags: list[Tag] = Field([], max_length=limits.TAGS)
     metadata: dict[str, Any] = {}
@@ -78,6 +93,13 @@ class SessionChange(Body):
 
     status: Literal["running", "completed", "failed", "cancelled"]
     error: str | None = Field(None, max_length=limits.ERROR, description="Why it failed.")
+    started_at: PastMoment | None = Field(None, description="When it began, with `running`; now when left out.")
+    finished_at: PastMoment | None = Field(None, description="When it ended, with an end; now when left out.")
+
+
+class EventQuery(Query):
+    limit: EventLimit = Field(1000, validate_default=False, description="How many events, 1 to 1,000.")
+    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
 
 
 class SessionQuery(Page):
@@ -111,6 +133,7 @@ class SessionAnswer(Answer):
     environment: str | None
     tags: list[str]
     event_count: int
+    truncated: bool = Field(description="An answer in it was cut off by a length limit.")
     created_at: Moment
     finished_at: Moment | None
     metadata: dict[str, Any]
@@ -133,20 +156,33 @@ class EventAnswer(Answer):
     occurred_at: Moment
 
 
+class EventPage(Answer):
+    """Some events of a session, by time and then by number."""
+
+    events: list[EventAnswer]
+    next_cursor: str | None
+
+
 class SessionRead(SessionAnswer):
-    """A session with its events, by time and then by number."""
+    """A session with its first events, by time and then by number. `next_cursor` leads to those that follow; `full_at`
+    is when events were first refused because the session had reached its budget."""
 
     entity_id: UUID | None
     started_at: Moment | None
+    event_bytes: int
+    max_event_bytes: int
+    full_at: Moment | None
+    next_cursor: str | None
     events: list[EventAnswer]
 
 
 class EventsAdded(Answer):
-    """What was stored: the ids in the order of the request, and how many events the session has now."""
+    """What was stored: the ids in the order of the request, how many events the session has now, and their bytes."""
 
     session_id: UUID
     ids: list[UUID]
     event_count: int
+    event_bytes: int
     status: Status
 
 
@@ -189,7 +225,7 @@ def shown(session_id: UUID) -> SessionAnswer:
 
 def told(found: sessions.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
-    names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", "events"}
+    names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
     values = {name: getattr(found.session, name) for name in names}
     metadata = session_metadata.shown_metadata(found.session.meta, actor=g.actor)
     return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
@@ -219,13 +255,45 @@ def list_sessions(query: SessionQuery) -> SessionPage:
     "/api/v1/sessions/<uuid:session_id>",
     access=("member", "ingest"),
     answer=SessionRead,
-    summary="Read a session with its events",
-    about="Events come by time, then by the number they were stored under.",
+    summary="Read a session with its first events",
+    about="At most 1,000 events and 2 MB of them, by time, then by the number they were stored under. `next_cursor` is"
+    " the `cursor` of `GET /api/v1/sessions/{session_id}/events`, which has the rest.",
 )
-def read_session(session_id: UUID) -> SessionRead:
+def read_session(session_id: UUID) -> Response:
     found = sessions.get_session(session_id, actor=g.actor)
-    events = sessions.events_of(session_id, actor=g.actor)
-    return SessionRead.model_validate({**told(found), "events": events})
+    events, following = read_raw_window(session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
+    apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
+    head = SessionRead.model_validate({**told(found), **apart})
+    return with_events(head, events)
+
+
+@route(
+    bp,
+    "GET",
+    "/api/v1/sessions/<uuid:session_id>/events",
+    access=("member", "ingest"),
+    query=EventQuery,
+    answer=EventPage,
+    summary="Read the events of a session",
+    about="By time, then by number, in pages of at most 1,000 events and 2 MB.",
+)
+def read_events(session_id: UUID, query: EventQuery) -> Response:
+    sessions.get_session(session_id, actor=g.actor)
+    after = Place.read(query.cursor) if query.cursor else None
+    events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MOST_BYTES)
+    return with_events(EventPage(events=[], next_cursor=following), events)
+
+
+def with_events(head: SessionRead | EventPage, events: Sequence[RawEvent]) -> Response:
+    """An answer with its events written into it. Their payloads are JSON already and are passed on as they are: parsed,
+    a page of them could take a hundred megabytes."""
+    parts = [f'{head.model_dump_json(exclude={"events"})[:-1]},"events":['.encode()]
+    for place, one in enumerate(events):
+        parts.append(
+            f'{"," if place else ""}{{"id":"{one.id}","sequence":{one.sequence},"event_type":"{one.event_type}",'
+            f'"occurred_at":"{say(one.occurred_at)}","payload":{one.payload}}}'.encode()
+        )
+    return Response([*parts, b"]}"], mimetype="application/json")
 
 
 @route(
@@ -238,16 +306,30 @@ def read_session(session_id: UUID) -> SessionRead:
     status=201,
     idempotent=True,
     summary="Add events",
-    also={409: "The session is golden, is full, or is run here: then its agent writes its events."},
+    also={
+        409: "The session is golden, or is run here: then its agent writes its events.",
+        413: "The body is too large, or it would take the session over its budget, which `budget_bytes` says.",
+    },
     about="All of them or none. The server numbers them; late ones find their place by `occurred_at`. A"
     " `session.completed` or `session.failed` ends an open session.",
 )
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     if sessions.runs_here(session_id, actor=g.actor):
         raise Refused("This session is run here; what happens in it is written by its agent alone.")
-    session, ids = sessions.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
-    return EventsAdded.model_validate(
-        {"session_id": session_id, "ids": ids, "event_count": session.event_count, "status": session.status}
+    try:
+        session, ids = sessions.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
+    except SessionFull:
+        # What the request wrote is gone; that it was refused stays with the session.
+        db.session.rollback()
+        mark_full(session_id, actor=g.actor)
+        db.session.commit()
+        raise
+    return EventsAdded(
+        session_id=session_id,
+        ids=ids,
+        event_count=session.event_count,
+        event_bytes=session.event_bytes,
+        status=session.status,  # type: ignore[arg-type]
     )
 
 
@@ -266,15 +348,24 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
 def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     if body.error is not None and body.status != "failed":
         raise Invalid("Field `error`: Only a failed session has one.", {"error": "Only a failed session has one."})
+    _check_times(body)
     if sessions.runs_here(session_id, actor=g.actor):
         if body.status != "cancelled":
             raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
         runs.stop_run(session_id, actor=g.actor)
     elif body.status == "running":
-        sessions.begin_session(session_id, actor=g.actor)
+        sessions.begin_session(session_id, actor=g.actor, started_at=body.started_at)
     else:
-        sessions.finish_session(session_id, body.status, actor=g.actor, error=body.error)
+        sessions.finish_session(session_id, body.status, actor=g.actor, error=body.error, finished_at=body.finished_at)
     return shown(session_id)
+
+
+def _check_times(body: SessionChange) -> None:
+    """A time belongs to what it is the time of."""
+    name = "finished_at" if body.status == "running" else "started_at"
+    if getattr(body, name) is not None:
+        sentence = "Send it when the session ends." if name == "finished_at" else "Send it with `running`."
+        raise Invalid(f"Field `{name}`: {sentence}", {name: sentence})
 
 
 @route(

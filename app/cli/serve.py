@@ -13,6 +13,6 @@ from app.cli.output import json_option, plain_failures
 @plain_failures
 def serve(demo: bool, as_json: bool) -> None:
     """Run the server until it is stopped."""
-    from app.serve import run
+    from app.server.run import run
 
     run(demo=demo, as_json=as_json)

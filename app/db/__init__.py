@@ -129,7 +129,7 @@ def engine_options(threads: int) -> dict[str, Any]:
     return {
         "pool_size": threads,
         "max_overflow": 4,
-        "pool_timeout": 5,
+        "pool_timeout": 2,
         "pool_use_lifo": True,
         "pool_recycle": 1800,
     }

@@ -104,6 +104,7 @@ def _ensure_grants(inside: Connection, dbname: str) -> None:
     _run(inside, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
     _run(inside, "GRANT USAGE ON SCHEMA public TO {}, {}, {}", APP, DOOR, REPLAY)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET statement_timeout = '10s'", APP, dbname)
+    _run(inside, "ALTER ROLE {} IN DATABASE {} SET lock_timeout = '5s'", APP, dbname)
     _run(inside, "ALTER ROLE {} IN DATABASE {} SET idle_in_transaction_session_timeout = '30s'", APP, dbname)
     inside.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(sql.Identifier(dbname), sql.Literal(MARK)))
 

@@ -45,18 +45,13 @@ def _submit(given: dict[str, Any], place: Place) -> UUID:
         NewResponse(
             entity_id=UUID(given["entityId"]),
             criteria_set_id=UUID(given["criteriaSetId"]),
-            values={name: _valued(value) for name, value in given["values"].items()},
+            values=given["values"],
             session_id=place.session_id,
             agent_id=place.actor.agent_id,
-            extracted=True,
             created_at=place.at,
         ),
         actor=place.actor,
     ).id
-
-
-def _valued(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {"value": value}
 
 
 def _propose(kind: str) -> Callable[[dict[str, Any], Place], UUID]:

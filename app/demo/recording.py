@@ -11,13 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from app.demo.world import HERE, World
+from app.learning.prompt import KEY_DIGITS, MARK_DIGITS
 
 FILE = "recorded.ndjson"
 ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
 DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 REFERENCE = re.compile(r"ref:([a-z0-9_.-]*[a-z0-9])|\{at (-?[\d.]+)\}|\{iso (-?\d+)\}")
-# The mark around knowledge in a prompt is the workspace's own, and so is the hash of the whole.
+# The mark around knowledge in a prompt and on its lines is the workspace's own, and so is the hash of the whole.
 OWN = "sha256"
 MARK = re.compile(r"(?<=workspace-knowledge )[0-9a-f]{32}(?=>>>)")
 
@@ -51,6 +52,11 @@ def _read(given: dict[str, Any]) -> Recorded:
     again = _read(given["again"]) if "again" in given else None
     events = [(kind, payload) for kind, payload in given["events"]]
     return Recorded(given["talk"], given["status"], given["error"], events, again)
+
+
+def _without_mark(text: str) -> str:
+    found = MARK.search(text)
+    return MARK.sub("0" * MARK_DIGITS, text).replace(found[0][:KEY_DIGITS], "0" * KEY_DIGITS) if found else text
 
 
 class Names:
@@ -90,7 +96,7 @@ class Names:
             except ValueError:
                 return found[0]
 
-        return DAY.sub(ago, TIME.sub(since, ID.sub(name, MARK.sub("0" * 32, text))))
+        return DAY.sub(ago, TIME.sub(since, ID.sub(name, _without_mark(text))))
 
     def resolved(self, value: Any) -> Any:
         """The same with the ids and times of this workspace."""

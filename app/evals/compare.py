@@ -21,6 +21,7 @@ __all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
 MOST_CALLS = 5_000
 MOST_EFFECTS_SHOWN = 200
 FAILED = ("failed", "cancelled")
+OPEN = ("pending", "running")
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,11 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     policy = policy or Policy()
     kind = golden.run.session_type
     base = "rejected" if golden.rejected else "expected" if golden.expected != Expected() else "recorded"
+    # What has not happened yet is no difference.
+    if replay.status in OPEN:
+        return Comparison(kind, UNKNOWN, STILL_RUNNING, None, (), [], baseline=base)
+    if golden.run.status in OPEN:
+        return Comparison(kind, UNKNOWN, FIRST_STILL_RUNNING, None, (), [], baseline=base)
     reader = Reader()
     tools = {**replay.tools, **golden.run.tools}
     if _too_long(golden.run) or _too_long(replay):
@@ -136,10 +142,14 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
 
 
 _TOO_LARGE = "too large to compare"
+STILL_RUNNING = "This replay is still running."
+FIRST_STILL_RUNNING = "The session it is compared with is still running."
 
 
 def _too_long(run: Run) -> bool:
-    """Whether there are more calls, or a longer last message, than anything is compared with."""
+    """Whether there are more events or calls, or a longer last message, than anything is compared with."""
+    if run.cut:
+        return True
     calls = sum(event.event_type == "tool.call" for event in run.events)
     return calls > MOST_CALLS or len(last_message(run)[0]) > LONGEST_TEXT
 
@@ -185,8 +195,6 @@ def _unjudged(replay: Run, reader: Reader, policy: Policy, drifted: bool, missed
         return ERRORED, f"the replay {'was cancelled' if replay.status == 'cancelled' else 'failed'}"
     if reader.cut:
         return UNKNOWN, _TOO_LARGE
-    if replay.status != FINISHED:
-        return UNKNOWN, f"the replay is {replay.status}"
     if missed and policy.on_miss == UNKNOWN:
         return UNKNOWN, "the replay left the recording"
     if drifted and policy.on_drift == UNKNOWN:

@@ -47,6 +47,12 @@ class Cut:
 CUT: Final = Cut()
 
 
+class Clipped(str):
+    """What stands for a long text or value of a large session: its beginning and its hash. It equals the same one."""
+
+    __slots__ = ()
+
+
 class _TooMuch(Exception):
     pass
 
@@ -89,6 +95,8 @@ class Reader:
         if kind is dict:
             return self._object(value, schema, depth + 1)
         if kind is int or kind is bool or value is None:
+            return value
+        if kind is Clipped:
             return value
         if isinstance(value, float):
             if not math.isfinite(value):
@@ -277,10 +285,10 @@ def shown(path: Path) -> str:
 
 
 def holds_cut(value: Any) -> bool:
-    """Whether a canonical value, or anything in it, was not read to its end."""
+    """Whether a canonical value, or anything in it, was not read or kept to its end."""
     if isinstance(value, dict | list):
         return any(map(holds_cut, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, Cut)
+    return isinstance(value, Cut | Clipped)
 
 
 def clipped(value: Any, most: int = 500) -> Any:

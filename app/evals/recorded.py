@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from app.evals.clipping import clip_arguments
 from app.evals.equal import CUT, Leaves, Reader, leaves, likeness
 from app.evals.runs import NO_RESULT, Call, Run, Tool, calls_of, tool_named
 from app.learning.words import split_name
@@ -35,18 +36,21 @@ class Entry:
     writes: bool
     epoch: int
     sequence: int
+    result_sequence: int | None = None
     used: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What a call is answered with. For `read` there is no output: the caller reads the workspace."""
+    """What a call is answered with. For `read` there is no output: the caller reads the workspace. `result_seq` is the
+    number of the golden's own result, where the answer is one."""
 
     kind: str
     output: Any = None
     is_error: bool = False
     similarity: float | None = None
     golden_seq: int | None = None
+    result_seq: int | None = None
 
     def mark(self) -> dict[str, Any]:
         """What the `tool.result` carries under `replay`."""
@@ -57,8 +61,11 @@ class Answered:
 class Recording:
     """The calls of a golden, played back to one replay."""
 
-    def __init__(self, entries: Sequence[Entry], tools: Mapping[str, Tool] | None = None) -> None:
+    def __init__(
+        self, entries: Sequence[Entry], tools: Mapping[str, Tool] | None = None, *, clipped: bool = False
+    ) -> None:
         self.tools = tools or {}
+        self.clipped = clipped
         self.epoch = 0
         self.simulated: dict[str, dict[str, Any]] = {}
         self._entries: dict[str, list[Entry]] = defaultdict(list)
@@ -70,9 +77,10 @@ class Recording:
         tool = tool_named(name, self.tools)
         writing = tool.writes if writes is None else writes
         given = Reader().arguments(arguments, tool.schema)
-        found = self._exact(name, given) or self._about_simulated(given, writing)
+        kept = Reader().arguments(clip_arguments(arguments), tool.schema) if self.clipped else given
+        found = self._exact(name, kept) or self._about_simulated(given, writing)
         if found is None and not writing:
-            found = self._nearest(name, given, tool) or (Answered(READ) if own_read else None)
+            found = self._nearest(name, kept, tool) or (Answered(READ) if own_read else None)
         if found is None:
             found = self._simulate(given) if writing and given is not CUT else _miss(name)
         if writing and not found.is_error:
@@ -97,7 +105,9 @@ class Recording:
         reached = [entry for entry in same if entry.epoch <= self.epoch]
         entry = next((one for one in reached if not one.used), reached[-1]) if reached else same[0]
         entry.used = True
-        return Answered(EXACT, entry.output, entry.is_error, golden_seq=entry.sequence)
+        return Answered(
+            EXACT, entry.output, entry.is_error, golden_seq=entry.sequence, result_seq=entry.result_sequence
+        )
 
     def _nearest(self, name: str, given: Any, tool: Tool) -> Answered | None:
         wanted = _filled(given)
@@ -110,7 +120,7 @@ class Recording:
             return None
         score, _, entry = max(scored, key=lambda found: found[:2])
         entry.used = True
-        return Answered(NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence)
+        return Answered(NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence, entry.result_sequence)
 
     def _about_simulated(self, given: Any, writing: bool) -> Answered | None:
         """A later read of something that was only simulated gives back what it was made of."""
@@ -141,12 +151,14 @@ def recording_of(run: Run, tools: Mapping[str, Tool] | None = None) -> Recording
     for call in calls_of(run, known, Reader()):
         entries.append(_entry(call, epoch))
         epoch += call.writes and not call.failed
-    return Recording(entries, known)
+    return Recording(entries, known, clipped=run.clipped)
 
 
 def _entry(call: Call, epoch: int) -> Entry:
     output = NO_RESULT if call.output is None and call.failed else call.output
-    return Entry(call.name, call.arguments, output, call.failed, call.writes, epoch, call.sequence)
+    return Entry(
+        call.name, call.arguments, output, call.failed, call.writes, epoch, call.sequence, call.result_sequence
+    )
 
 
 def near(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = None) -> float | None:

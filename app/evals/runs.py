@@ -34,18 +34,22 @@ class Tool:
 
 @dataclass(frozen=True)
 class Run:
-    """One session. `events` are in order of time; `tools` are those that it was offered."""
+    """One session. `events` are in order of time; `tools` are those that it was offered. `clipped` says that long
+    values in it are kept by their hash, `cut` that events at its end are left out."""
 
     session_type: str = "agent"
     status: str = FINISHED
     output_type: str | None = None
     events: Sequence[Event] = ()
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    clipped: bool = False
+    cut: bool = False
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call and what came back. `replay` says how a recording answered it, if one did."""
+    """A call and what came back. `replay` says how a recording answered it, if one did; `result_sequence` is the number
+    of its result."""
 
     id: str
     name: str
@@ -56,6 +60,7 @@ class Call:
     sequence: int
     tool: Tool
     replay: Mapping[str, Any] | None = None
+    result_sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,17 +74,19 @@ class Turn:
 
 
 def make_run(
-    events: Iterable[Mapping[str, Any]],
+    events: Iterable[Mapping[str, Any] | Event],
     *,
     session_type: str = "agent",
     status: str = FINISHED,
     output_type: str | None = None,
     tools: Iterable[Any] = (),
+    clipped: bool = False,
+    cut: bool = False,
 ) -> Run:
     """A run from plain values: events as they are stored or sent, and tools as MCP lists them."""
-    read = [_event(given, place) for place, given in enumerate(events, 1)]
+    read = [given if isinstance(given, Event) else _event(given, place) for place, given in enumerate(events, 1)]
     known = [tool for given in tools if (tool := make_tool(given)) is not None]
-    return Run(session_type, status, output_type, tuple(read), {tool.name: tool for tool in known})
+    return Run(session_type, status, output_type, tuple(read), {tool.name: tool for tool in known}, clipped, cut)
 
 
 def _event(given: Mapping[str, Any], place: int) -> Event:
@@ -113,10 +120,10 @@ def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
 
 def calls_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> list[Call]:
     """The calls in order, each with its result. One without a result failed."""
-    results: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
+    results: dict[str, deque[Event]] = defaultdict(deque)
     for event in run.events:
         if event.event_type == "tool.result":
-            results[str(event.payload.get("call_id"))].append(event.payload)
+            results[str(event.payload.get("call_id"))].append(event)
     return [
         _call(event, results, tool_named(str(event.payload.get("name")), tools), reader)
         for event in run.events
@@ -124,10 +131,11 @@ def calls_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> list[Call]:
     ]
 
 
-def _call(event: Event, results: dict[str, deque[Mapping[str, Any]]], tool: Tool, reader: Reader) -> Call:
+def _call(event: Event, results: dict[str, deque[Event]], tool: Tool, reader: Reader) -> Call:
     call_id = str(event.payload.get("id"))
     waiting = results.get(call_id)
-    result = waiting.popleft() if waiting else None
+    found = waiting.popleft() if waiting else None
+    result = found.payload if found else None
     output = NO_RESULT if result is None else result.get("output")
     mark = result.get("replay") if result else None
     return Call(
@@ -140,6 +148,7 @@ def _call(event: Event, results: dict[str, deque[Mapping[str, Any]]], tool: Tool
         sequence=event.sequence,
         tool=tool,
         replay={"kind": mark} if isinstance(mark, str) else mark if isinstance(mark, Mapping) else None,
+        result_sequence=found.sequence if found else None,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
@@ -11,17 +11,21 @@ from math import isfinite
 from typing import Any
 
 SHAPE = 1
+# All that one golden keeps, and each of its replays a copy of.
+SNAPSHOT_BYTES = 2_000_000
+# The events that say what went into a run.
+INPUT_EVENTS = ("user.message", "context.loaded", "entity.updated", "response.submitted")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a run had, in JSON's types. `events` are those of the session, in their order."""
+    """What a run had, in JSON's types. `turns` are what was said to the agent, `entity` its record before the run."""
 
     session_type: str
     output_type: str | None
     agent: Mapping[str, Any]
     model: str | None
-    events: Sequence[Mapping[str, Any]]
+    turns: Sequence[str]
     entity: Mapping[str, Any] | None = None
     view_context: Mapping[str, Any] = field(default_factory=dict)
     earlier: Sequence[tuple[str, str]] = ()
@@ -35,7 +39,7 @@ class Inputs:
 
 def build_snapshot(inputs: Inputs) -> dict[str, Any]:
     """The inputs as a golden keeps them. The golden's own events are the recording and are not copied."""
-    turns = user_turns(inputs.events)
+    turns = list(inputs.turns)
     config = inputs.agent.get("config") or {}
     return {
         "shape": SHAPE,
@@ -46,7 +50,7 @@ def build_snapshot(inputs: Inputs) -> dict[str, Any]:
         "initial_message": turns[0] if turns else None,
         "turns": turns,
         "earlier": [list(said) for said in inputs.earlier],
-        "entity": _before(inputs.entity, inputs.events),
+        "entity": dict(inputs.entity) if inputs.entity else None,
         "view_context": dict(inputs.view_context),
         "tool_grants": list(config.get("tool_groups") or []),
         "tools": [dict(tool) for tool in inputs.tools],
@@ -88,31 +92,46 @@ def text_hash(row: Mapping[str, Any]) -> str:
     return sha256(json.dumps([row.get("content"), row.get("context")], ensure_ascii=False).encode()).hexdigest()
 
 
-def user_turns(events: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was said to the agent, message by message."""
-    return [
-        event["payload"]["text"]
-        for event in events
-        if event["event_type"] == "user.message" and str(event["payload"].get("text") or "").strip()
-    ]
+@dataclass(frozen=True)
+class Gathered:
+    """What the events of a session say about its inputs."""
+
+    turns: list[str]
+    loaded: dict[str, Any]
+    entity: dict[str, Any] | None
+    criteria_set_id: Any = None
 
 
-def first_loaded(events: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the run had in its prompt: a run that was taken up again had the same rows."""
-    found = (event["payload"] for event in events if event["event_type"] == "context.loaded")
-    return dict(next(iter(found), {}))
+def gather_inputs(events: Iterable[tuple[str, Mapping[str, Any]]], entity: Mapping[str, Any] | None) -> Gathered:
+    """What went into a run, from one pass over its events: type and payload, in order of time.
+
+    What was in the prompt counts as it was loaded first: a run that was taken up again had the same rows. The record is
+    as it was before the run: as it is now, with what the run itself changed taken back.
+    """
+    turns: list[str] = []
+    loaded: dict[str, Any] | None = None
+    before: dict[str, Any] = {}
+    criteria_set_id: Any = None
+    submitted, kept = False, 0
+    for event_type, payload in events:
+        if event_type == "user.message" and str(payload.get("text") or "").strip():
+            turns.append(payload["text"])
+        elif event_type == "context.loaded" and loaded is None:
+            loaded = dict(payload)
+        elif event_type == "entity.updated" and entity is not None and payload.get("entity_id") == entity["id"]:
+            # What is more than a golden keeps need not be held to be refused.
+            for name, value in _changed_from(payload).items():
+                if name not in before and kept <= SNAPSHOT_BYTES:
+                    before[name] = value
+                    kept += len(_text(value))
+        elif event_type == "response.submitted" and not submitted:
+            submitted, criteria_set_id = True, payload.get("criteria_set_id")
+    record = {**entity, "fields": {**(entity.get("fields") or {}), **before}} if entity is not None else None
+    return Gathered(turns, loaded or {}, record, criteria_set_id)
 
 
-def _before(entity: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The record as it was before the run: as it is now, with what the run itself changed taken back."""
-    if entity is None:
-        return None
-    fields = dict(entity.get("fields") or {})
-    for event in reversed(events):
-        payload = event["payload"]
-        if event["event_type"] != "entity.updated" or payload.get("entity_id") != entity["id"]:
-            continue
-        for name, change in (payload.get("changes") or {}).items():
-            if isinstance(change, Mapping) and "from" in change:
-                fields[name] = change["from"]
-    return {**entity, "fields": fields}
+def _changed_from(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that an update replaced."""
+    changes = payload.get("changes")
+    pairs = changes.items() if isinstance(changes, Mapping) else ()
+    return {name: one["from"] for name, one in pairs if isinstance(one, Mapping) and "from" in one}

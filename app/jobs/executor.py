@@ -175,11 +175,19 @@ class Executor:
         try:
             await self._to_the_end(run)
         except DBAPIError as trouble:
-            # Whoever claims the session after its lease goes on from its events.
+            # The next process to claim the session continues from its events.
             log.warning("session %s waits for its next attempt: %s", run.lease.session_id, trouble)
+            await self._give_back(run.lease)
         finally:
             self.active.pop(run.lease.session_id, None)
             self._wake.set()
+
+    async def _give_back(self, lease: Lease) -> None:
+        try:
+            await self._do(lambda: self._by_workspace([lease], lambda some: leases.give_back(some[0])))
+        except SQLAlchemyError:
+            # The database is away. The lease runs out, and then the session counts as lost with its process.
+            log.warning("session %s waits for its lease to end", lease.session_id)
 
     async def _to_the_end(self, run: Run) -> None:
         try:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from datetime import UTC, datetime
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
+from app.db import acting_as, transaction
 from app.jobs import ticks
 from app.jobs.executor import Executor
 from app.jobs.usage import Usage, count_receptions
+from app.services import accounts, throttle
 
 log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
 TICK_SECONDS = 10
 RECEPTION_SECONDS = 15
+CLOCK_WATCH_SECONDS = 2.0
+FORGET_SECONDS = 3600
 
 
 class Jobs:
@@ -27,6 +33,7 @@ class Jobs:
 
         self.app = app
         self.ticked_at = time.monotonic()
+        self._stopped = threading.Event()
         self.usage = Usage()
         self.executor = Executor(app, self.usage)
         self.clock = BackgroundScheduler(
@@ -34,18 +41,35 @@ class Jobs:
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone="UTC",
         )
+        self._clock_offset = time.time() - time.monotonic()
         self.clock.add_job(self._write_usage, "interval", seconds=USAGE_SECONDS)
         self.clock.add_job(self._count_receptions, "interval", seconds=RECEPTION_SECONDS)
         self.clock.add_job(self._begin_due, "interval", seconds=TICK_SECONDS)
+        self.clock.add_job(self._forget_attempts, "interval", seconds=FORGET_SECONDS)
 
     def start(self) -> Jobs:
         self.ticked_at = time.monotonic()
         self.executor.start()
         self.clock.start()
+        threading.Thread(target=self._follow_clock, name="clock-watch", daemon=True).start()
         return self
+
+    def _follow_clock(self) -> None:
+        """APScheduler waits for times of day. When the clock is set back it would sleep until they come again."""
+        while not self._stopped.wait(CLOCK_WATCH_SECONDS):
+            offset = time.time() - time.monotonic()
+            if offset < self._clock_offset - CLOCK_WATCH_SECONDS:
+                self.wake_all()
+            self._clock_offset = offset
+
+    def wake_all(self) -> None:
+        """Run every job now, and from now on at its usual interval."""
+        for job in self.clock.get_jobs():
+            job.modify(next_run_time=datetime.now(UTC))
 
     def stop(self) -> None:
         """Stop for good. Sessions that run here are given back."""
+        self._stopped.set()
         self.clock.shutdown(wait=False)
         self.executor.stop()
 
@@ -68,10 +92,20 @@ class Jobs:
 
     def _count_receptions(self) -> None:
         with self.app.app_context():
+            # A session may name a prompt that was asked for a moment ago, so that is written first.
+            self.usage.write()
             try:
                 count_receptions()
             except SQLAlchemyError as trouble:
                 log.warning("nobody could be asked how knowledge was received: %s", trouble)
+
+    def _forget_attempts(self) -> None:
+        with self.app.app_context():
+            try:
+                with acting_as(accounts.product_in(accounts.NOBODY)), transaction():
+                    throttle.forget_old()
+            except SQLAlchemyError as trouble:
+                log.warning("old sign-in attempts were not removed: %s", trouble)
 
     def _write_usage(self) -> None:
         with self.app.app_context():

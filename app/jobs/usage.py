@@ -44,14 +44,14 @@ class Usage:
 
     def write(self) -> None:
         """Write what was noted since. What cannot be written waits for the next time."""
-        for tenant_id, counts in knowledge_usage.take().items():
+        for tenant_id, noted in knowledge_usage.take().items():
             product = accounts.product_in(tenant_id)
             try:
                 with acting_as(product), transaction():
-                    knowledge_usage.write(counts, actor=product)
+                    knowledge_usage.write(noted, actor=product)
                 self._refresh(product)
             except SQLAlchemyError as trouble:
-                knowledge_usage.put_back(tenant_id, counts)
+                knowledge_usage.put_back(tenant_id, noted)
                 log.warning("the use of knowledge was not written: %s", trouble)
 
     def _refresh(self, product: Actor) -> None:

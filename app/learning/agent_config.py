@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from app.errors import Invalid
+from app.learning.hygiene_text import describe_hidden
 from app.misfits import sentence
 
 TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
@@ -135,9 +136,21 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
     for part in ("http_tools", "mcp_servers"):
         addresses = [one.url for one in getattr(config, part)]
         wrong |= {f"{part}.{i}.url": "Give its address." for i, address in enumerate(addresses) if not address}
+    wrong |= {place: said for place, said in _wrong_texts(config).items() if said}
     if wrong:
         raise _invalid(wrong)
     return config
+
+
+def _wrong_texts(config: AgentConfig) -> dict[str, str]:
+    """What is wrong with the texts that go into prompts as they are. Asked on saving only: a version that was saved
+    before this was asked keeps its text."""
+    wrong = {"instructions": describe_hidden(config.instructions)}
+    for place, skill in enumerate(config.skills):
+        one_line = skill.name.strip() and not re.search(r"[\r\n]", skill.name)
+        wrong[f"skills.{place}.name"] = describe_hidden(skill.name) if one_line else "Give it a name on one line."
+        wrong[f"skills.{place}.text"] = describe_hidden(skill.text)
+    return wrong
 
 
 def _invalid(fields: dict[str, str]) -> Invalid:

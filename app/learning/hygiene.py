@@ -14,7 +14,7 @@ from uuid import UUID
 
 from app.learning.hygiene_dates import last_day
 from app.learning.hygiene_pairs import contradiction, shared_words, tells_apart
-from app.learning.hygiene_text import hidden_signs, mixed_words, name_of, strip_hidden, talks_to_model
+from app.learning.hygiene_text import describe_hidden, mixed_words, name_of, strip_hidden, talks_to_model
 from app.learning.hygiene_words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
@@ -236,12 +236,8 @@ def _addresses(row: Row) -> Finding | None:
 
 def _hidden(row: Row) -> Finding | None:
     for text in (row.content, row.context or ""):
-        places = hidden_signs(text)
-        if places:
-            kinds = sorted({name_of(text[place]) for place in places})
-            number = f"{len(places)} characters" if len(places) > 1 else "a character"
-            reason = f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}."
-            return Finding("hidden", reason, "Saving takes them out; read the text again afterwards.")
+        if hidden := describe_hidden(text):
+            return Finding("hidden", f"{hidden} No prompt gets such a text.", "Remove them and read the text again.")
         mixed = mixed_words(text)
         if mixed:
             odd = next(sign for sign in mixed[0] if not sign.isascii())

@@ -14,19 +14,23 @@ LOOKS_LIKE = str.maketrans(
     "aeopcyxijsdhqwkmtbrABESIJKMHOPCTXYoaviptukABEZHIKMNOPTYX",
 )
 # Letters of no width and signs that print as nothing, which Unicode does not count among its format characters.
-UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0")
+MONGOLIAN_SIGNS = "\u180b\u180c\u180d\u180f"
+UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180e\u2800\u3164\uffa0" + MONGOLIAN_SIGNS)
+# Controls, formats, unassigned and private codes, and the two line ends that no editor shows as such.
+UNSEEN_KINDS = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+# Everything that can be unseen at all; ordinary text is not looked at sign by sign.
+SUSPECT = re.compile(r"[^ -~\n\t\r]")
 JOINERS = "\u200c\u200d"
 EMOJI_SIGN = "\ufe0f"
-FLAG = "\U0001f3f4"
-TAG_END = "\U000e007f"
 WORD = re.compile(r"[^\W\d_]+")
 SHOWN = 40
 CODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{40,}={0,2}")
 
 
 def hidden_signs(text: str) -> list[int]:
-    """Where the characters are that nobody sees. Those that belong to an emoji or to a script's spelling stay."""
-    return [place for place, sign in enumerate(text) if _hides(sign) and not _belongs(text, place)]
+    """Where the characters are that nobody sees. Those that belong to an emoji or to a script's spelling stay; tag
+    characters never do, although three flags are spelled with them, because they can spell anything else too."""
+    return [found.start() for found in SUSPECT.finditer(text) if _hides(found[0]) and not _belongs(text, found.start())]
 
 
 def strip_hidden(text: str) -> str:
@@ -35,6 +39,16 @@ def strip_hidden(text: str) -> str:
         return text
     gone = set(hidden_signs(text))
     return "".join(sign for place, sign in enumerate(text) if place not in gone) if gone else text
+
+
+def describe_hidden(text: str) -> str:
+    """Which characters of a text cannot be seen, in a sentence; nothing when all can."""
+    places = hidden_signs(text)
+    if not places:
+        return ""
+    kinds = sorted({name_of(text[place]) for place in places})
+    number = f"{len(places)} hidden characters" if len(places) > 1 else "a hidden character"
+    return f"It contains {number}: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}."
 
 
 def mixed_words(text: str) -> list[str]:
@@ -65,11 +79,9 @@ def fold(text: str) -> str:
 
 
 def _hides(sign: str) -> bool:
-    if sign in "\n\t\r":
-        return False
     code = ord(sign)
     selector = 0xFE00 <= code <= 0xFE0F or 0xE0000 <= code <= 0xE0FFF
-    return selector or sign in UNSEEN or unicodedata.category(sign) in ("Cf", "Cc", "Co", "Cn")
+    return selector or sign in UNSEEN or unicodedata.category(sign) in UNSEEN_KINDS
 
 
 def _belongs(text: str, place: int) -> bool:
@@ -81,16 +93,7 @@ def _belongs(text: str, place: int) -> bool:
     if sign in JOINERS:
         between_symbols = (_is_symbol(before) or before == EMOJI_SIGN) and _is_symbol(after)
         return between_symbols or (_joins(before) and _joins(after))
-    if 0xE0020 <= ord(sign) <= 0xE007F:
-        return _in_flag(text, place)
-    return False
-
-
-def _in_flag(text: str, place: int) -> bool:
-    """The flags of England, Scotland and Wales are spelled in tag letters: at most six, and closed."""
-    start = text.rfind(FLAG, max(0, place - 7), place)
-    end = text.find(TAG_END, place, place + 7)
-    return start >= 0 and end >= 0 and end - start <= 7 and all(ord(sign) >= 0xE0020 for sign in text[start + 1 : end])
+    return sign in MONGOLIAN_SIGNS and bool(before) and 0x1820 <= ord(before) <= 0x18AA
 
 
 def _is_symbol(sign: str) -> bool:

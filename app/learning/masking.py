@@ -21,7 +21,7 @@ Found = re.Match[str]
 _START = r"(?<![A-Za-z0-9_\-])"
 _KNOWN = re.compile(
     _START + r"(?:"
-    r"sk-[A-Za-z0-9_\-]{16,}+|(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[A-Za-z0-9+/]{16,}+"
+    r"sk-(?:[\w\-+/=~]|\.(?=\w)){16,}+|(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{10,}+|whsec_[A-Za-z0-9+/]{16,}+"
     r"|gh[opsur]_[A-Za-z0-9]{20,}+|github_pat_[A-Za-z0-9_]{20,}+|glpat-[A-Za-z0-9_\-]{16,}+"
     r"|xox[abeoprs]-[A-Za-z0-9\-]{10,}+|(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])|AIza[A-Za-z0-9_\-]{30,}+"
     r"|hf_[A-Za-z0-9]{20,}+|npm_[A-Za-z0-9]{30,}+|up_[A-Za-z0-9_\-]{43}(?![A-Za-z0-9_\-])"
@@ -46,6 +46,7 @@ _PHONE = re.compile(
     r"|0[1-9][0-9]{1,3}[ /\-][0-9]{3,8}(?:[ \-][0-9]{2,4}){0,3})(?![\w])"
 )
 _DIGITS = re.compile(r"[0-9]{7}|[0-9]{3}[^0-9A-Za-z]")
+_JOINTS = re.compile(r"[\-_./+=~]")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _BEGIN, _END = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"), "-----END "
 
@@ -120,9 +121,27 @@ def _private_keys(text: str) -> str:
 
 
 def _known(found: Found) -> str:
-    """Keys hold digits; `sk-` and friends also begin ordinary words with hyphens."""
+    """Most keys hold digits, and those that begin like an ordinary word are told from one."""
     token = found[0]
-    return "[masked:key]" if token[:4] in ("AKIA", "ASIA") or any(c.isdigit() for c in token) else token
+    if token.startswith("sk-"):
+        is_key = _is_sk_key(token[3:])
+    else:
+        is_key = token[:4] in ("AKIA", "ASIA") or any(c.isdigit() for c in token)
+    return "[masked:key]" if is_key else token
+
+
+def _is_sk_key(rest: str) -> bool:
+    """Whether what follows `sk-` is a key, of whatever characters, and not words with hyphens or a path."""
+    parts = _JOINTS.split(rest)
+    if any(len(part) >= 16 for part in parts):
+        return True
+    has_digit, has_mixed = any(c.isdigit() for c in rest), any(_is_mixed(part) for part in parts)
+    return (has_digit and has_mixed) if "/" in rest or "." in rest else (has_digit or has_mixed)
+
+
+def _is_mixed(part: str) -> bool:
+    """Small and capital letters in an order that no word has."""
+    return part not in (part.lower(), part.upper(), part.capitalize())
 
 
 def _bearer(found: Found) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal
 from uuid import UUID
 
 from app.learning.signals import REACTIONS
 
+KIND = "turn.log.reaction"
+UserType = Literal["privileged", "registered", "anonymous"]
+USER_TYPES: dict[str, UserType] = {"owner": "privileged", "admin": "privileged", "member": "registered"}
+PRINTED_VALUE = 200
 NAMES = {meaning.rating: name for name, meaning in REACTIONS.items()}
 
 
@@ -24,10 +30,24 @@ class Reaction:
     confidence: float
     origin: str
     at: datetime
+    user_type: UserType | None = None
 
     @property
     def name(self) -> str:
         return NAMES[self.rating]
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One thing that happened in a turn: a message, a tool call with its result, or a reaction."""
+
+    type: str
+    at: datetime
+    text: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    output: Any = None
+    is_error: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -47,6 +67,42 @@ class Counts:
 
 def rating_of(reaction: str) -> str:
     return REACTIONS[reaction].rating
+
+
+def user_type_of(role: str | None, origin: str) -> UserType | None:
+    """What sort of person reacted: `privileged` are owners and admins, `anonymous` are people without a membership."""
+    return None if origin != "user" else USER_TYPES.get(role or "", "anonymous")
+
+
+def tags_of(reaction: Reaction, track_id: str) -> list[str]:
+    """The tags under which an index finds a reaction."""
+    return [f"artifact:{KIND}", f"turn:{reaction.turn_id}", f"origin:{reaction.origin}", f"track:{track_id}"]
+
+
+def reaction_entry(reaction: Reaction) -> LogEntry:
+    """A reaction as an entry of its turn's log."""
+    return LogEntry("feedback", reaction.at, reaction.text, name=reaction.name)
+
+
+def print_log(entries: Sequence[LogEntry]) -> str:
+    """A turn log as text to read: one line for each entry, long tool results cut."""
+    return "\n".join(_print_entry(entry) for entry in entries)
+
+
+def _print_entry(entry: LogEntry) -> str:
+    if entry.type == "tool_call":
+        arrow = "!>" if entry.is_error else "->"
+        return f"[tool] {entry.name}({_print_value(entry.arguments)}) {arrow} {_print_value(entry.output)}"
+    if entry.type == "feedback":
+        return f"[feedback] {entry.name}" + (f": {entry.text}" if entry.text else "")
+    return f"[{entry.type}] {entry.text or ''}"
+
+
+def _print_value(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= PRINTED_VALUE else text[: PRINTED_VALUE - 1] + "…"
 
 
 def resource_name(tenant: str, project: str, reaction: Reaction) -> str:

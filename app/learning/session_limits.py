@@ -19,6 +19,10 @@ DURATION_MS = 10**12
 COST = 10_000_000
 METADATA_BYTES = 262_144
 PAYLOAD_BYTES = 262_144
+# The same payload as the database writes it: spaced, and with every digit of its numbers.
+STORED_PAYLOAD_BYTES = 1_048_576
+# All payloads of a session together, unless the operator says otherwise.
+SESSION_BYTES = 64_000_000
 EVENTS_AT_ONCE = 1000
 EVENTS_IN_SESSION = 50_000
 MESSAGES_AT_ONCE = 500

@@ -93,11 +93,13 @@ class WorkspaceSettings(BaseModel):
             return cls.model_validate({name: value for name, value in values.items() if name not in wrong})
 
 
-# What is kept for a part of the product that is not there yet, and what holds until then.
+# What is kept for a part of the product that is not there yet, and what holds until then. No page offers these.
 NOT_YET = {
-    "review_enabled": "Kept for the review agent, which does not run yet in this version: admins review by hand.",
-    "knowledge_gate": "Proof by goldens comes with a later version; until then an admin approves, whatever is chosen.",
-    "retention_days": "Kept; nothing is deleted by this yet in this version.",
+    "review_enabled": "Kept. The review agent does not run in this version, so admins review feedback themselves.",
+    "review_cron": "Kept. The review agent does not run in this version.",
+    "knowledge_gate": "Kept. Proof by goldens is not part of this version, so an admin approves every proposal.",
+    "retention_days": "Kept. Nothing is deleted by age in this version.",
+    "training_consent": "Kept. This version has no export for training.",
 }
 
 

@@ -7,6 +7,7 @@ from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
 from app.models.evals import EvalRun, GoldenSet
 from app.models.feedback import Feedback
 from app.models.knowledge import (
+    ServedPrompt,
     SharedContext,
     SharedContextEmbedding,
     SharedContextFeedback,
@@ -52,6 +53,7 @@ __all__ = [
     "OneTimeLink",
     "Purge",
     "SavedView",
+    "ServedPrompt",
     "SessionDraft",
     "SessionEvent",
     "SessionReception",

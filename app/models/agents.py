@@ -14,6 +14,8 @@ from app.db.types import created_at, json_object, uuid_pk
 from app.models.base import Model, OfTenant, addressable, one_of, within
 
 AGENT_KINDS = ("builtin", "endpoint", "external")
+# What an endpoint does, it does for real, and it has no way yet to say that it can tell a replay from a request.
+REPLAYABLE_KINDS = ("builtin",)
 TICK_STATUSES = ("claimed", "done", "failed", "skipped", "abandoned")
 
 

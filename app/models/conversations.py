@@ -16,7 +16,8 @@ MESSAGE_ROLES = ("user", "agent", "system", "tool")
 
 
 class Chat(OfTenant, Model):
-    """A conversation. Counts and the last activity are kept here, so that the list reads one table."""
+    """A conversation, which belongs to its person: for other members it does not exist. Counts and the last activity
+    are kept here, so that the list reads one table."""
 
     __tablename__ = "chats"
     __table_args__ = (
@@ -27,6 +28,7 @@ class Chat(OfTenant, Model):
             "chats_external_key",
             "tenant_id",
             "external_id",
+            "user_id",
             unique=True,
             postgresql_where=text("external_id IS NOT NULL"),
         ),

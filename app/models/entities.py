@@ -84,6 +84,8 @@ class EntityResponse(OfTenant, Model):
     status: Mapped[str] = mapped_column(server_default="submitted")
     rejection_reason: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    # Whose conversation it was made in; nobody else but admins sees it then.
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     decided_at: Mapped[datetime | None]
     created_at: Mapped[created_at]

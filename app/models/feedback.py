@@ -32,7 +32,7 @@ class Feedback(OfTenant, Model):
         within("sessions", "session_id", ondelete="SET NULL"),
         within("entities", "entity_id", ondelete="SET NULL"),
         within("agents", "agent_id", ondelete="SET NULL"),
-        within("agents", "reviewed_by_agent_id"),
+        within("agents", "reviewed_by_agent_id", ondelete="SET NULL"),
         Index("idx_feedback_tenant_status", "tenant_id", "status", text("created_at DESC")),
         Index("idx_feedback_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
         Index("idx_feedback_entity", "entity_id", postgresql_where=text("entity_id IS NOT NULL")),
@@ -59,6 +59,7 @@ class Feedback(OfTenant, Model):
         Index(
             "feedback_one_reaction_key",
             "tenant_id",
+            "chat_id",
             "turn_id",
             "created_by",
             unique=True,
@@ -107,8 +108,9 @@ class Feedback(OfTenant, Model):
         CheckConstraint("origin <> 'user' OR confidence = 1", name="people_are_sure"),
         CheckConstraint("origin <> 'machine' OR confidence >= 0.70", name="machine_is_sure_enough"),
         CheckConstraint("(status = 'pending') = (reviewed_at IS NULL)", name="reviewed_when"),
+        # A reviewer may be deleted later; a trigger requires one when the status changes.
         CheckConstraint(
-            "status = 'pending' OR num_nonnulls(reviewed_by_user_id, reviewed_by_agent_id) = 1", name="reviewed_by_one"
+            "status = 'pending' OR num_nonnulls(reviewed_by_user_id, reviewed_by_agent_id) <= 1", name="reviewed_by_one"
         ),
         CheckConstraint("status <> 'dismissed' OR coalesce(review_notes, '') <> ''", name="dismissed_has_notes"),
     )
@@ -123,7 +125,9 @@ class Feedback(OfTenant, Model):
     context: Mapped[json_object]
     status: Mapped[str] = mapped_column(server_default="pending")
     reviewed_by_agent_id: Mapped[UUID | None]
-    reviewed_by_user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    reviewed_by_user_id: Mapped[UUID | None] = mapped_column(
+        ForeignKey("users.id", ondelete="SET NULL (reviewed_by_user_id)")
+    )
     reviewed_at: Mapped[datetime | None]
     review_notes: Mapped[str | None]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import REAL, BigInteger, CheckConstraint, Computed, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy import (
+    REAL,
+    BigInteger,
+    CheckConstraint,
+    Computed,
+    ForeignKey,
+    Index,
+    UniqueConstraint,
+    Uuid,
+    func,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -154,6 +165,19 @@ class SharedContextHistory(OfTenant, Model):
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     agent_id: Mapped[UUID | None]
     created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+
+
+class ServedPrompt(OfTenant, Model):
+    """A prompt served to an agent that runs elsewhere: proof that its session can have had these rows."""
+
+    __tablename__ = "served_prompts"
+    __table_args__ = (Index("served_prompts_age_idx", "tenant_id", "served_at"),)
+
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    sha256: Mapped[str] = mapped_column(primary_key=True)
+    row_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid))
+    served_at: Mapped[datetime]
 
 
 class SharedContextUsage(OfTenant, Model):

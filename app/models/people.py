@@ -10,6 +10,7 @@ from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, fun
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
+from app.actor import SCOPES
 from app.db.types import created_at, json_object, text_list, uuid_pk
 from app.models.base import Model, OfTenant, addressable, one_of, within
 
@@ -139,7 +140,8 @@ class ApiKey(OfTenant, Model):
         addressable(),
         Index("api_keys_tenant_idx", "tenant_id", "created_at"),
         CheckConstraint(
-            "scopes <@ ARRAY['ingest', 'feedback', 'context', 'admin'] AND cardinality(scopes) > 0", name="scopes_known"
+            f"scopes <@ ARRAY[{', '.join(f'{scope!r}' for scope in SCOPES)}] AND cardinality(scopes) > 0",
+            name="scopes_known",
         ),
     )
 
@@ -156,9 +158,11 @@ class ApiKey(OfTenant, Model):
 
 
 class SignInAttempt(Model):
-    """Failed attempts per key (a hash of the address and the e-mail, or of the address alone) in a window of time."""
+    """Failed attempts per key in a window of time. A key is a hash: of the address, of it with the e-mail, of the
+    e-mail, or of a browser that is known."""
 
     __tablename__ = "sign_in_attempts"
+    __table_args__ = (Index("sign_in_attempts_age_idx", "window_began"),)
 
     key: Mapped[str] = mapped_column(primary_key=True)
     failures: Mapped[int] = mapped_column(server_default=text("0"))

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Numeric,
+    Text,
     UniqueConstraint,
     Uuid,
     func,
@@ -52,12 +53,15 @@ class AgentSession(OfTenant, Model):
         within("eval_runs", "eval_run_id", ondelete="NO ACTION", deferrable=True),
         Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
         Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
+        Index("sessions_owner_idx", "tenant_id", "owner_id", text("created_at DESC"), text("id DESC")),
         Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),
         Index(
             "sessions_external_key",
             "tenant_id",
             "external_id",
+            "owner_id",
             unique=True,
+            postgresql_nulls_not_distinct=True,
             postgresql_where=text("external_id IS NOT NULL"),
         ),
         Index("sessions_trace_idx", "tenant_id", "trace_id", postgresql_where=text("trace_id IS NOT NULL")),
@@ -121,6 +125,13 @@ class AgentSession(OfTenant, Model):
             unique=True,
             postgresql_where=text("eval_run_id IS NOT NULL"),
         ),
+        Index(
+            "sessions_rerun_idx",
+            "tenant_id",
+            text("(metadata ->> 'rerun_of')"),
+            text("created_at DESC"),
+            postgresql_where=text("metadata ? 'rerun_of'"),
+        ),
         Index("sessions_search_idx", "search", postgresql_using="gin"),
         CheckConstraint(one_of("session_type", SESSION_TYPES), name="type_known"),
         CheckConstraint(one_of("status", SESSION_STATUSES), name="status_known"),
@@ -138,6 +149,8 @@ class AgentSession(OfTenant, Model):
     chat_id: Mapped[UUID | None]
     entity_id: Mapped[UUID | None]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    # The person of its conversation. Nobody else but admins sees it; without an owner it is the workspace's own work.
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     trace_id: Mapped[str | None]
     model: Mapped[str | None]
     input_tokens: Mapped[int | None] = mapped_column(BigInteger)
@@ -148,10 +161,16 @@ class AgentSession(OfTenant, Model):
     tags: Mapped[text_list]
     import_id: Mapped[UUID | None]
     event_count: Mapped[int] = mapped_column(server_default=text("0"))
+    event_bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    full_at: Mapped[datetime | None]
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(server_default=text("0"))
+    lost_count: Mapped[int] = mapped_column(server_default=text("0"))
+    truncated: Mapped[bool] = mapped_column(server_default=text("false"))
     cancel_requested_at: Mapped[datetime | None]
+    # The scopes of the key that started it: its agent does no more than these allow. NULL when no key did.
+    key_scopes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
     created_at: Mapped[created_at]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
@@ -186,6 +205,7 @@ class SessionEvent(OfTenant, Model):
     sequence: Mapped[int]
     event_type: Mapped[str]
     payload: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
+    payload_bytes: Mapped[int] = mapped_column(Computed("octet_length(payload::text)", persisted=True))
     occurred_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
     created_at: Mapped[created_at]
 

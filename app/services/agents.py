@@ -104,7 +104,7 @@ def known_agent(slug: str, *, actor: Actor) -> Agent:
     """The agent of that slug, or the one it was merged into."""
     agent = find_agent(slug, actor=actor)
     if agent is None:
-        raise NotFound(f"There is no agent {slug} in this workspace.")
+        raise NotFound(f"There is no agent “{slug}” in this workspace.")
     return get_agent(agent.merged_into, actor=actor) if agent.merged_into else agent
 
 

@@ -12,12 +12,20 @@ from uuid import UUID
 from sqlalchemy import text
 
 from app.db import db
+from app.services.session_budget import check_sizes
 
 ADD = text("""
-    INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
-    SELECT e.id, :tenant, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
-      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
+    WITH added AS (
+        INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
+        SELECT e.id, :tenant, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
+          FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS e (
+               id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
+        RETURNING session_id, payload_bytes),
+    sized AS (
+        SELECT session_id, sum(payload_bytes) AS bytes, max(payload_bytes) AS largest FROM added GROUP BY session_id)
+    UPDATE sessions AS s SET event_bytes = s.event_bytes + sized.bytes FROM sized
+     WHERE s.tenant_id = :tenant AND s.id = sized.session_id
+    RETURNING s.event_bytes, sized.largest
 """)
 
 
@@ -35,15 +43,19 @@ def as_json(payload: dict[str, Any]) -> str:
     return json.dumps(payload, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID, session_id: UUID, before: int) -> None:
-    """Store the rows of a session that is locked, numbered from `before` + 1 on."""
-    add_rows_of({session_id: rows}, tenant_id=tenant_id, before=before)
+def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID, session_id: UUID, before: int) -> int:
+    """Store the rows of a session that is locked, numbered from `before` + 1 on; how many bytes it holds then."""
+    return add_rows_of({session_id: rows}, tenant_id=tenant_id, before=before)[0]
 
 
-def add_rows_of(sessions: Mapping[UUID, Sequence[EventRow]], *, tenant_id: UUID, before: int = 0) -> None:
-    """The same for several sessions at once."""
-    if any(sessions.values()):
-        db.session.execute(ADD, {"tenant": tenant_id, "rows": as_rows(sessions, before=before)})
+def add_rows_of(sessions: Mapping[UUID, Sequence[EventRow]], *, tenant_id: UUID, before: int = 0) -> list[int]:
+    """The same for several sessions at once. What goes beyond the budget of a session is refused after it was written,
+    since only the database knows how large it is; the transaction of the caller then writes nothing."""
+    if not any(sessions.values()):
+        return []
+    sizes = db.session.execute(ADD, {"tenant": tenant_id, "rows": as_rows(sessions, before=before)}).all()
+    check_sizes((total, largest) for total, largest in sizes)
+    return [total for total, _ in sizes]
 
 
 def as_rows(sessions: Mapping[UUID, Sequence[EventRow]], *, before: int = 0) -> str:

@@ -11,11 +11,12 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.learning.truncation import is_truncated
 from app.models import AgentSession
 from app.services import agents
 from app.services.bulk_events import EventRow, add_rows_of
 from app.services.masks import masking_for
-from app.services.session_events import rows_of
+from app.services.session_events import reported, rows_of
 from app.services.sessions import NewSession, check_new, report_failure, values_of
 
 
@@ -56,9 +57,10 @@ def _prepared(fresh: list[NewSession], actor: Actor) -> tuple[list[dict[str, Any
     versions = {(slug, number): agents.version_id(found[slug], number) for slug, number in wanted}
     rows, events = [], {}
     for new in fresh:
-        events[str(new.external_id)] = own = rows_of(new.events, masking)
+        events[str(new.external_id)] = own = rows_of(reported(new.events, actor), masking)
         row = values_of(new, found[new.agent], versions[new.agent, new.agent_version], masking, actor)
-        rows.append(row | {"event_count": len(own)})
+        truncated = any(is_truncated(event.event_type, event.payload) for event in new.events)
+        rows.append(row | {"event_count": len(own), "truncated": truncated})
     return rows, events
 
 
@@ -77,7 +79,8 @@ def _insert(rows: list[dict[str, Any]]) -> dict[str, UUID]:
             insert(AgentSession.__table__)  # type: ignore[arg-type]
             .values(group)
             .on_conflict_do_nothing(
-                index_elements=["tenant_id", "external_id"], index_where=AgentSession.external_id.is_not(None)
+                index_elements=["tenant_id", "external_id", "owner_id"],
+                index_where=AgentSession.external_id.is_not(None),
             )
             .returning(AgentSession.external_id, AgentSession.id)
         )

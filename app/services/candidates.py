@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
@@ -17,10 +20,12 @@ from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import complaints, feedback, golden
 from app.services.golden import Promoted, Promotion
+from app.services.golden_lists import can_replay
+from app.services.pages import not_a_cursor
 
 __all__ = [
-    "ACTIONS", "Candidate", "dismiss_candidate", "find_candidate", "list_candidates", "promote_candidate",
-    "promote_with", "resolve_group", "signals_of", "signals_with", "undo_group",
+    "ACTIONS", "Candidate", "CandidatePage", "dismiss_candidate", "find_candidate", "list_candidates",
+    "promote_candidate", "promote_with", "resolve_group", "signals_of", "signals_with", "undo_group",
 ]  # fmt: skip
 
 ACTIONS = ("applied", "dismissed")
@@ -32,12 +37,81 @@ LONGEST_PROMPT = 4000
 SETTLED = "Somebody settled this request a moment ago."
 
 
-def list_candidates(*, actor: Actor, limit: int = 20) -> tuple[list[Candidate], int]:
-    """The candidates that most people complained about, and how many there are. Two queries, whatever their number."""
+@dataclass(frozen=True)
+class CandidatePage:
+    """Some candidates, how many there are in all, and where the next page begins."""
+
+    items: list[Candidate]
+    total: int
+    next_cursor: str | None
+
+
+def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> CandidatePage:
+    """The candidates that most people complained about. Three queries at most, whatever their number."""
     if not actor.is_admin:
         raise Forbidden("Only an admin sees what could become golden.")
-    found = group_complaints(_complaints(actor))
-    return found[: min(max(limit, 1), MOST_GROUPS)], len(found)
+    groups = group_complaints(_complaints(actor))
+    after = _read_cursor(cursor) if cursor else None
+    left = [one for one in groups if after is None or one.key > after]
+    shown = left[: min(max(limit, 1), MOST_GROUPS)]
+    following = _cursor_text(shown[-1]) if len(shown) < len(left) else None
+    return CandidatePage(_with_reruns(shown, actor), len(groups), following)
+
+
+def _cursor_text(last: Candidate) -> str:
+    """The place right behind a candidate. More complaints meanwhile move others, never this place."""
+    plain = f"{last.occurrence_count}|{last.last_feedback_at.isoformat()}|{last.feedback_ids[0]}"
+    return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+
+
+def _read_cursor(given: str) -> tuple[int, float, str]:
+    try:
+        plain = base64.b64decode(given.encode("ascii") + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
+        count, at, feedback_id = plain.decode("ascii").split("|")
+        if not re.fullmatch(r"[0-9]{1,9}", count, re.ASCII):
+            raise ValueError
+        return -int(count), -datetime.fromisoformat(at).timestamp(), str(UUID(feedback_id))
+    except (ValueError, OverflowError):
+        raise not_a_cursor() from None
+
+
+def _with_reruns(groups: Sequence[Candidate], actor: Actor) -> list[Candidate]:
+    """Requests that ran again: one that is under way is named, one that completed can be golden in place of those that
+    failed. One query where some request failed, else none."""
+    failed = {session_id for one in groups if one.can_run_again for session_id in one.session_ids}
+    if not failed:
+        return list(groups)
+    ran_again = AgentSession.meta["rerun_of"].astext
+    rows = db.session.execute(
+        select(ran_again.label("of"), AgentSession.id, AgentSession.status, AgentVersion.version)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.meta.has_key("rerun_of"),
+            ran_again.in_([str(session_id) for session_id in failed]),
+            AgentSession.status.in_(("pending", "running", "completed")),
+            AgentSession.golden_set.is_(None),
+        )
+        .order_by(AgentSession.created_at)
+    ).all()
+    newest = {UUID(row.of): row for row in rows}
+    return [_with_rerun(one, newest) for one in groups]
+
+
+def _with_rerun(one: Candidate, newest: Mapping[UUID, Any]) -> Candidate:
+    row = next((newest[session_id] for session_id in one.session_ids if session_id in newest), None)
+    if row is None or not one.can_run_again:
+        return one
+    if row.status != "completed":
+        return replace(one, can_run_again=False, rerun=row.id)
+    return replace(
+        one,
+        representative_session_id=row.id,
+        session_ids=one.session_ids | {row.id},
+        agent_version=row.version,
+        promotable=True,
+        can_run_again=False,
+    )
 
 
 def _complaints(actor: Actor) -> list[Complaint]:
@@ -45,6 +119,7 @@ def _complaints(actor: Actor) -> list[Complaint]:
         select(
             Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at, Feedback.created_by,
             AgentVersion.version, AgentSession.status, AgentSession.golden_set,
+            (can_replay() & ~Agent.is_system).label("agent_runs"),
         )
         .join(Agent, (Agent.tenant_id == Feedback.tenant_id) & (Agent.id == Feedback.agent_id))
         .join(AgentSession, (AgentSession.tenant_id == Feedback.tenant_id) & (AgentSession.id == Feedback.session_id))
@@ -65,7 +140,8 @@ def _complaints(actor: Actor) -> list[Complaint]:
     return [
         Complaint(
             row.id, row.session_id, row.agent_id, row.slug, row.created_at, prompts[row.session_id], row.created_by,
-            row.version, row.status == "completed" and row.golden_set is None,
+            row.version, row.status == "completed" and row.golden_set is None, row.status in ("failed", "cancelled"),
+            row.agent_runs,
         )
         for row in rows
         if row.session_id in prompts
@@ -77,7 +153,7 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
     if not session_ids:
         return {}
     rows = db.session.execute(
-        select(SessionEvent.session_id, SessionEvent.payload["text"].astext)
+        select(SessionEvent.session_id, func.left(SessionEvent.payload["text"].astext, LONGEST_PROMPT))
         .ext(distinct_on(SessionEvent.session_id))
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
@@ -86,22 +162,38 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
         )
         .order_by(SessionEvent.session_id, SessionEvent.sequence)
     )
-    return {session_id: text[:LONGEST_PROMPT] for session_id, text in rows if isinstance(text, str) and text.strip()}
+    return {session_id: text for session_id, text in rows if isinstance(text, str) and text.strip()}
 
 
 def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
     """The request that this session stands for, as it is now; Stale when nothing of it is pending any more."""
-    found = next((one for one in group_complaints(_complaints(actor)) if session_id in one.session_ids), None)
+    found = _group_of(session_id, actor)
     if found is None:
         there = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
         raise Stale(SETTLED) if db.session.scalar(there) else NotFound("There is no such session in this workspace.")
     return found
 
 
+def _group_of(session_id: UUID, actor: Actor) -> Candidate | None:
+    """The candidate of a session that was complained about, or that ran one of these again."""
+    groups = group_complaints(_complaints(actor))
+    wanted = {session_id, _rerun_of(session_id, actor)}
+    found = next((one for one in groups if one.session_ids & wanted), None)
+    return _with_reruns([found], actor)[0] if found else None
+
+
+def _rerun_of(session_id: UUID, actor: Actor) -> UUID | None:
+    of = db.session.scalar(
+        select(AgentSession.meta["rerun_of"].astext).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+        )
+    )
+    return UUID(of) if of else None
+
+
 def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
     """What is pending about this session, and about the request that it stands for where it is a candidate."""
-    groups = group_complaints(_complaints(actor))
-    return signals_with(next((one for one in groups if session_id in one.session_ids), None), session_id, actor=actor)
+    return signals_with(_group_of(session_id, actor), session_id, actor=actor)
 
 
 def signals_with(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:

@@ -83,7 +83,9 @@ def create_chat(
     statement = (
         insert(Chat)
         .values(values)
-        .on_conflict_do_nothing(index_elements=["tenant_id", "external_id"], index_where=Chat.external_id.is_not(None))
+        .on_conflict_do_nothing(
+            index_elements=["tenant_id", "external_id", "user_id"], index_where=Chat.external_id.is_not(None)
+        )
         .returning(Chat.id)
     )
     made = db.session.scalar(statement)
@@ -94,7 +96,14 @@ def create_chat(
 
 
 def find_chat(external_id: str, *, actor: Actor) -> Chat | None:
-    return db.session.scalar(select(Chat).where(Chat.tenant_id == actor.tenant_id, Chat.external_id == external_id))
+    """The conversation that its sender calls so. Several people may use one name; then it is the actor's own, or the
+    first."""
+    return db.session.scalar(
+        select(Chat)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.external_id == external_id)
+        .order_by((Chat.user_id == actor.id).desc(), Chat.created_at, Chat.id)
+        .limit(1)
+    )
 
 
 def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Actor) -> list[Message]:
@@ -178,15 +187,12 @@ def get_chat(actor: Actor, chat_id: UUID) -> ChatDetail:
     return ChatDetail(chat, agent, agent_name, person_id, person, messages_of(chat_id, actor=actor))
 
 
-def messages_of(chat_id: UUID, *, actor: Actor) -> list[Message]:
-    """What was said, in order."""
-    return list(
-        db.session.scalars(
-            select(Message)
-            .where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
-            .order_by(Message.message_index)
-        )
-    )
+def messages_of(chat_id: UUID, *, actor: Actor, session_id: UUID | None = None) -> list[Message]:
+    """What was said, in order: all of it, or what one session said."""
+    wanted = select(Message).where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
+    if session_id is not None:
+        wanted = wanted.where(Message.session_id == session_id)
+    return list(db.session.scalars(wanted.order_by(Message.message_index)))
 
 
 def find_with_agent(chat_id: UUID, *, actor: Actor) -> tuple[Chat, str | None]:

@@ -1,4 +1,4 @@
-"""Any two stored sessions compared: loaded with two queries, judged by `app.evals`, nothing written."""
+"""Any two stored sessions compared: loaded in windows, judged by `app.evals`, nothing written."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from app.errors import NotFound
 from app.evals.compare import Comparison, Golden, compare
 from app.evals.expected import read_expected
 from app.evals.nearness import nearness_of
-from app.evals.runs import Event, Run, make_tool
+from app.evals.runs import Run, make_tool
 from app.evals.similarity import Nearness
 from app.evals.verdict import Policy
 from app.learning.embeddings import embed
-from app.models import AgentSession, CriteriaSet, SessionEvent
+from app.models import AgentSession, CriteriaSet
+from app.services.run_loads import LoadedEvents, load_events
 
 
 def compare_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor, policy: Policy | None = None) -> Comparison:
@@ -38,15 +39,20 @@ def nearness() -> Nearness:
 def load_run(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> tuple[Golden, Run]:
     """Both sessions as the comparer reads them, events in order of time."""
     rows = _sessions({golden_id, replay_id}, actor)
-    events = _events({golden_id, replay_id}, actor)
-    golden, replay = (_run(rows[one], events.get(one, [])) for one in (golden_id, replay_id))
+    loaded = load_events({one: rows[one].event_bytes for one in (golden_id, replay_id)}, actor=actor)
+    golden, replay = (_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
     return _golden(golden, rows[golden_id], actor), replay
 
 
 def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
     found = db.session.execute(
         select(
-            AgentSession.id, AgentSession.session_type, AgentSession.output_type, AgentSession.status, AgentSession.meta
+            AgentSession.id,
+            AgentSession.session_type,
+            AgentSession.output_type,
+            AgentSession.status,
+            AgentSession.meta,
+            AgentSession.event_bytes,
         ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
     ).all()
     if len(found) < len(ids):
@@ -54,23 +60,12 @@ def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
     return {row.id: row for row in found}
 
 
-def _events(ids: set[UUID], actor: Actor) -> dict[UUID, list[Event]]:
-    found: dict[UUID, list[Event]] = {}
-    rows = db.session.execute(
-        select(SessionEvent.session_id, SessionEvent.event_type, SessionEvent.payload, SessionEvent.sequence)
-        .where(SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id.in_(ids))
-        .order_by(SessionEvent.session_id, SessionEvent.occurred_at, SessionEvent.sequence)
-    )
-    for session_id, event_type, payload, sequence in rows:
-        found.setdefault(session_id, []).append(Event(event_type, payload, sequence))
-    return found
-
-
-def _run(row: Any, events: list[Event]) -> Run:
-    loaded = next((event.payload for event in events if event.event_type == "context.loaded"), {})
+def _run(row: Any, found: LoadedEvents) -> Run:
+    loaded = next((event.payload for event in found.events if event.event_type == "context.loaded"), {})
     given = row.meta.get("tools") or loaded.get("tools") or _snapshot(row.meta).get("tools") or ()
     tools = [tool for one in given if (tool := make_tool(one)) is not None] if isinstance(given, list) else []
-    return Run(row.session_type, row.status, row.output_type, events, {tool.name: tool for tool in tools})
+    named = {tool.name: tool for tool in tools}
+    return Run(row.session_type, row.status, row.output_type, found.events, named, found.clipped, found.cut)
 
 
 def _golden(run: Run, row: Any, actor: Actor) -> Golden:

@@ -54,10 +54,9 @@ def _about(session_ids: Collection[UUID], actor: Actor, *where: Any) -> Any:
     """The rows about sessions, each with its session. One that came before its session was known names only a message,
     a turn or a trace. Each way by itself, so that each can be looked up."""
     own = (Feedback.tenant_id == actor.tenant_id, *where)
-    # A sender's ids of messages and turns may repeat from chat to chat.
-    same_chat = or_(
-        Feedback.chat_id.is_(None), Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id
-    )
+    # A sender's ids of messages and turns may repeat from chat to chat. A reaction always names its chat.
+    same_chat = or_(Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id)
+    same_or_no_chat = or_(Feedback.chat_id.is_(None), same_chat)
     reaction = and_(Feedback.kind == "reaction", Feedback.origin == "user")
 
     def by_message(given: Any, named: Any, *more: Any) -> Any:
@@ -79,7 +78,7 @@ def _about(session_ids: Collection[UUID], actor: Actor, *where: Any) -> Any:
     return union_all(
         select(Feedback.id, Feedback.session_id).where(*own, Feedback.session_id.in_(session_ids)),
         by_message(Feedback.message_id, cast(Message.id, Text)),
-        by_message(Feedback.message_id, Message.external_id, same_chat),
+        by_message(Feedback.message_id, Message.external_id, same_or_no_chat),
         by_message(Feedback.turn_id, Message.turn_id, reaction, same_chat),
         by_trace,
     )

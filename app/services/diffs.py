@@ -14,7 +14,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.evals import align
-from app.evals.compare import compare
+from app.evals.compare import OPEN, compare
 from app.evals.compare_effects import pair_effects
 from app.evals.effects import RESPONSE, Effect
 from app.evals.equal import Reader, differences, equal
@@ -43,6 +43,7 @@ class Side:
     golden_set: str | None
     eval_source: str | None
     eval_run_id: UUID | None
+    truncated: bool
     meta: dict[str, Any]
 
     @property
@@ -89,6 +90,11 @@ class Diff:
     expected: Expected
 
     @property
+    def still_running(self) -> bool:
+        """Whether one of them has not ended. Then nothing can be said about what differs."""
+        return _is_open(self.golden) or _is_open(self.replay)
+
+    @property
     def is_case(self) -> bool:
         """Whether the second is a replay of the first."""
         return self.replay.eval_source == str(self.golden.id)
@@ -102,6 +108,7 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
     kept = replay.meta.get("eval_result") if replay.eval_source == str(golden_id) else None
     result = kept if kept else compare(before, after, nearness()).as_json()
     effects = _effects(result)
+    rows = [] if _is_open(golden) or _is_open(replay) else align.align(before.run, after)
     expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
     answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
     return Diff(
@@ -111,7 +118,7 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
         stored=kept is not None,
         effects=effects[:MOST_EFFECTS],
         effects_left=max(len(effects) - MOST_EFFECTS, 0),
-        rows=align.align(before.run, after),
+        rows=rows,
         answer=(answers[0][:MOST_ANSWER], answers[1][:MOST_ANSWER]),
         answer_cut=max(map(len, answers)) > MOST_ANSWER,
         knowledge=_knowledge(golden, before.run, after, actor),
@@ -119,12 +126,16 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
     )
 
 
+def _is_open(side: Side) -> bool:
+    return side.status in OPEN
+
+
 def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, Side]:
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, Agent.slug, AgentVersion.version, AgentSession.agent_version_id,
             AgentSession.created_at, AgentSession.status, AgentSession.golden_set, AgentSession.eval_source,
-            AgentSession.eval_run_id, AgentSession.meta,
+            AgentSession.eval_run_id, AgentSession.truncated, AgentSession.meta,
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)

@@ -19,12 +19,19 @@ from app.models import CriteriaSet, Entity, EntityType
 from app.services import audit
 from app.services.filters import EntityFilters
 from app.services.pages import Page, Slice, read_page
-from app.services.responses import NewResponse, ResponseRow, decide_response, responses_of, submit_response
+from app.services.responses import (
+    NewResponse,
+    ResponseRow,
+    decide_response,
+    report_response,
+    responses_of,
+    submit_response,
+)
 
 __all__ = [
     "EntityDetail", "EntityRow", "NewResponse", "ResponseRow", "TypeRow", "archive_type", "create_criteria_set",
     "create_entity", "create_type", "decide_response", "find_type", "get_entity", "list_criteria_sets",
-    "list_entities", "list_types", "responses_of", "submit_response", "update_entity",
+    "list_entities", "list_types", "report_response", "responses_of", "submit_response", "update_entity",
 ]  # fmt: skip
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
@@ -87,7 +94,7 @@ def create_type(
 def find_type(slug: str, *, actor: Actor) -> EntityType:
     row = db.session.scalar(select(EntityType).where(EntityType.tenant_id == actor.tenant_id, EntityType.slug == slug))
     if row is None:
-        raise NotFound(f"There is no entity type {slug} in this workspace.")
+        raise NotFound(f"There is no entity type “{slug}” in this workspace.")
     return row
 
 

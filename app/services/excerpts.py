@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
@@ -13,6 +13,7 @@ from app.models import AgentSession, SessionEvent
 
 MOST_EVENTS = 40
 LONGEST = 600
+SHOWN = ("name", "text", "arguments", "output")
 TOLD = ("user.message", "agent.message", "tool.call", "tool.result", "session.failed")
 
 
@@ -26,7 +27,7 @@ def excerpt_of(session_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
     if row is None:
         return None
     events = db.session.execute(
-        select(SessionEvent.event_type, SessionEvent.payload)
+        select(SessionEvent.event_type, *(_cut(name) for name in SHOWN), SessionEvent.payload["is_error"].astext)
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
             SessionEvent.session_id == session_id,
@@ -35,15 +36,19 @@ def excerpt_of(session_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
         .order_by(SessionEvent.occurred_at.desc(), SessionEvent.sequence.desc())
         .limit(MOST_EVENTS)
     )
-    told = [{"type": kind, **_cut(payload)} for kind, payload in events]
+    told = [{"type": kind, **_told(cut, is_error)} for kind, *cut, is_error in events]
     return {"id": row.id, "title": row.title, "status": row.status, "error": row.error, "events": told[::-1]}
 
 
-def _cut(payload: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: payload[name] for name in ("name", "text", "arguments", "output", "is_error") if name in payload}
-    return {name: value if isinstance(value, bool) else _short(value) for name, value in kept.items()}
+def _cut(name: str) -> Any:
+    """A text of a payload, one character longer than what is shown of it. The database cuts what is large."""
+    return func.left(SessionEvent.payload[name].astext, LONGEST + 1)
 
 
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else str(value)
+def _told(cut: list[str | None], is_error: str | None) -> dict[str, Any]:
+    told: dict[str, Any] = {name: _short(text) for name, text in zip(SHOWN, cut, strict=True) if text is not None}
+    return told | ({} if is_error is None else {"is_error": is_error == "true"})
+
+
+def _short(text: str) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

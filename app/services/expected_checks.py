@@ -23,7 +23,6 @@ from app.evals.schema_fit import misfit
 from app.evals.tool_names import is_slip, nearest
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.expected_effects import OWN, as_id, fitting, values_misfit
-from app.services.snapshots import recorded_run
 
 RECORDS = ("knowledge", "feedback", "agent")
 MOST_NAMED = 8
@@ -51,12 +50,11 @@ class Tools:
         return f"There is no tool “{name[:60]}”.{has}"
 
 
-def check_possible(expected: Expected, session: AgentSession, *, actor: Actor) -> None:
+def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor: Actor) -> None:
     """Invalid, with a sentence for each place, where what is expected of calls and changes can never be met. What the
     session did itself can always be done again."""
     if not expected.about_calls and not expected.effects:
         return
-    run = recorded_run(session, actor=actor)
     checks = _Checks(run, tools_of(session, run, actor=actor), actor)
     wrong = checks.wrong(expected)
     if wrong:
@@ -79,7 +77,7 @@ def tools_of(session: AgentSession, run: Run, *, actor: Actor) -> Tools:
     ).all()
     configs = [config for _, config in rows if config]
     listed = isinstance(session.meta.get("tools"), list) and bool(session.meta["tools"])
-    whole = listed or (rows[0][0] != "external" and not any(config.get("mcp_servers") for config in configs))
+    whole = listed or (rows[0][0] == "builtin" and not any(config.get("mcp_servers") for config in configs))
     called = {str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"}
     had = {str(tool.get("name")) for config in configs for tool in config.get("http_tools") or ()}
     names = {*own_tools.READS, *own_tools.WRITES, *called, *had}

@@ -236,14 +236,14 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     row = _row(found, actor, _hides_authors(actor))
     context, details, *others = found[len(COLUMNS) :]
     assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
-    rest: tuple[Any, ...] = (*others, *_moment(row, actor), _knowledge_from(feedback_id, actor), assessment)
+    rest: tuple[Any, ...] = (*others, *_moment(row, author_id, actor), _knowledge_from(feedback_id, actor), assessment)
     return FeedbackDetail(row, context, said_by_author(details), *rest)
 
 
-def _moment(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
-    """The conversation and the message, when they are ours."""
+def _moment(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
+    """The conversation and the message, when they are ours and the reader may see them."""
     if row.message_id is None:
-        return (*_chat_of(row, actor), None, None)
+        return (*_chat_of(row, author_id, actor), None, None)
     ours = AN_ID.fullmatch(row.message_id)
     found = db.session.execute(
         select(Chat.id, Chat.title, Message.content, Message.message_index)
@@ -252,19 +252,25 @@ def _moment(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None, st
             Chat.tenant_id == actor.tenant_id,
             Message.id == UUID(row.message_id) if ours else Message.external_id == row.message_id,
         )
+        .order_by(*_own_first(author_id))
         .limit(1)
     ).one_or_none()
     if found is None:
-        return (*_chat_of(row, actor), None, None)
+        return (*_chat_of(row, author_id, actor), None, None)
     return found[0], found[1], found[2], found[3]
 
 
-def _chat_of(row: FeedbackRow, actor: Actor) -> tuple[UUID | None, str | None]:
+def _own_first(author_id: UUID) -> tuple[Any, ...]:
+    """People may give their conversations the same name; the author means their own."""
+    return (Chat.user_id == author_id).desc(), Chat.created_at, Chat.id
+
+
+def _chat_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None]:
     if not row.chat_id:
         return None, None
     wanted = Chat.id == UUID(row.chat_id) if AN_ID.fullmatch(row.chat_id) else Chat.external_id == row.chat_id
-    found = db.session.execute(select(Chat.id, Chat.title).where(Chat.tenant_id == actor.tenant_id, wanted))
-    chat = found.one_or_none()
+    statement = select(Chat.id, Chat.title).where(Chat.tenant_id == actor.tenant_id, wanted)
+    chat = db.session.execute(statement.order_by(*_own_first(author_id)).limit(1)).one_or_none()
     return (chat[0], chat[1]) if chat else (None, None)
 
 

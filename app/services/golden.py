@@ -22,17 +22,25 @@ from app.evals.contradictions import check_agreed
 from app.evals.expected import read_expected
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, CriteriaSet, GoldenSet, SessionEvent
+from app.models.agents import REPLAYABLE_KINDS
 from app.services import audit, complaints, feedback
 from app.services.expected_checks import check_possible
 from app.services.expected_effects import check_said, read_changes
-from app.services.golden_lists import another_runs_here, runs_here
-from app.services.snapshots import recorded_run, take_snapshot
+from app.services.golden_lists import another_can_replay, can_replay
+from app.services.snapshots import check_input_size, recorded_run, take_snapshot
 
 SET = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 DEFAULT_SET = "default"
 LONGEST_NOTE = 2000
 MOST_SESSIONS = 200
 RIGHT_OR_NOT = ("expected", "recorded_is_right")
+CUT_OFF = "An answer in this session was cut off by a length limit. Confirm that it may be golden all the same."
+
+
+class Incomplete(Refused):
+    """The session holds an answer that was cut off, and nobody confirmed that it may be golden."""
+
+    title = "The answer is incomplete"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +48,7 @@ class Promotion:
     """What is kept with a golden. `expected` is what should have happened where the recorded run was complained
     about; `changes` says in plain words what it should have changed, nothing where there is no line; `kept` says
     whether what it changed was right, and is None where nobody was asked; `recorded_is_right` says that the complaint
-    was not."""
+    was not; `confirm_incomplete` says that an answer which was cut off may be golden all the same."""
 
     set_name: str | None = None
     note: str | None = None
@@ -50,6 +58,7 @@ class Promotion:
     changes: Sequence[str] | None = None
     kept: bool | None = None
     recorded_is_right: bool = False
+    confirm_incomplete: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,8 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
         raise Invalid(f"expected and recorded_is_right: {sentence}", dict.fromkeys(RIGHT_OR_NOT, sentence))
     session = lock_session(session_id, actor=actor)
     check_promotable(session, actor)
+    if session.truncated and not given.confirm_incomplete:
+        raise Incomplete(CUT_OFF)
     _check_criteria(given.criteria_set_id, actor)
     snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
     expected = _expected(given, session, actor)
@@ -116,20 +127,32 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
         golden["baseline_rejected"] = True
     session.meta = {**session.meta, "golden": golden}
     db.session.flush()
-    audit.record(actor, "session.promoted", "session", session.id, set=set_name, sha256=golden["sha256"])
+    audit.record(
+        actor,
+        "session.promoted",
+        "session",
+        session.id,
+        set=set_name,
+        sha256=golden["sha256"],
+        **({"incomplete": True} if session.truncated else {}),
+    )
     return Promoted(session, golden, _apply(given.feedback_ids, session, set_name, actor))
 
 
 def _expected(given: Promotion, session: AgentSession, actor: Actor) -> dict[str, Any]:
     """What should have happened. What somebody wrote about changes stands in it as the comparer reads it."""
     found = dict(given.expected or {})
+    says_nothing = given.changes is None and given.kept is False and not given.recorded_is_right
+    if not found and given.changes is None and not says_nothing:
+        return found
+    run = recorded_run(session, actor=actor)
     if given.changes is not None:
-        found["effects"] = read_changes(given.changes, recorded_run(session, actor=actor), actor=actor)
+        found["effects"] = read_changes(given.changes, run, actor=actor)
     expected = read_expected(found)
     check_agreed(expected)
-    check_possible(expected, session, actor=actor)
-    if given.changes is None and given.kept is False and not given.recorded_is_right:
-        check_said(expected, recorded_run(session, actor=actor), actor=actor)
+    check_possible(expected, session, run, actor=actor)
+    if says_nothing:
+        check_said(expected, run, actor=actor)
     return found
 
 
@@ -192,9 +215,9 @@ def list_sets(*, actor: Actor) -> list[SetCount]:
             AgentSession.golden_set,
             func.count(),
             GoldenSet.policy,
-            func.count().filter(runs_here()),
-            func.count().filter(Agent.kind == "external"),
-            another_runs_here(actor),
+            func.count().filter(can_replay()),
+            func.count().filter(Agent.kind.not_in(REPLAYABLE_KINDS)),
+            another_can_replay(actor),
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(GoldenSet, own)
@@ -263,6 +286,7 @@ def check_promotable(session: AgentSession, actor: Actor) -> None:
         raise Refused(f"Only a completed session can be golden; this one is {session.status}.", current=session.status)
     if not has_user_message(session.id, actor=actor):
         raise Unprocessable("Nobody said anything in this session, so there is nothing to replay.")
+    check_input_size(session, actor)
 
 
 def has_user_message(session_id: UUID, *, actor: Actor) -> bool:
@@ -285,7 +309,9 @@ def _check_criteria(criteria_set_id: UUID | None, actor: Actor) -> None:
 
 
 def _was_rejected(session: AgentSession, feedback_ids: Sequence[UUID], actor: Actor) -> bool:
-    return bool(feedback_ids) or complaints.has_open_complaint(session.id, actor=actor)
+    """Whether the recorded run itself was complained about. A session that ran a failed request again was not."""
+    about_others = "rerun_of" in session.meta
+    return (bool(feedback_ids) and not about_others) or complaints.has_open_complaint(session.id, actor=actor)
 
 
 def _apply(feedback_ids: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:

@@ -15,6 +15,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.models import Agent, AgentSession, AgentVersion, User
+from app.models.agents import REPLAYABLE_KINDS
 from app.services.pages import Page, Slice, read_page
 
 
@@ -33,7 +34,7 @@ class GoldenRow:
     agent_id: UUID
     agent: str
     agent_name: str
-    runs_here: bool
+    replayable: bool
     another: bool
     elsewhere: bool
     agent_version: int | None
@@ -70,15 +71,15 @@ def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
     return _row(tuple(row))
 
 
-def runs_here(agent: Any = Agent) -> Any:
-    """Whether an agent can replay anything: it is not run elsewhere, and not archived."""
-    return (agent.kind != "external") & agent.archived_at.is_(None)
+def can_replay(agent: Any = Agent) -> Any:
+    """Whether an agent can replay anything: it runs in Upshot, and is not archived."""
+    return agent.kind.in_(REPLAYABLE_KINDS) & agent.archived_at.is_(None)
 
 
-def another_runs_here(actor: Actor) -> Any:
+def another_can_replay(actor: Actor) -> Any:
     """Whether there is an agent that can be chosen to replay with."""
     other = aliased(Agent)
-    return select(other.id).where(other.tenant_id == actor.tenant_id, runs_here(other), ~other.is_system).exists()
+    return select(other.id).where(other.tenant_id == actor.tenant_id, can_replay(other), ~other.is_system).exists()
 
 
 def _statement(actor: Actor) -> Select[*tuple[Any, ...]]:
@@ -88,7 +89,7 @@ def _statement(actor: Actor) -> Select[*tuple[Any, ...]]:
             AgentSession.id, AgentSession.title, AgentSession.session_type, AgentSession.created_at,
             AgentSession.golden_set, golden["note"].astext, cast(golden["criteriaSetId"].astext, Uuid),
             AgentSession.agent_id, Agent.slug, Agent.name,
-            runs_here(), another_runs_here(actor), Agent.kind == "external", AgentVersion.version,
+            can_replay(), another_can_replay(actor), Agent.kind.not_in(REPLAYABLE_KINDS), AgentVersion.version,
             cast(golden["promoted_at"].astext, DateTime(timezone=True)), cast(golden["promoted_by"].astext, Uuid),
             golden["sha256"].astext, golden["baseline_rejected"].astext, golden["recorded_is_right"].astext,
             golden["expected"], User.name,

@@ -23,7 +23,9 @@ COPY = text("""
 """)
 
 
-def promote_replay(golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str | None = None) -> Promoted:
+def promote_replay(
+    golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str | None = None, confirm_incomplete: bool = False
+) -> Promoted:
     """The replay is what is right from now on, in the same set. Open complaints about its failing are applied with it.
 
     All or nothing: the transaction of the caller has the copy, the promotion and the revocation.
@@ -43,7 +45,8 @@ def promote_replay(golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str 
     return promote_session(
         copy.id,
         Promotion(
-            set_name=set_name, note=note, recorded_is_right=True, feedback_ids=_complaints(golden_id, actor)
+            set_name=set_name, note=note, recorded_is_right=True, feedback_ids=_complaints(golden_id, actor),
+            confirm_incomplete=confirm_incomplete,
         ),
         actor=actor,
     )  # fmt: skip
@@ -63,6 +66,7 @@ def _copy(replay: AgentSession, actor: Actor) -> AgentSession:
         agent_version_id=replay.agent_version_id,
         entity_id=replay.entity_id,
         created_by=actor.id,
+        owner_id=replay.owner_id,
         trace_id=uuid4().hex,
         model=replay.model,
         input_tokens=replay.input_tokens,
@@ -72,6 +76,8 @@ def _copy(replay: AgentSession, actor: Actor) -> AgentSession:
         environment=replay.environment,
         tags=list(replay.tags),
         event_count=replay.event_count,
+        truncated=replay.truncated,
+        event_bytes=replay.event_bytes,
         started_at=replay.started_at,
         finished_at=replay.finished_at or datetime.now(UTC),
         meta={**kept, "copied_from": str(replay.id)},

@@ -27,6 +27,8 @@ from app.services.retractions import take_back
 AHEAD = timedelta(minutes=5)
 LONGEST_COMMENT = 4096
 LONGEST_ID = 256
+# The ids that a visitor may read back besides that of the message.
+SENT = ("chat_id", "trace_id")
 SURE_ENOUGH = 0.70
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
@@ -92,6 +94,10 @@ def put_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Put:
     _check(new, actor)
     new = _masked(new, actor)
     links = intake_links.resolve(new, actor)
+    if new.kind == "reaction" and new.origin == "user" and links.chat_id is None:
+        raise Invalid(
+            "chat_id: Send the id of the turn's conversation.", {"chat_id": "Send the id of the turn's conversation."}
+        )
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
         alone = last and new.origin == "user" and not links.thumbed
@@ -173,6 +179,9 @@ def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
     now = datetime.now(UTC)
     source = new.source_type or links.source_type(new.kind)
     details = _details(new, links)
+    if actor.vouched_by is not None:
+        # Visitors read back what they sent. What it was found to be about is not theirs to know.
+        details["sent"] = {name: getattr(new, name) for name in SENT if getattr(new, name) is not None}
     return {
         "id": new.id or uuid4(),
         "tenant_id": actor.tenant_id,
@@ -182,7 +191,7 @@ def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
         "origin": new.origin,
         "confidence": 1.0 if new.origin == "user" else new.confidence,
         "signal": new.signal,
-        "comment": new.comment,
+        "comment": details.get("preferred_answer", new.comment) if new.signal == "edit" else new.comment,
         "session_id": links.session_id,
         "entity_id": links.entity_id,
         "agent_id": links.agent_id,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,13 +21,14 @@ AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE |
 
 CHAT = "(c.id = %(chat_as_id)s::uuid OR c.external_id = %(chat)s)"
 # The ways to a message. Its sender's ids may repeat from chat to chat, so one that comes with a chat is looked for in
-# that chat only.
+# that chat only, and a turn without its chat is found only where no other chat has a turn with the same id.
 WAYS = {
     "id": "m.id = %(message_as_id)s::uuid",
     "external_id": "m.external_id = %(message)s",
     "external_id in chat": f"m.external_id = %(message)s AND {CHAT}",
     "place": f"m.message_index = %(index)s AND {CHAT}",
-    "turn": "m.turn_id = %(turn)s AND m.role = 'agent'",
+    "turn": """m.turn_id = %(turn)s AND m.role = 'agent' AND NOT EXISTS (SELECT FROM messages AS o
+        WHERE o.tenant_id = m.tenant_id AND o.turn_id = m.turn_id AND o.chat_id <> m.chat_id)""",
     "turn in chat": f"m.turn_id = %(turn)s AND m.role = 'agent' AND {CHAT}",
     "none": "false",
     "trace": "m.trace_id = %(trace)s AND m.role = 'agent'",
@@ -45,6 +48,7 @@ THUMBS = f"""(SELECT true FROM feedback AS t WHERE t.kind = 'signal' AND t.tenan
                AND t.message_id = about.name LIMIT 1) AS thumbed,
            {HOLD.format(message="about.name")} AS held"""
 NO_THUMBS = "false AS thumbed, NULL AS held"
+SET_USER = "SELECT set_config('app.user_id', %(user)s::text, true)"
 # The offset keeps the name in one piece. Row-level security lets no cast into the search of an index, and all thumbs of
 # the author would be gone through.
 ABOUT = """CROSS JOIN LATERAL (SELECT coalesce(
@@ -120,7 +124,8 @@ class Links:
 
 
 def resolve(new: NewFeedback, actor: Actor) -> Links:
-    """The links as far as they can be known. Links that name another workspace's rows are links to nothing.
+    """The links as far as they can be known. Links that name rows of another workspace, or of another person's
+    conversation, are links to nothing.
 
     Ids of messages, chats and traces are the sender's own words and may be unknown here; ids of sessions, entities
     and agents are ours and must exist.
@@ -139,13 +144,28 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
     if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
         ours = bool(links.entity_id or links.agent_id)
         thumb = new.opposite is not None
-        found = Found(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
+        with _looking_for(actor):
+            found = Found(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
         _check_ours(links, found)
-        links = replace(_from_session(_from_message(links, new, found), found), thumbed=bool(found.thumbed))
+        thumbed = bool(found.thumbed or actor.vouched_by)
+        links = replace(_from_session(_from_message(links, new, found), found), thumbed=thumbed)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
     if new.kind == "signal" and links.message_id is None:
         links = replace(links, message_id=links.trace_id or str(links.session_id))
     return links
+
+
+@contextmanager
+def _looking_for(actor: Actor) -> Iterator[None]:
+    """A visitor from another site has no conversations here: theirs are those that their team's server stored, which
+    belong to the person of the key that vouches for them. What such a person sees is not what the visitor is shown; the
+    earlier thumbs of the visitor are not found this way."""
+    if actor.vouched_by is None:
+        yield
+        return
+    run(SET_USER, {"user": actor.vouched_by})
+    yield
+    run(SET_USER, {"user": actor.id})
 
 
 def hold_thumbs(author: UUID, message_id: str) -> None:
@@ -162,7 +182,9 @@ def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
     in_chat = " in chat" if links.chat_id else ""
     if links.message_id:
         named = f"external_id{in_chat}"
-        return ("id", named) if AN_ID.fullmatch(links.message_id) else (named,)
+        ways = ("id", named) if AN_ID.fullmatch(links.message_id) else (named,)
+        # Visitors name a message that they only know the trace of by that trace.
+        return (*ways, "trace") if links.message_id == links.trace_id else ways
     if links.chat_id and isinstance(new.context.get("message_index"), int):
         return ("place",)
     if links.turn_id:
@@ -216,12 +238,14 @@ def _check_ours(links: Links, found: Found) -> None:
 def _from_message(links: Links, new: NewFeedback, found: Found) -> Links:
     if found.id is None:
         return links
+    # Each person has one reaction to a turn, so reactions call their chat by our id, whichever name the sender used.
+    named = None if new.kind == "reaction" else links.chat_id
     return replace(
         links,
         session_id=links.session_id or found.session_id,
         agent_id=links.agent_id or found.agent_id,
         message_id=links.message_id or str(found.id),
-        chat_id=links.chat_id or str(found.chat_id),
+        chat_id=named or str(found.chat_id),
         turn_id=links.turn_id or found.turn_id,
         trace_id=links.trace_id or found.trace_id,
         project=new.project or found.project or links.project,

@@ -29,7 +29,9 @@ LATER = ("review_notes", "assignee_id", "replay_session_id")
 SAID = """comment = excluded.comment, occurred_at = excluded.occurred_at,
     trace_id = coalesce(excluded.trace_id, f.trace_id), chat_id = coalesce(excluded.chat_id, f.chat_id),
     details = excluded.details || CASE WHEN f.details ? 'assessment'
-        THEN jsonb_build_object('assessment', f.details -> 'assessment') ELSE '{}' END,
+        THEN jsonb_build_object('assessment', f.details -> 'assessment') ELSE '{}' END
+        || CASE WHEN f.details ? 'sent' AND excluded.details ? 'sent'
+        THEN jsonb_build_object('sent', (f.details -> 'sent') || (excluded.details -> 'sent')) ELSE '{}' END,
     error_categories = excluded.error_categories || ARRAY(
         SELECT c FROM jsonb_array_elements_text(coalesce(f.details #> '{assessment,error_categories}', '[]')) AS c
          WHERE c <> ALL (excluded.error_categories))"""
@@ -40,8 +42,8 @@ REPLACING = {
     turn_id = coalesce(f.turn_id, excluded.turn_id),
     source_type = CASE WHEN f.chat_id IS NULL THEN excluded.source_type ELSE f.source_type END,
     context = CASE WHEN f.chat_id IS NULL THEN excluded.context ELSE f.context END""",
-    "reaction": f"""(tenant_id, turn_id, created_by) WHERE kind = 'reaction' AND origin = 'user' DO UPDATE SET {SAID},
-    rating = excluded.rating, context = excluded.context""",
+    "reaction": f"""(tenant_id, chat_id, turn_id, created_by) WHERE kind = 'reaction' AND origin = 'user'
+    DO UPDATE SET {SAID}, rating = excluded.rating, context = excluded.context""",
     None: "DO NOTHING",
 }
 OPPOSITE = """SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant_id)s

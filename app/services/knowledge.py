@@ -33,6 +33,7 @@ from app.services.knowledge_lists import (
 from app.services.knowledge_valid import (
     LONGEST_CONTENT,
     LONGEST_CONTEXT,
+    as_stored,
     check_scope,
     check_seen,
     check_signals,
@@ -76,21 +77,21 @@ def add_row(
     new: NewRow, *, actor: Actor, proposed: bool = False, meta: Mapping[str, Any] | None = None
 ) -> SharedContext:
     """Write a rule. An admin's is active at once; whatever an agent, a member or a tool writes waits for a person."""
-    check_text({"type": new.type, "content": new.content, "context": new.context})
+    content, context = as_stored(new.content), _condition(new.context)
+    check_text({"type": new.type, "content": content, "context": context})
+    check_seen(content, context)
     check_scope(new.agent_id, new.entity_type_id, actor)
     source = new.source_feedback_id or next(iter(new.feedback_ids), None)
     signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
     check_signals(signals, actor)
     trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
     state = "active" if trusted else "proposed"
-    if trusted:
-        check_seen(new.content, new.context)
     moment = new.created_at or datetime.now(UTC)
     row = SharedContext(
         tenant_id=actor.tenant_id,
         type=new.type,
-        content=new.content.strip(),
-        context=(new.context or "").strip() or None,
+        content=content,
+        context=context,
         agent_id=new.agent_id,
         entity_type_id=new.entity_type_id,
         source_feedback_id=source,
@@ -133,15 +134,15 @@ def edit_row(
     check_version(row, version)
     if row.state == "deleted":
         raise Refused("This row was deleted; add a new one.", current=row.state)
-    check_text({"type": row.type, "content": row.content, "context": row.context} | dict(changes))
+    values = {name: _as_stored(name, value) for name, value in changes.items()}
+    check_text({"type": row.type, "content": row.content, "context": row.context} | values)
     check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
     before = snapshot(row)
-    for name, value in changes.items():
-        setattr(row, name, (value.strip() or None) if isinstance(value, str) else value)
+    for name, value in values.items():
+        setattr(row, name, value)
     if snapshot(row) == before:
         return row
-    if row.active:
-        check_seen(row.content, row.context)
+    check_seen(row.content, row.context)
     return keep_change(row, "edited", before, actor, reason, at)
 
 
@@ -183,6 +184,17 @@ def set_state(
     if before["state"] == "proposed":
         knowledge_outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
     return changed
+
+
+def _as_stored(name: str, value: Any) -> Any:
+    """A value as the row keeps it. The text stays as it came; an empty condition is none."""
+    if name == "context":
+        return _condition(value)
+    return as_stored(value) if name == "content" and isinstance(value, str) else value
+
+
+def _condition(context: str | None) -> str | None:
+    return as_stored(context) if context and context.strip() else None
 
 
 def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> None:

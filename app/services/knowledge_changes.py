@@ -40,8 +40,7 @@ def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str 
         row.state, row.active = kept["state"], kept["state"] == "active"
     if snapshot(row) == before:
         return row
-    if row.active:
-        check_seen(row.content, row.context)
+    check_seen(row.content, row.context)
     said = (reason or "").strip() or f"Back to version {to}."
     return keep_change(row, "rolled_back", before, actor, said, to=to)
 

@@ -22,6 +22,8 @@ from app.services.knowledge_vectors import vectors_of
 # How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
 MOST = 2000
 CHECKED_STATES = ("active", "proposed")
+# What a person is asked about before a rule of theirs goes live. The other findings are advice.
+ASKED_ABOUT = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
         clashes = (compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= T_REL)
         found[one.id] = [*check_alone(one.row, world, today), *filter(None, clashes)]
     return found
+
+
+def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+    """What a person is asked about before these rows go live; only rows with something to ask about."""
+    found = check_rows(row_ids, actor=actor)
+    asked = {row_id: [one for one in findings if one.check in ASKED_ABOUT] for row_id, findings in found.items()}
+    return {row_id: findings for row_id, findings in asked.items() if findings}
 
 
 def check_all(*, actor: Actor) -> Report:

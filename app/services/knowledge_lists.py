@@ -14,6 +14,7 @@ from sqlalchemy.orm import aliased
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
+from app.learning.hygiene_text import hidden_signs
 from app.models import (
     Agent,
     EntityType,
@@ -65,6 +66,11 @@ class KnowledgeRow:
     replaces: UUID | None = None
     proposed_in: UUID | None = None
     author_agent_id: UUID | None = None
+
+    @property
+    def hides_text(self) -> bool:
+        """Whether it has hidden characters. It was then stored before saving refused them, and no prompt gets it."""
+        return bool(hidden_signs(self.content) or hidden_signs(self.context or ""))
 
     @property
     def scope(self) -> str:

@@ -20,8 +20,6 @@ from app.services import knowledge_usage
 from app.services.intake_links import AN_ID
 
 BATCH = 200
-# A prompt holds some dozens of rows. Whoever reports a session from elsewhere may name as many as they like.
-MOST_ROWS = 500
 WAITING = text("SELECT door_receptions()")
 # What somebody else counts or marks just now is left to them.
 TAKE = text("""
@@ -37,8 +35,15 @@ SAID = text("""
        AND NOT coalesce(f.details -> 'skipped' = 'true', false) AND NOT f.details ? 'retracted_at'
      GROUP BY f.session_id
 """)
+# What our own runtime put into a prompt is as its event says. What a sender reports counts only where it names, by its
+# hash, a prompt that the same person was given: then the rows are those of that prompt, whatever the event names.
 LOADED = text("""
-    SELECT e.session_id, e.payload -> 'row_ids' AS row_ids FROM session_events AS e
+    SELECT e.session_id,
+           CASE WHEN e.payload ? 'reported' THEN to_jsonb(p.row_ids) ELSE e.payload -> 'row_ids' END AS row_ids
+      FROM session_events AS e
+      JOIN sessions AS s ON s.tenant_id = e.tenant_id AND s.id = e.session_id
+      LEFT JOIN served_prompts AS p
+        ON p.tenant_id = e.tenant_id AND p.user_id = s.created_by AND p.sha256 = e.payload ->> 'sha256'
      WHERE e.tenant_id = app_tenant() AND e.session_id = ANY (CAST(:sessions AS uuid[]))
        AND e.event_type = 'context.loaded'
 """)
@@ -90,10 +95,10 @@ def count_receptions(*, actor: Actor, most: int = BATCH) -> int:
 
 
 def _rows_of(sessions: list[UUID]) -> dict[UUID, set[UUID]]:
-    """The knowledge in the prompts of each session, as its events tell. What is no id is passed over."""
+    """The knowledge in the prompts of each session, as far as Upshot put it there. What is no id is passed over."""
     found: dict[UUID, set[UUID]] = defaultdict(set)
     for session_id, named in db.session.execute(LOADED, {"sessions": sessions}):
-        ids = named[:MOST_ROWS] if isinstance(named, list) else []
+        ids = named if isinstance(named, list) else []
         found[session_id] |= {UUID(one) for one in ids if isinstance(one, str) and AN_ID.fullmatch(one)}
     return found
 

@@ -7,22 +7,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.learning.prompt import Prompt
 from app.learning.ranking import HALF_LIFE_DAYS
-from app.models import SharedContext, SharedContextUsage
+from app.models import ServedPrompt, SharedContext, SharedContextUsage, User
 
 Counts = dict[UUID, tuple[int, datetime]]
-_lock = threading.Lock()
-_noted: dict[UUID, Counts] = {}
+# By whom it was asked for and the hash of the prompt: the rows in it, and when it was last asked for.
+Served = dict[tuple[UUID, str], tuple[list[UUID], datetime]]
 BATCH = 1000
+# A prompt that nobody asked for in that time proves nothing any more.
+SERVED_FOR = timedelta(days=30)
+
+
+@dataclass
+class Noted:
+    """What was noted of one workspace: how often each row was in a prompt, and which prompts went to whom."""
+
+    counts: Counts = field(default_factory=dict)
+    served: Served = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_noted: dict[UUID, Noted] = {}
 # What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
 _FRESH = """
     WITH fresh AS (
@@ -49,33 +65,72 @@ def note(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
     """Remember that these rows went into a prompt now."""
     at = datetime.now(UTC)
     with _lock:
-        counts = _noted.setdefault(tenant_id, {})
-        for row_id in row_ids:
-            counts[row_id] = (counts.get(row_id, (0, at))[0] + 1, at)
+        _add(_noted.setdefault(tenant_id, Noted()).counts, row_ids, at)
 
 
-def take() -> dict[UUID, Counts]:
+def note_served(prompt: Prompt, *, actor: Actor) -> None:
+    """Remember that an agent outside asked for this prompt now. Its session may name the prompt later, by its hash."""
+    if not prompt.row_ids:
+        return
+    at = datetime.now(UTC)
+    with _lock:
+        noted = _noted.setdefault(actor.tenant_id, Noted())
+        _add(noted.counts, prompt.row_ids, at)
+        noted.served[actor.id, prompt.sha256] = (prompt.row_ids, at)
+
+
+def _add(counts: Counts, row_ids: Iterable[UUID], at: datetime) -> None:
+    for row_id in row_ids:
+        counts[row_id] = (counts.get(row_id, (0, at))[0] + 1, at)
+
+
+def take() -> dict[UUID, Noted]:
     """What was noted since, by workspace. It is forgotten here: whoever takes it writes it or puts it back."""
     with _lock:
-        taken = {tenant: counts for tenant, counts in _noted.items() if counts}
+        taken = {tenant: noted for tenant, noted in _noted.items() if noted.counts}
         _noted.clear()
     return taken
 
 
-def put_back(tenant_id: UUID, counts: Counts) -> None:
+def put_back(tenant_id: UUID, taken: Noted) -> None:
     """It could not be written; the next batch has it too."""
     with _lock:
-        noted = _noted.setdefault(tenant_id, {})
-        for row_id, (number, at) in counts.items():
-            before = noted.get(row_id, (0, at))
-            noted[row_id] = (before[0] + number, max(before[1], at))
+        noted = _noted.setdefault(tenant_id, Noted())
+        for row_id, (number, at) in taken.counts.items():
+            before = noted.counts.get(row_id, (0, at))
+            noted.counts[row_id] = (before[0] + number, max(before[1], at))
+        noted.served = taken.served | noted.served
 
 
-def write(counts: Counts, *, actor: Actor) -> None:
+def write(noted: Noted, *, actor: Actor) -> None:
     """Write what was noted of the actor's workspace, but of rows that are gone."""
-    wanted = SharedContext.id.in_(list(counts))
+    wanted = SharedContext.id.in_(list(noted.counts))
     known = db.session.scalars(select(SharedContext.id).where(SharedContext.tenant_id == actor.tenant_id, wanted))
-    note_injections({row_id: counts[row_id] for row_id in known}, actor=actor)
+    note_injections({row_id: noted.counts[row_id] for row_id in known}, actor=actor)
+    if noted.served:
+        _write_served(noted.served, actor)
+
+
+def _write_served(served: Served, actor: Actor) -> None:
+    """Keep which prompts went to whom, but to people who left meanwhile, and forget those of long ago."""
+    known = set(db.session.scalars(select(User.id).where(User.id.in_({user_id for user_id, _ in served}))))
+    rows = [
+        {"tenant_id": actor.tenant_id, "user_id": user_id, "sha256": sha256, "row_ids": row_ids, "served_at": at}
+        for (user_id, sha256), (row_ids, at) in sorted(served.items())
+        if user_id in known
+    ]
+    if not rows:
+        return
+    statement = insert(ServedPrompt).values(rows)
+    later = func.greatest(ServedPrompt.served_at, statement.excluded.served_at)
+    db.session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["tenant_id", "user_id", "sha256"],
+            set_={"row_ids": statement.excluded.row_ids, "served_at": later},
+        )
+    )
+    old = ServedPrompt.served_at < datetime.now(UTC) - SERVED_FOR
+    db.session.execute(delete(ServedPrompt).where(ServedPrompt.tenant_id == actor.tenant_id, old))
 
 
 def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.hygiene_text import hidden_signs, name_of
+from app.learning.hygiene_text import describe_hidden
 from app.models import Agent, EntityType, Feedback
 from app.models.knowledge import KNOWLEDGE_TYPES
 
@@ -36,21 +36,18 @@ def check_text(values: Mapping[str, Any]) -> None:
 
 
 def check_seen(content: str, context: str | None) -> None:
-    """What a person approves is what prompts get, byte by byte: a text with characters that nobody sees is not it."""
-    wrong = {name: unseen(text) for name, text in (("content", content), ("context", context or "")) if unseen(text)}
+    """What a person approves is what prompts get, byte for byte: a text with hidden characters cannot be approved."""
+    hidden = {"content": describe_hidden(content), "context": describe_hidden(context or "")}
+    wrong = {name: sentence for name, sentence in hidden.items() if sentence}
     if wrong:
         first = next(iter(wrong))
-        raise Invalid(wrong[first], wrong)
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
 
 
-def unseen(text: str) -> str:
-    """Which characters of a text cannot be seen, in a sentence; nothing when all can."""
-    places = hidden_signs(text)
-    if not places:
-        return ""
-    kinds = sorted({name_of(text[place]) for place in places})
-    number = f"{len(places)} characters" if len(places) > 1 else "a character"
-    return f"It holds {number} that nobody sees: {', '.join(kinds[:3])}{' …' if len(kinds) > 3 else ''}."
+def as_stored(text: str) -> str:
+    """A text as it is kept: as it came, with one kind of line end. Browsers send two characters for each, and pages
+    cannot show the other kinds."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor) -> None:

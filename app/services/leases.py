@@ -19,14 +19,20 @@ from sqlalchemy import func, select, text, update
 from app.actor import Actor
 from app.db import db, run
 from app.learning.masking import Masking
+from app.learning.truncation import is_truncated
 from app.models import AgentSession, SessionDraft
 from app.services import audit
 from app.services.bulk_events import as_rows
 from app.services.chats import NewMessage, append_messages
+from app.services.session_budget import FOR_THE_END, check_sizes
 from app.services.session_events import NewEvent, rows_of
-from app.services.sessions import after_end
+from app.services.sessions import after_end, milliseconds_between
 
 MOST_ATTEMPTS = 3
+# A replay changes nothing outside itself, so losing its process is no reason to give up on it early.
+MOST_LOST = 10
+GIVEN_UP = "Three attempts to run this session ended without an answer."
+PROCESSES_LOST = "Ten attempts to replay this golden ended because the process that ran it was lost."
 CLAIM = text("SELECT session_id, tenant_id, attempt FROM door_claim(:owner, :most, :lease)")
 DRAFT = text("""
     INSERT INTO session_drafts (tenant_id, session_id, text)
@@ -40,8 +46,9 @@ DRAFT = text("""
 # masked and who the product is come with the session: they are never older than the transaction.
 HOLD = """
 SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id, s.created_by, s.session_type,
-       s.output_type, s.trace_id, s.eval_source, s.event_count, s.duration_ms, s.created_at, s.started_at,
-       s.cancel_requested_at, s.metadata, (t.settings ->> 'mask_emails')::boolean,
+       s.output_type, s.trace_id, s.eval_source, s.event_count, s.event_bytes, s.duration_ms, s.created_at,
+       s.started_at, s.cancel_requested_at, s.lost_count, s.key_scopes, s.metadata,
+       (t.settings ->> 'mask_emails')::boolean,
        (t.settings ->> 'mask_phones')::boolean, p.id, p.name
   FROM sessions AS s
   JOIN tenants AS t ON t.id = s.tenant_id
@@ -54,23 +61,34 @@ SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id
 EVENTS = """INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
     SELECT e.id, %(tenant)s, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
       FROM jsonb_to_recordset(%(rows)s::jsonb)
-           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)"""
+           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
+    RETURNING payload_bytes"""
+SIZED = f"""WITH added AS ({EVENTS}),
+sized AS (SELECT coalesce(sum(payload_bytes), 0) AS bytes, coalesce(max(payload_bytes), 0) AS largest FROM added)"""
 RECORD = f"""
-WITH added AS ({EVENTS})
-UPDATE sessions SET event_count = event_count + %(number)s WHERE tenant_id = %(tenant)s AND id = %(session)s
+{SIZED}
+UPDATE sessions SET event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
+       truncated = truncated OR %(truncated)s FROM sized
+ WHERE tenant_id = %(tenant)s AND id = %(session)s
+RETURNING event_bytes, sized.largest
 """
 END = f"""
-WITH added AS ({EVENTS}),
+{SIZED},
 gone AS (DELETE FROM session_drafts WHERE tenant_id = %(tenant)s AND session_id = %(session)s),
 noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details)
     VALUES (%(tenant)s, %(user)s, %(agent)s, 'session.finished', 'session', %(session)s, %(details)s::jsonb))
 UPDATE sessions
    SET status = %(status)s, error = %(error)s, finished_at = %(at)s, duration_ms = %(duration)s,
-       event_count = event_count + %(number)s, model = coalesce(%(model)s, model),
+       event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
+       truncated = truncated OR %(truncated)s,
+       full_at = CASE WHEN %(full)s::boolean THEN coalesce(full_at, %(at)s) ELSE full_at END,
+       model = coalesce(%(model)s, model),
        input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
        cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL,
        metadata = CASE WHEN %(marks)s::jsonb IS NULL THEN metadata ELSE metadata || %(marks)s::jsonb END
+  FROM sized
  WHERE tenant_id = %(tenant)s AND id = %(session)s
+RETURNING event_bytes, sized.largest
 """
 
 
@@ -90,7 +108,8 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How a run ended, and what it took. `answer` joins the chat that the session belongs to."""
+    """How a run ended, and what it took. `answer` joins the chat that the session belongs to; `full` says that the
+    session had no room for what happened next."""
 
     status: str
     events: Sequence[NewEvent] = ()
@@ -101,6 +120,7 @@ class Ending:
     cost: Decimal | None = None
     answer: str | None = None
     turn_id: str | None = None
+    full: bool = False
     details: dict[str, Any] = field(default_factory=dict)
 
 
@@ -126,10 +146,13 @@ class Held(NamedTuple):
     trace_id: str | None
     eval_source: str | None
     event_count: int
+    event_bytes: int
     duration_ms: int | None
     created_at: datetime
     started_at: datetime | None
     cancel_requested_at: datetime | None
+    lost_count: int
+    key_scopes: list[str] | None
     meta: dict[str, Any]
     mask_emails: bool | None
     mask_phones: bool | None
@@ -152,6 +175,16 @@ def hold(lease: Lease) -> Held:
     if not found:
         raise LeaseLost
     return Held(lease, *found[0])
+
+
+def why_given_up(held: Held) -> str | None:
+    """Why this attempt is one too many, if it is. Of a replay, lost processes are counted apart from its own
+    failures."""
+    if held.eval_source is None:
+        return GIVEN_UP if held.lease.attempt > MOST_ATTEMPTS else None
+    if held.lost_count > MOST_LOST:
+        return PROCESSES_LOST
+    return GIVEN_UP if held.lease.attempt - held.lost_count > MOST_ATTEMPTS else None
 
 
 def _named(lease: Lease) -> dict[str, Any]:
@@ -180,7 +213,7 @@ def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
 def write(held: Held, events: Sequence[NewEvent]) -> None:
     """Add what happened to a session that is held, once in a transaction."""
     if events:
-        run(RECORD, _written(held, events))
+        check_sizes(run(RECORD, _written(held, events)))
 
 
 def _written(held: Held, events: Sequence[NewEvent]) -> dict[str, Any]:
@@ -189,6 +222,7 @@ def _written(held: Held, events: Sequence[NewEvent]) -> dict[str, Any]:
         "tenant": held.tenant_id,
         "session": held.id,
         "number": len(rows),
+        "truncated": any(is_truncated(event.event_type, event.payload) for event in events),
         "rows": as_rows({held.id: rows}, before=held.event_count),
     }
 
@@ -206,13 +240,14 @@ def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | 
     if said is not None and ending.status == "cancelled":
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
     at = datetime.now(UTC)
-    run(
+    sizes = run(
         END,
         _written(held, events)
         | {
             "status": ending.status,
             "error": held.masking.text(ending.error) if ending.error else None,
             "at": at,
+            "full": ending.full,
             "duration": _duration(held, at),
             "model": ending.model,
             "input": ending.input_tokens,
@@ -224,6 +259,7 @@ def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | 
             "details": json.dumps(audit.details_of(actor, before="running", after=ending.status)),
         },
     )
+    check_sizes(sizes, spare=0 if ending.status == "completed" else FOR_THE_END)
     if said is not None and held.chat_id is not None:
         instead = {"instead_of": held.meta["instead_of"]} if "instead_of" in held.meta else {}
         append_messages(held.chat_id, [replace(said, details=said.details | instead)], actor=actor)
@@ -234,7 +270,7 @@ def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | 
 def _duration(held: Held, at: datetime) -> int:
     if held.duration_ms is not None:
         return held.duration_ms
-    return max(0, int((at - (held.started_at or held.created_at)).total_seconds() * 1000))
+    return milliseconds_between(held.started_at or held.created_at, at)
 
 
 def _said(held: Held, ending: Ending) -> NewMessage | None:
@@ -282,6 +318,12 @@ def release(leases: Sequence[Lease]) -> None:
             .where(*_ours(lease))
             .values(status="pending", lease_owner=None, lease_until=None, attempt=AgentSession.attempt - 1)
         )
+
+
+def give_back(lease: Lease) -> None:
+    """Let another attempt begin, when the lease has run out, after one that broke. It counts as the session's own
+    failure, not as a process that was lost."""
+    db.session.execute(update(AgentSession).where(*_ours(lease)).values(status="pending", lease_owner=None))
 
 
 def _some(leases: Sequence[Lease]) -> list[Any]:

@@ -48,14 +48,22 @@ def _forget_old(actor: Actor) -> None:
 
 
 def sign_in(
-    email: str, password: str, *, address: str, user_agent: str | None, request_id: str | None = None
+    email: str,
+    password: str,
+    *,
+    address: str,
+    user_agent: str | None,
+    request_id: str | None = None,
+    device: str | None = None,
 ) -> tuple[Actor, str]:
     """Sign in with a password. Call `throttle.count_attempt` before, in a transaction of its own."""
-    actor = prove(email, password, address=address, request_id=request_id)
+    actor = prove(email, password, address=address, request_id=request_id, device=device)
     return actor, begin(actor=actor, user_agent=user_agent)
 
 
-def prove(email: str, password: str, *, address: str, request_id: str | None = None) -> Actor:
+def prove(
+    email: str, password: str, *, address: str, request_id: str | None = None, device: str | None = None
+) -> Actor:
     """Work as whoever has this e-mail and this password, or say that one of them is wrong, never which. The same
     questions are asked for an address that nobody has, so that the time that the answer takes says nothing either."""
     user_id = accounts.find(email) or accounts.NOBODY
@@ -66,7 +74,7 @@ def prove(email: str, password: str, *, address: str, request_id: str | None = N
     actor = accounts.enter(user_id, tenant_id, request_id) if right else None
     if actor is None:
         raise Invalid(WRONG, {"password": WRONG})
-    throttle.forget(email, address)
+    throttle.forget(email, address, device)
     return actor
 
 

@@ -12,6 +12,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.learning import memory_prompt
+from app.learning.hygiene_text import describe_hidden
 from app.models import AgentSession, Tenant, User, UserMemory
 from app.services import audit
 from app.services.masks import masking_for
@@ -46,9 +47,11 @@ def save_memory(
 ) -> UserMemory:
     """Remember something about the person for whom the work is done. The same words again change nothing."""
     user_id = _person(actor, session_id)
-    words = masking_for(actor).text(" ".join(content.split()))
+    words = masking_for(actor).text(memory_prompt.one_line(content))
     if not words or len(words) > LONGEST:
         raise Invalid(f"content: One thing in at most {LONGEST} characters.", {"content": "One thing, in few words."})
+    if hidden := describe_hidden(words):
+        raise Invalid(f"content: {hidden}", {"content": hidden})
     known = db.session.scalar(
         select(UserMemory).where(
             UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id, UserMemory.content == words

@@ -92,10 +92,14 @@ class Cursor:
                 raise ValueError
             return cls(way == "a", moment, UUID(row))
         except (ValueError, binascii.Error):
-            raise Invalid(
-                "This cursor was not made by this list; leave it out to begin at the first page.",
-                {"cursor": "Not a cursor of this list."},
-            ) from None
+            raise not_a_cursor() from None
+
+
+def not_a_cursor() -> Invalid:
+    return Invalid(
+        "This cursor was not made by this list; leave it out to begin at the first page.",
+        {"cursor": "Not a cursor of this list."},
+    )
 
 
 def read_page(

@@ -18,6 +18,7 @@ from app.services import accounts, audit, logins, passwords
 from app.services.words import clean_email, clean_name
 
 INVITE_LIFETIME = timedelta(days=7)
+NOT_JOINED = "This password doesn't work. If you have an account, use its password or sign in first."
 SPENT = "This invitation is not valid any more: it was used, withdrawn, or it is too old. Ask for a new one."
 
 
@@ -284,12 +285,14 @@ def accept_invite(
 ) -> Actor:
     """Join the workspace of an invitation. An address without an account gets one with this name and password; one
     with an account joins when its owner is signed in or gives its password, for a link alone proves no identity.
-    Count the attempt before (`throttle.count_attempt`): a wrong password here is a wrong password.
+    Call `check_newcomer` and count the attempt before (`throttle.count_attempt`): a wrong password here is a wrong one.
     """
     invited = look_up_invite(token)
     accounts.system_in(invited.tenant_id)
     if invited.user_id is None:
-        user_id = _join_new(invited, name, password)
+        check_newcomer(name, password, invited.email)
+        system: Actor = db.session().info["actor"]
+        user_id = _add_user(invited.email, clean_name(name), invited.role, actor=system, password=password).id
     else:
         user_id = _join_known(invited, password, signed_in_as)
     _use(invited)
@@ -300,17 +303,17 @@ def accept_invite(
     return actor
 
 
-def _join_new(invited: Invitation, name: str, password: str) -> UUID:
+def check_newcomer(name: str, password: str, email: str) -> None:
+    """Raise unless a new person could join like this. Asked of everyone, so that the answer tells nobody whether the
+    address has an account; the password of an account passed this when it was chosen."""
     fields: dict[str, str] = {}
-    for check in (lambda: clean_name(name), lambda: passwords.check(password, invited.email)):
+    for check in (lambda: clean_name(name), lambda: passwords.check(password, email)):
         try:
             check()
         except Invalid as problem:
             fields |= problem.fields
     if fields:
         raise Invalid("Name or password do not fit.", fields)
-    system: Actor = db.session().info["actor"]
-    return _add_user(invited.email, clean_name(name), invited.role, actor=system, password=password).id
 
 
 def _join_known(invited: Invitation, password: str, signed_in_as: UUID | None) -> UUID:
@@ -321,7 +324,7 @@ def _join_known(invited: Invitation, password: str, signed_in_as: UUID | None) -
         stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
         accounts.work_as(system)
         if not passwords.matches(stored, password):
-            raise Invalid("The password is not right.", {"password": "This is not the password of this account."})
+            raise Invalid(NOT_JOINED, {"password": NOT_JOINED})
     _add_membership(user_id, invited.role, actor=system)
     return user_id
 

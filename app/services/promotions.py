@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import case, func, select
 
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.evals.mentions import suggest
-from app.evals.snapshot import first_loaded, user_turns
 from app.models import Agent, AgentSession, AgentVersion, SessionEvent
 from app.services import complaints, golden
 from app.services.expected_effects import recorded_changes
@@ -23,7 +22,8 @@ from app.services.snapshots import recorded_run
 @dataclass(frozen=True)
 class Offer:
     """A session that can be golden. `facts` of its answer can be asked for; `preferred` is what somebody would rather
-    have read; `tools` are those that it called, `changes` what it changed in plain words."""
+    have read; `tools` are those that it called, `changes` what it changed in plain words; `truncated` says that an
+    answer was cut off."""
 
     session_id: UUID
     title: str
@@ -38,6 +38,7 @@ class Offer:
     preferred: str | None
     tools: list[str]
     changes: list[str]
+    truncated: bool
 
 
 @dataclass(frozen=True)
@@ -63,25 +64,46 @@ def offer(session_id: UUID, *, actor: Actor) -> Offer:
     session, slug, version = row
     golden.check_promotable(session, actor)
     run = recorded_run(session, actor=actor)
-    events: list[dict[str, Any]] = [
-        {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence} for event in run.events
-    ]
-    called = [str(event["payload"].get("name")) for event in events if event["event_type"] == "tool.call"]
+    turns, recordings, rows = _counts(session_id, actor)
+    called = [str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"]
     return Offer(
         session_id=session.id,
         title=session.title,
         agent_id=session.agent_id,
         agent=slug,
         version=version,
-        turns=len(user_turns(events)),
-        knowledge_rows=len(first_loaded(events).get("row_ids") or []),
-        recordings=sum(event["event_type"] == "tool.result" for event in events),
+        turns=turns,
+        knowledge_rows=rows,
+        recordings=recordings,
         complained=complaints.has_open_complaint(session_id, actor=actor),
         facts=suggest(run),
         preferred=complaints.preferred_answer(session_id, actor=actor),
         tools=sorted(set(called)),
         changes=recorded_changes(run, actor=actor),
+        truncated=session.truncated,
     )
+
+
+def _counts(session_id: UUID, actor: Actor) -> tuple[int, int, int]:
+    """How many messages and results a golden would keep, and how many knowledge rows it had in its prompt."""
+    event = SessionEvent
+    of_session = [event.tenant_id == actor.tenant_id, event.session_id == session_id]
+    loaded = (
+        select(case((func.jsonb_typeof(event.payload["row_ids"]) == "array", event.payload["row_ids"])))
+        .where(*of_session, event.event_type == "context.loaded")
+        .order_by(event.occurred_at, event.sequence)
+        .limit(1)
+        .scalar_subquery()
+    )
+    said = func.btrim(func.coalesce(event.payload["text"].astext, "")) != ""
+    row = db.session.execute(
+        select(
+            func.count().filter(event.event_type == "user.message", said),
+            func.count().filter(event.event_type == "tool.result"),
+            func.coalesce(func.jsonb_array_length(loaded), 0),
+        ).where(*of_session, event.event_type.in_(("user.message", "tool.result")))
+    ).one()
+    return row[0], row[1], row[2]
 
 
 def choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
@@ -89,7 +111,7 @@ def choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.status, AgentSession.golden_set,
-            AgentSession.eval_source,
+            AgentSession.eval_source, AgentSession.truncated,
         )
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.created_at.desc())
@@ -114,4 +136,6 @@ def _refusal(row: Any, asked: bool, unhappy: bool) -> str | None:
         return f"is {row.status}, not completed"
     if not asked:
         return "has no message of a person"
+    if row.truncated:
+        return "has an answer that was cut off; promote it by itself"
     return "was complained about; say what should have happened" if unhappy else None

@@ -16,6 +16,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Throttled
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import audit
 from app.services.knowledge import NewRow, add_row, check_signals
+from app.services.knowledge_valid import as_stored
 
 MOST_AN_HOUR = 20
 HOUR = timedelta(hours=1)
@@ -65,7 +66,7 @@ def propose_edit(
         feedback_ids=_signals_of(row),
         pinned=row.pinned,
     )
-    if (new.content.strip(), (new.context or "").strip()) == (row.content, row.context or ""):
+    if (as_stored(new.content), as_stored(new.context or "")) == (row.content, row.context or ""):
         raise Invalid("These are the words that the row has already.")
     db.session.execute(ONE_AT_A_TIME, {"tenant": str(actor.tenant_id)})
     _check_number(actor)

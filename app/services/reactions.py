@@ -10,8 +10,8 @@ from sqlalchemy import or_, select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import NotFound, Refused
-from app.learning.reaction_shapes import Reaction, rating_of
+from app.errors import NotFound
+from app.learning.reaction_shapes import Reaction, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Message
 from app.services.intake import NewFeedback, give_feedback
 from app.services.intake_links import AN_ID
@@ -31,7 +31,8 @@ class Conversation:
 
 
 def find_conversation(name: str, *, project: str, actor: Actor) -> Conversation:
-    """The conversation of the project with this name. Another workspace's and another project's are unknown."""
+    """The conversation of the project with this name. Another workspace's, another project's and another person's are
+    unknown. Several people may use one name; then it is the actor's own, or the first."""
     same = Chat.external_id == name
     if AN_ID.fullmatch(name):
         same = or_(same, Chat.id == UUID(name))
@@ -39,6 +40,7 @@ def find_conversation(name: str, *, project: str, actor: Actor) -> Conversation:
         select(Chat.id, Agent.slug)
         .outerjoin(Agent, (Agent.tenant_id == Chat.tenant_id) & (Agent.id == Chat.agent_id))
         .where(Chat.tenant_id == actor.tenant_id, Chat.project == project, same)
+        .order_by((Chat.user_id == actor.id).desc(), Chat.created_at, Chat.id)
         .limit(1)
     ).one_or_none()
     if row is None:
@@ -57,18 +59,15 @@ def react(
 ) -> Reaction | None:
     """Say what the turn was like, instead of what one said before; None takes that back."""
     _check_turn(conversation, turn_id, actor)
-    mine = (Feedback.kind == "reaction", Feedback.origin == "user", Feedback.turn_id == turn_id)
     if reaction is None:
-        take_back(*mine, Feedback.chat_id == str(conversation.id), actor=actor)
+        take_back(
+            Feedback.kind == "reaction",
+            Feedback.origin == "user",
+            Feedback.chat_id == str(conversation.id),
+            Feedback.turn_id == turn_id,
+            actor=actor,
+        )
         return None
-    elsewhere = select(Feedback.id).where(
-        Feedback.tenant_id == actor.tenant_id,
-        Feedback.created_by == actor.id,
-        *mine,
-        Feedback.chat_id != str(conversation.id),
-    )
-    if db.session.scalar(elsewhere) is not None:
-        raise Refused("You reacted to a turn with this id in another conversation; ids of turns must differ.")
     row = give_feedback(
         NewFeedback(
             kind="reaction",
@@ -84,8 +83,9 @@ def react(
         actor=actor,
     )
     return Reaction(
-        row.id, conversation.name, turn_id, row.rating, row.comment, row.confidence, row.origin, row.occurred_at
-    )
+        row.id, conversation.name, turn_id, row.rating, row.comment, row.confidence, row.origin, row.occurred_at,
+        user_type_of(actor.role, row.origin),
+    )  # fmt: skip
 
 
 def _check_turn(conversation: Conversation, turn_id: str, actor: Actor) -> None:

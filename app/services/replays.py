@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,18 +13,20 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db, run
 from app.errors import Refused
+from app.evals.clipping import clip_event, clip_run
 from app.evals.compare import Golden, compare
 from app.evals.expected import read_expected
-from app.evals.runs import Run, make_run
+from app.evals.runs import Event, Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
+from app.learning.hygiene_text import strip_hidden
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit, feedback, intake, leases
 from app.services.comparisons import nearness
 from app.services.intake import NewFeedback
 from app.services.leases import Ending, Held
+from app.services.run_loads import LoadedEvents, load_events
 from app.services.run_results import Case, cases_of, finish_run_of_case, verdict_of
-from app.services.session_events import Event, events_of
 from app.services.transcripts import named
 
 LIVE, RECORDED = "live", "recorded"
@@ -32,9 +34,10 @@ MOST_REPLAYS = 100
 DIVERGENCES_KEPT = 50
 # Every case of a run passes through these, so each reads what it needs with as few statements as it can.
 ASKED = """
-SELECT r.status, r.context_mode, r.options, g.policy, t.secret
+SELECT r.status, r.context_mode, r.options, g.policy, t.secret, o.event_bytes
   FROM eval_runs AS r
   JOIN tenants AS t ON t.id = r.tenant_id
+  LEFT JOIN sessions AS o ON o.tenant_id = r.tenant_id AND o.id = %(golden)s
   LEFT JOIN golden_sets AS g ON g.tenant_id = r.tenant_id AND g.name = %(set)s
  WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s
 """
@@ -43,7 +46,8 @@ UPDATE eval_runs SET status = 'running' WHERE tenant_id = %(tenant)s AND id = %(
 """
 HOLD_GOLDEN = "SELECT 1 FROM sessions WHERE tenant_id = %(tenant)s AND id = %(golden)s FOR NO KEY UPDATE"
 RUN_OF_CASE = """
-SELECT context_mode, cancel_requested_at IS NOT NULL FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s
+SELECT context_mode, cancel_requested_at IS NOT NULL, options ? 'trial'
+  FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s
 """
 REPORTED = """
 SELECT id FROM feedback
@@ -63,7 +67,6 @@ class Replay:
     context_mode: str
     snapshot: Mapping[str, Any]
     golden: Golden
-    golden_events: Sequence[Mapping[str, Any]]
     policy: Policy
     tools: Mapping[str, str] = field(default_factory=dict)
 
@@ -76,12 +79,13 @@ def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     meta = session.meta
     kept = meta["eval_golden"]
     of_run = {"tenant": actor.tenant_id, "run": meta["eval_run_id"]}
-    [(status, context_mode, options, policy, secret)] = run(ASKED, of_run | {"set": kept.get("set")})
+    golden_id = UUID(meta["eval_source"])
+    asked = run(ASKED, of_run | {"set": kept.get("set"), "golden": golden_id})
+    [(status, context_mode, options, policy, secret, size)] = asked
     if status == "queued":
         run(BEGUN, of_run)
-    golden_id = UUID(meta["eval_source"])
-    events = [_plain(event) for event in events_of(golden_id, actor=actor)]
-    if not events:
+    recorded = load_events({golden_id: size}, actor=actor)[golden_id] if size is not None else None
+    if recorded is None or not recorded.events:
         raise Refused("The golden was deleted before its replay began.")
     snapshot = kept["snapshot"]
     replay = Replay(
@@ -89,29 +93,26 @@ def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
         run_id=UUID(meta["eval_run_id"]),
         context_mode=context_mode,
         snapshot=snapshot,
-        golden=golden_of(events, kept),
-        golden_events=events,
+        golden=golden_of(recorded, kept),
         policy=read_policy(policy) if policy else Policy(),
         tools=options.get("tools") or {},
     )
     return replay, None if context_mode == LIVE else frozen_prompt(snapshot, options, secret, actor=actor)
 
 
-def golden_of(events: Sequence[Mapping[str, Any]], kept: Mapping[str, Any]) -> Golden:
+def golden_of(found: LoadedEvents, kept: Mapping[str, Any]) -> Golden:
     """A golden as the comparer has it, from its events and from what promoting froze."""
     snapshot = kept["snapshot"]
     recorded = make_run(
-        events,
+        found.events,
         session_type=snapshot["session_type"],
         output_type=snapshot.get("output_type"),
         tools=snapshot.get("tools") or (),
+        clipped=found.clipped,
+        cut=found.cut,
     )
     criteria = (snapshot.get("criteria") or {}).get("dimensions")
     return Golden(recorded, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
-
-
-def _plain(event: Event) -> dict[str, Any]:
-    return {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
 
 
 def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
@@ -127,9 +128,9 @@ def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secre
 
 
 def _row(row: Mapping[str, Any], rank: float) -> PromptRow:
-    return PromptRow(
-        UUID(row["id"]), row["type"], row["content"], row["context"], row["scope"], int(row["version"]), rank
-    )
+    """A frozen row as its run had it. Earlier versions left hidden characters out on the way into the prompt."""
+    content, context = strip_hidden(row["content"]), strip_hidden(row["context"] or "") or None
+    return PromptRow(UUID(row["id"]), row["type"], content, context, row["scope"], int(row["version"]), rank)
 
 
 def _added(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]:
@@ -149,32 +150,40 @@ def _added(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]
     ]  # fmt: skip
 
 
-def judge(replay: Replay, events: Sequence[Mapping[str, Any]], status: str, tools: Sequence[Any]) -> dict[str, Any]:
-    """The verdict on a replay. Nothing is read or written."""
-    snapshot = replay.snapshot
+def judge(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> dict[str, Any]:
+    """The verdict on a replay that ends like this. Nothing is written."""
+    snapshot, golden = replay.snapshot, replay.golden
+    so_far = load_events({session.id: session.event_bytes}, actor=actor, clip=golden.run.clipped)[session.id]
+    last = [
+        Event(one.event_type, one.payload, session.event_count + place) for place, one in enumerate(ending.events, 1)
+    ]
     found: Run = make_run(
-        events,
+        [*so_far.events, *(map(clip_event, last) if so_far.clipped else last)],
         session_type=snapshot["session_type"],
         output_type=snapshot.get("output_type"),
-        status=status,
+        status=ending.status,
         tools=tools,
+        clipped=so_far.clipped,
+        cut=so_far.cut,
     )
-    return compare(replay.golden, found, nearness(), replay.policy).as_json()
+    if so_far.clipped:
+        golden = replace(golden, run=clip_run(golden.run))
+    return compare(golden, found, nearness(), replay.policy).as_json()
 
 
 def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
-    or an earlier one is settled; when it is the last of its run, the run ends.
+    or an earlier one is settled, unless the run is a trial run; when it is the last of its run, the run ends.
 
     Trials of one golden settle one after the other. The run itself is held only at the end, and for a moment: all its
     cases pass here.
     """
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
-    [(context_mode, cancelled)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
+    [(context_mode, cancelled, trial)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
     _hold_golden(golden_id, actor)
     judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
     leases.end(session, ending, actor=actor, marks=judged)
-    if not cancelled:
+    if not cancelled and not trial:
         group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
         _say(verdict_of(group), group, session, context_mode, actor)
     finish_run_of_case(run_id, actor=actor)

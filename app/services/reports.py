@@ -14,15 +14,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select, tuple_
+from sqlalchemy import ColumnElement, and_, case, func, select, tuple_
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.reaction_shapes import Counts, Reaction, by_turn
-from app.models import Chat, Feedback, Message
+from app.learning.reaction_shapes import Counts, Reaction, by_turn, user_type_of
+from app.models import Chat, Feedback, Membership, Message
 from app.services.intake_links import AN_ID
+from app.services.privacy import is_hidden
 from app.services.reactions import Conversation
 from app.services.retractions import STANDS
 
@@ -196,11 +197,17 @@ def _described(period: Period, chat_ids: list[str], actor: Actor) -> Groups:
 
 
 def _reactions(which: list[ColumnElement[bool]], actor: Actor, name: str | None = None) -> list[tuple[str, Reaction]]:
-    """Reactions in the order they were given, each with the id of its chat."""
+    """Reactions in the order they were given, each with the id of its chat. A hidden author has no type."""
+    hidden = is_hidden(Feedback.created_by, actor)
     rows = db.session.execute(
         select(
             Feedback.id, Feedback.chat_id, NEWEST_NAME.label("name"), Feedback.turn_id, Feedback.rating,
-            Feedback.comment, Feedback.confidence, Feedback.origin, Feedback.occurred_at,
+            Feedback.comment, Feedback.confidence, Feedback.origin, Feedback.occurred_at, Membership.role,
+            case((hidden, True), else_=False).label("hidden"),
+        )
+        .outerjoin(
+            Membership,
+            and_(Membership.tenant_id == Feedback.tenant_id, Membership.user_id == Feedback.created_by),
         )
         .where(*_counted(actor), *which)
         .order_by(Feedback.occurred_at, Feedback.id)
@@ -210,7 +217,7 @@ def _reactions(which: list[ColumnElement[bool]], actor: Actor, name: str | None 
             row.chat_id,
             Reaction(
                 row.id, name or row.name, row.turn_id, row.rating, row.comment, row.confidence, row.origin,
-                row.occurred_at,
+                row.occurred_at, None if row.hidden else user_type_of(row.role, row.origin),
             ),
         )
         for row in rows

@@ -1,36 +1,37 @@
-"""Responses: what somebody or some agent submitted about a record, and whether it was accepted."""
+"""Responses: values that a person or an agent submitted about a record, and whether they were accepted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
+from app.learning.response_values import find_misfits, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
 from app.services import agents, audit
 from app.services.intake import NewFeedback, give_feedback
 from app.services.privacy import name_of
-from app.services.sessions import NewEvent, NewSession, create_session
+from app.services.sessions import NewEvent, NewSession, create_session, get_session, runs_here
 
 DECISIONS = ("accepted", "rejected")
+EXTRACTIONS = ("field", "fields")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewResponse:
-    """`values` maps a field to `{value, source, confidence}`; `extracted`: an agent read it from a document."""
+    """`values` maps a field to `{value, source, confidence}` or a bare value. Without an agent it is the person's."""
 
     entity_id: UUID
     values: dict[str, Any]
     criteria_set_id: UUID | None = None
     session_id: UUID | None = None
     agent_id: UUID | None = None
-    extracted: bool = False
     created_at: datetime | None = None
 
 
@@ -47,21 +48,33 @@ class ResponseRow:
     author: str | None
     created_at: datetime
     decided_at: datetime | None
+    is_retry: bool
+    owner_id: UUID | None
+
+    @property
+    def retries(self) -> bool:
+        """Whether a rejection lets its agent try again."""
+        return self.extracted and self.agent is not None and not self.is_retry
 
 
 def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
-    """Store values about a record, for a person to accept or reject."""
+    """Store values about a record, for a person to accept or reject.
+
+    It is an extraction when its session was asked for fields, no matter who submits it.
+    """
     if not new.values:
         raise Invalid("values: Submit at least one field.", {"values": "Submit at least one field."})
-    _check_links(new, actor)
+    session = _check_links(new, actor)
+    values = {name: wrap_value(given) for name, given in new.values.items()}
+    _check_values(values, new.criteria_set_id, actor)
     row = EntityResponse(
         tenant_id=actor.tenant_id,
         entity_id=new.entity_id,
         criteria_set_id=new.criteria_set_id,
         session_id=new.session_id,
         agent_id=new.agent_id,
-        values=new.values,
-        extracted=new.extracted,
+        values=values,
+        extracted=session is not None and session.output_type in EXTRACTIONS,
         created_by=None if new.agent_id else actor.id,
     )
     if new.created_at:
@@ -72,18 +85,56 @@ def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     return row
 
 
-def _check_links(new: NewResponse, actor: Actor) -> None:
+def report_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
+    """Store what a program or a person sends. What a key sends with a session is the answer of that session's agent;
+    everything else is the person's own."""
+    if new.session_id is None or actor.scopes is None:
+        return submit_response(new, actor=actor)
+    session = _find_session(new.session_id, actor)
+    if runs_here(session.id, actor=actor):
+        raise Refused("This session runs in Upshot, so only its agent can submit responses.")
+    return submit_response(replace(new, agent_id=session.agent_id), actor=actor)
+
+
+def _check_links(new: NewResponse, actor: Actor) -> AgentSession | None:
+    """Whether everything it names is in this workspace; gives its session."""
     links = (
         ("entity_id", Entity, new.entity_id),
         ("criteria_set_id", CriteriaSet, new.criteria_set_id),
-        ("session_id", AgentSession, new.session_id),
         ("agent_id", Agent, new.agent_id),
     )
     for name, model, wanted in links:
         found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
         if wanted is not None and db.session.scalar(found) is None:
-            noun = name.removesuffix("_id").replace("_", " ")
-            raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
+            raise _unknown(name, wanted)
+    return _find_session(new.session_id, actor) if new.session_id else None
+
+
+def _find_session(session_id: UUID, actor: Actor) -> AgentSession:
+    try:
+        return get_session(session_id, actor=actor).session
+    except NotFound:
+        raise _unknown("session_id", session_id) from None
+
+
+def _unknown(name: str, wanted: UUID) -> Invalid:
+    noun = name.removesuffix("_id").replace("_", " ")
+    return Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
+
+
+def _check_values(values: dict[str, dict[str, Any]], criteria_set_id: UUID | None, actor: Actor) -> None:
+    """Whether each value is of a field of the criteria set and of its kind."""
+    if criteria_set_id is None:
+        return
+    criteria = db.session.execute(
+        select(CriteriaSet.name, CriteriaSet.dimensions).where(
+            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
+        )
+    ).one()
+    wrong = {f"values.{name}": said for name, said in find_misfits(values, criteria.dimensions, criteria.name).items()}
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
 
 
 def decide_response(
@@ -171,7 +222,8 @@ def _start_retry(
     was archived. An agent that runs here is told when it begins; one that runs elsewhere reads it in the session."""
     if row.agent_id is None:
         return None
-    if row.session_id is not None and "retry_of" in db.session.get_one(AgentSession, row.session_id).meta:
+    first = db.session.get_one(AgentSession, row.session_id) if row.session_id is not None else None
+    if first is not None and "retry_of" in first.meta:
         return None
     agent = agents.ensure_agent(db.session.get_one(Agent, row.agent_id).slug, actor=actor)
     if agent.archived_at is not None:
@@ -181,9 +233,9 @@ def _start_retry(
     said = f"the last answer, {last}, was rejected" if isinstance(last, int | float) else "the last answer was rejected"
     # One sentence: what to extract and what the person says about it belong together.
     instruction = f"Extract {what} of {entity.name} again, because {said}: {why}"
-    metadata: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
+    marks: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
     if row.criteria_set_id:
-        metadata["criteria_set_id"] = str(row.criteria_set_id)
+        marks["criteria_set_id"] = str(row.criteria_set_id)
     told = NewEvent("user.message", {"text": instruction}, at)
     elsewhere = agent.kind == "external"
     retry, _ = create_session(
@@ -193,11 +245,13 @@ def _start_retry(
             session_type="agent",
             output_type="field" if field else "fields",
             entity_id=entity.id,
-            metadata=metadata if elsewhere else metadata | {"turns": [instruction]},
+            owner_id=row.owner_id,
+            marks=marks if elsewhere else marks | {"turns": [instruction]},
             created_at=at,
             events=[told] if elsewhere else [],
         ),
-        actor=actor,
+        # A retry has no more permissions than the first run, no matter who rejected the response.
+        actor=actor.limited_to(first.key_scopes if first is not None else None),
     )
     return retry
 
@@ -214,7 +268,9 @@ def responses_of(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
             EntityResponse.rejection_reason, CriteriaSet.slug, Agent.slug, EntityResponse.session_id,
             name_of(EntityResponse.created_by, actor, EntityResponse.session_id.is_not(None)),
             EntityResponse.created_at, EntityResponse.decided_at,
+            func.coalesce(AgentSession.meta.has_key("retry_of"), False), EntityResponse.owner_id,
         )
+        .outerjoin(AgentSession, AgentSession.id == EntityResponse.session_id)
         .outerjoin(CriteriaSet, CriteriaSet.id == EntityResponse.criteria_set_id)
         .outerjoin(Agent, Agent.id == EntityResponse.agent_id)
         .outerjoin(User, User.id == EntityResponse.created_by)

@@ -13,6 +13,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion
+from app.models.agents import REPLAYABLE_KINDS
 from app.services.golden import named_set
 
 MOST_GOLDENS = 2000
@@ -55,7 +56,12 @@ class Tested:
     @property
     def refusal(self) -> str | None:
         """Why it cannot replay anything here."""
-        if self.kind == "external":
+        if self.kind == "endpoint":
+            return (
+                f"{self.name} is an endpoint: a replay would repeat its real actions."
+                " Choose an agent that runs in Upshot."
+            )
+        if self.kind not in REPLAYABLE_KINDS:
             return f"{self.name} runs elsewhere; choose an agent that runs here to replay its goldens with."
         return f"{self.name} is archived; restore it or choose another agent." if self.archived else None
 

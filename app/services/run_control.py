@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from sqlalchemy import Text, cast, func, insert, select, text, update
+from sqlalchemy import Text, cast, func, select, text, update
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
@@ -14,6 +14,7 @@ from app.db import db
 from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
+from app.services.case_retries import add_retries, errored_cases, mark_retried, without_lost_agents
 from app.services.eval_runs import OPEN
 from app.services.run_results import finish_if_done, lock_run
 from app.services.session_deletes import remove
@@ -74,40 +75,19 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
         raise Refused("This run is still under way.", current=run.status)
     if run.status == "cancelled":
         raise Refused("This run was cancelled; start another.", current=run.status)
-    failed = db.session.scalars(
-        select(AgentSession)
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.eval_run_id == run_id,
-            AgentSession.meta["eval_result"]["verdict"].astext == "errored",
-            AgentSession.meta["eval_retried"].is_(None),
-        )
-        .with_for_update()
-    ).all()
+    failed = errored_cases(run_id, actor=actor)
     if not failed:
         raise Refused("Nothing in this run errored.")
-    rows = []
-    for old in failed:
-        trial = old.meta["eval_trial"].partition(".")[0]
-        fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
-        fresh["eval_trial"] = f"{trial}.{uuid4().hex[:8]}"
-        rows.append(
-            {
-                "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
-                "output_type": old.output_type, "status": "pending", "agent_id": old.agent_id,
-                "agent_version_id": old.agent_version_id, "entity_id": old.entity_id, "created_by": actor.id,
-                "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
-            }
-        )  # fmt: skip
+    failed = without_lost_agents(failed, actor=actor)
+    if not failed:
+        raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
-    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
+    add_retries(failed, actor=actor)
     run.status, run.completed_at, run.results = "running", None, {}
     db.session.flush()
-    for old in failed:
-        old.meta = {**old.meta, "eval_retried": True}
-    db.session.flush()
-    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(rows))
-    return len(rows)
+    mark_retried(failed)
+    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(failed))
+    return len(failed)
 
 
 def delete_run(run_id: UUID, *, actor: Actor) -> int:

@@ -14,6 +14,7 @@ from app.errors import NotFound, Refused
 from app.learning.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
 from app.models import AgentSession, Message
+from app.models.agents import REPLAYABLE_KINDS
 from app.services.intake_links import AN_ID
 from app.services.leases import Held, Lease
 from app.services.memories import Section, memory_section, remembered
@@ -114,7 +115,12 @@ def load_work(session: Held) -> Work:
 
 
 def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Work:
-    """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today."""
+    """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
+
+    The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
+    """
+    if around.kind not in REPLAYABLE_KINDS:
+        raise Refused(f"{around.name} no longer runs in Upshot, so this golden was not replayed.")
     replay, frozen = load_replay(session, actor=actor)
     snapshot = replay.snapshot
     entity = snapshot.get("entity")
@@ -182,7 +188,8 @@ def _events(session: Held) -> list[Event]:
 
 
 def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
-    """An agent may do what the person may who asked it, and the product's own agents what the product may."""
+    """An agent may do what the person who asked it may do today, and the product's own agents what the product may.
+    Where a key asked, the scopes that it had then limit this further, whatever became of the key since."""
     if around.is_system:
         role = "system"
     elif around.external_tenant_id == session.tenant_id:
@@ -191,7 +198,8 @@ def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
         raise Refused("Who asked for this is no member of the workspace any more.")
     else:
         role = around.role
-    return Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
+    actor = Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
+    return actor.limited_to(session.key_scopes)
 
 
 def earlier_messages(session: AgentSession | Held, turn_id: str | None) -> list[tuple[str, str]]:

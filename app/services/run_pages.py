@@ -13,8 +13,9 @@ from app.actor import Actor
 from app.db import db
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.services import eval_runs
+from app.services.golden_lists import can_replay
 from app.services.run_lists import RunRow, run_row
-from app.services.run_results import Case, Progress, by_golden, cases_of, progress_of, verdict_of
+from app.services.run_results import Case, Progress, by_golden, cases_of, progress_of, telling_case, verdict_of
 
 # What wants to be read comes first.
 ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
@@ -92,8 +93,7 @@ def _lines(cases: Sequence[Case], actor: Actor) -> list[Line]:
 
 def _line(golden_id: str, group: Sequence[Case], row: Any) -> Line:
     verdict = verdict_of(group)
-    wanted = "fail" if verdict == "flaky" else verdict
-    telling = next((case for case in group if case.verdict == wanted), group[0])
+    telling = telling_case(group, verdict)
     judged = [case.accuracy for case in group if case.accuracy is not None]
     return Line(
         golden_id=UUID(golden_id),
@@ -153,9 +153,8 @@ def versions_offered(*, actor: Actor, set_names: Sequence[str] = (), golden_id: 
         .where(
             Agent.tenant_id == actor.tenant_id,
             own | current,
-            Agent.kind != "external",
+            can_replay(),
             Agent.is_system.is_(False),
-            Agent.archived_at.is_(None),
         )
         .order_by(own.desc(), Agent.slug, AgentVersion.version.desc())
         .limit(MOST_VERSIONS)

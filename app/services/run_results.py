@@ -18,6 +18,7 @@ from app.evals import trials
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import EvalRun
 from app.services import audit
+from app.services.case_retries import retry_once
 from app.services.task_outcomes import note_run_end
 
 ENDED = ("completed", "failed", "cancelled")
@@ -109,6 +110,12 @@ def verdict_of(group: Sequence[Case]) -> str | None:
     return trials.combined([case.verdict or ERRORED for case in group])
 
 
+def telling_case(group: Sequence[Case], verdict: str | None) -> Case:
+    """The trial that says why a golden has its verdict. A flaky golden is explained by a trial that failed."""
+    wanted = FAIL if verdict == FLAKY else verdict
+    return next((case for case in group if case.verdict == wanted), group[0])
+
+
 def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     """How far a run is, and how long it will take at the pace so far."""
     ended = sum(case.status in ENDED for case in cases)
@@ -132,7 +139,7 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
         if verdict is None:
             continue
         verdicts[golden_id] = verdict
-        telling = next((case for case in group if case.verdict == verdict), group[0])
+        telling = telling_case(group, verdict)
         judged = [case.accuracy for case in group if case.accuracy is not None]
         found[golden_id] = {
             "passed": trials.passed(verdict),
@@ -162,8 +169,11 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None) -> bool:
-    """End the run when its last case has ended. The run must be locked. The figures are written once and stay."""
+    """End the run when its last case has ended and what errored was tried once more. The run must be locked. The
+    figures are written once and stay."""
     if ending.completed_at is not None or _under_way(ending.id, actor):
+        return False
+    if ending.cancel_requested_at is None and retry_once(ending, actor=actor):
         return False
     results = results_of(cases_of(ending.id, actor=actor, divergences=True))
     ending.status = "cancelled" if ending.cancel_requested_at is not None else "completed"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 
 from app.actor import Actor
 from app.db import db
@@ -14,6 +14,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.learning.cron import next_after, upcoming
 from app.learning.settings import cron as checked_cron
 from app.models import Agent, Task, TaskTick
+from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES
 from app.services import agents, audit, golden, ticks
 from app.services.workspaces import REVIEW_TASK
@@ -23,7 +24,6 @@ LONGEST_MESSAGE = 10_000
 MOST_TASKS = 200
 NEXT_SHOWN = 3
 MOST_RUNS = 20
-NO_REVIEW = "The review agent is not part of this release: this task cannot run yet, on or off."
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
     row = db.session.execute(
         select(Task, Agent.slug)
         .outerjoin(Agent, (Agent.tenant_id == Task.tenant_id) & (Agent.id == Task.agent_id))
-        .where(Task.tenant_id == actor.tenant_id, Task.id == task_id)
+        .where(*_offered(task_id, actor))
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such task in this workspace.")
@@ -138,10 +138,6 @@ def next_runs(cron: str, moment: datetime) -> list[datetime]:
     return upcoming(_cron(cron), moment, NEXT_SHOWN)
 
 
-def is_review(task: Task) -> bool:
-    return task.slug == REVIEW_TASK
-
-
 def _allow(actor: Actor) -> None:
     if not actor.is_admin:
         raise Forbidden("Only an admin schedules work.")
@@ -150,14 +146,15 @@ def _allow(actor: Actor) -> None:
 def _own(task_id: UUID, actor: Actor) -> Task:
     """The task, locked, if it is one that admins may change."""
     _allow(actor)
-    task = db.session.scalar(
-        select(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task_id).with_for_update()
-    )
+    task = db.session.scalar(select(Task).where(*_offered(task_id, actor)).with_for_update())
     if task is None:
         raise NotFound("There is no such task in this workspace.")
-    if is_review(task):
-        raise Refused(NO_REVIEW)
     return task
+
+
+def _offered(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
+    """A task that people see. That of the review agent is kept for it, and unknown until there is something to run."""
+    return Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.slug != REVIEW_TASK
 
 
 def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
@@ -172,6 +169,8 @@ def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
     needed = replay is None or bool(plan.agent)
     if needed and (agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system):
         wrong["agent"] = "Choose an agent that runs here."
+    elif replay is not None and agent is not None and agent.kind not in REPLAYABLE_KINDS:
+        wrong["agent"] = "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."
     cron = plan.cron
     try:
         cron = _cron(plan.cron)

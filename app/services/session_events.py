@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import select
+from sqlalchemy.orm.attributes import set_committed_value
 
 from app.actor import Actor
-from app.db import db, run
+from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.learning import session_limits as limits
 from app.learning.masking import Masking
 from app.learning.tool_calls import with_error_mark
+from app.learning.truncation import is_truncated
 from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services.bulk_events import EventRow, add_rows, as_json
+from app.services.event_windows import Event, iterate_events
 from app.services.masks import masking_for
 
+__all__ = [
+    "Event", "NewEvent", "check_event", "events_of", "lock_for_events", "rows_of", "times_of", "write_events",
+]  # fmt: skip
 MOST_AT_ONCE = limits.EVENTS_AT_ONCE
-EVENTS = """
-SELECT id, sequence, event_type, payload, occurred_at FROM session_events
- WHERE tenant_id = %(tenant)s AND session_id = %(session)s
- ORDER BY occurred_at, sequence
- LIMIT %(limit)s::bigint
-"""
 # What each payload must hold. Other keys may follow.
 NEEDED: dict[str, dict[str, type]] = {
     "user.message": {"text": str},
@@ -42,17 +42,6 @@ class NewEvent:
     event_type: str
     payload: dict[str, Any] = field(default_factory=dict)
     occurred_at: datetime | None = None
-
-
-@dataclass(frozen=True)
-class Event:
-    """An event as it is read."""
-
-    id: UUID
-    sequence: int
-    event_type: str
-    payload: dict[str, Any]
-    occurred_at: datetime
 
 
 def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
@@ -76,22 +65,46 @@ def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Ac
         raise Invalid(f"At most {MOST_AT_ONCE:,} events at once; send the rest in a second request.")
     if not events:
         return []
-    rows = rows_of(events, masking_for(actor), before=session.event_count)
-    add_rows(rows, tenant_id=actor.tenant_id, session_id=session.id, before=session.event_count)
+    rows = rows_of(reported(events, actor), masking_for(actor), before=session.event_count)
+    total = add_rows(rows, tenant_id=actor.tenant_id, session_id=session.id, before=session.event_count)
+    set_committed_value(session, "event_bytes", total)
     session.event_count += len(rows)
+    session.truncated = session.truncated or any(is_truncated(event.event_type, event.payload) for event in events)
     db.session.flush()
     return [row.id for row in rows]
+
+
+def reported(events: Sequence[NewEvent], actor: Actor) -> Sequence[NewEvent]:
+    """The events as a sender reports them. That something was in a prompt is then their word, and marked as such; our
+    own runtime writes its events another way."""
+    if actor.role == "system":
+        return events
+    return [
+        replace(event, payload={**event.payload, "reported": True}) if event.event_type == "context.loaded" else event
+        for event in events
+    ]
 
 
 def rows_of(events: Sequence[NewEvent], masking: Masking, *, before: int = 0) -> list[EventRow]:
     """Events as they are stored: checked, masked, each with its id and its time."""
     if before + len(events) > limits.EVENTS_IN_SESSION:
         raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
-    now = datetime.now(UTC)
     return [
-        EventRow(uuid4(), event.event_type, _stored(event, index, masking), _moment(event.occurred_at, now, index))
-        for index, event in enumerate(events)
+        EventRow(uuid4(), event.event_type, _stored(event, index, masking), at)
+        for index, (event, at) in enumerate(zip(events, times_of(events), strict=True))
     ]
+
+
+def times_of(events: Sequence[NewEvent]) -> list[datetime]:
+    """When each event happened. One without a time has that of the event before it, or of the first with a time, so
+    that it keeps its place in the batch; where no event has a time, all of them happen now."""
+    given = [_read_time(event.occurred_at, index) for index, event in enumerate(events)]
+    at = next((time for time in given if time is not None), None) or datetime.now(UTC)
+    found = []
+    for time in given:
+        at = time or at
+        found.append(at)
+    return found
 
 
 def check_event(event: NewEvent, index: int) -> None:
@@ -121,10 +134,8 @@ def _payload(event: NewEvent, index: int) -> dict[str, Any]:
     return event.payload
 
 
-def _moment(given: datetime | None, now: datetime, index: int) -> datetime:
-    if given is None:
-        return now
-    if given.tzinfo is None:
+def _read_time(given: datetime | None, index: int) -> datetime | None:
+    if given is not None and given.tzinfo is None:
         raise _invalid(index, "occurred_at", "Say the offset, as in 2026-03-31T09:30:00+02:00.")
     return given
 
@@ -133,7 +144,6 @@ def _invalid(index: int, name: str, sentence: str) -> Invalid:
     return Invalid(f"events.{index}.{name}: {sentence}", {f"events.{index}.{name}": sentence})
 
 
-def events_of(session_id: UUID, *, actor: Actor, limit: int | None = None) -> list[Event]:
-    """The events in order of time. Late ones find their place."""
-    rows = run(EVENTS, {"tenant": actor.tenant_id, "session": session_id, "limit": limit})
-    return [Event(*row) for row in rows]
+def events_of(session_id: UUID, *, actor: Actor) -> list[Event]:
+    """All events in order of time, for a run that goes on from them. Pages and comparisons read a part of them."""
+    return list(iterate_events(session_id, actor=actor))

@@ -45,6 +45,7 @@ class SessionRow:
     environment: str | None
     tags: list[str]
     event_count: int
+    truncated: bool
     golden_set: str | None
     eval_source: str | None
     created_at: datetime
@@ -59,7 +60,8 @@ COLUMNS: tuple[Any, ...] = (
     AgentSession.output_type, AgentSession.status, AgentSession.error, AgentSession.agent_id, Agent.slug,
     AgentVersion.version, AgentSession.chat_id, AgentSession.model,
     AgentSession.input_tokens, AgentSession.output_tokens, AgentSession.cost, AgentSession.duration_ms,
-    AgentSession.environment, AgentSession.tags, AgentSession.event_count, AgentSession.golden_set,
+    AgentSession.environment, AgentSession.tags, AgentSession.event_count, AgentSession.truncated,
+    AgentSession.golden_set,
     AgentSession.eval_source, AgentSession.created_at, AgentSession.finished_at,
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
@@ -23,7 +23,7 @@ from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import agents, audit
 from app.services.masks import masking_for
 from app.services.privacy import name_of
-from app.services.session_events import Event, NewEvent, events_of, lock_for_events, write_events
+from app.services.session_events import Event, NewEvent, events_of, lock_for_events, times_of, write_events
 from app.services.session_lists import SessionRow, list_sessions
 from app.services.task_outcomes import note_end
 
@@ -35,17 +35,22 @@ __all__ = [
 OPEN = ("pending", "running")
 FINAL = ("completed", "failed", "cancelled")
 NO_REASON = "The session failed without saying why."
-# Marks that only promotion and replay may set.
-RESERVED = ("golden", "eval_source", "eval_run_id", "eval_result")
+TOO_EARLY = "Send a time that is not before `started_at`."
+# What only the product itself writes into metadata: promoting, replaying, schedules, retries and asking again. Names
+# that begin like those of replays are taken too. `turns`, `turn_id`, `criteria_set_id`, `tools` and the like are
+# what a run is given, and are open to everyone who starts or reports one.
+RESERVED = ("golden", "copied_from", "task_id", "retry_of", "instead_of", "rerun_of")
+RESERVED_PREFIX = "eval_"
 SET_AS_GIVEN = (
-    "external_id", "session_type", "output_type", "status", "chat_id", "entity_id", "model", "input_tokens",
+    "external_id", "session_type", "output_type", "status", "chat_id", "entity_id", "owner_id", "model", "input_tokens",
     "output_tokens", "cost", "duration_ms", "environment", "import_id", "created_at", "started_at", "finished_at",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewSession:
-    """A run as it is told to us. Who runs here starts `pending`; what is ingested may be in any state."""
+    """A run as it is told to us. Who runs here starts `pending`; what is ingested may be in any state. `metadata` is
+    the sender's; `marks` are the product's own and join it."""
 
     agent: str
     agent_version: int | None = None
@@ -58,6 +63,7 @@ class NewSession:
     chat_id: UUID | None = None
     entity_id: UUID | None = None
     person_id: UUID | None = None
+    owner_id: UUID | None = None
     trace_id: str | None = None
     model: str | None = None
     input_tokens: int | None = None
@@ -67,6 +73,7 @@ class NewSession:
     environment: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
     import_id: UUID | None = None
     created_at: datetime | None = None
     started_at: datetime | None = None
@@ -116,15 +123,15 @@ def check_new(new: NewSession) -> None:
         wrong["session_type"] = f"Use one of {', '.join(SESSION_TYPES)}."
     if new.status not in SESSION_STATUSES:
         wrong["status"] = f"Use one of {', '.join(SESSION_STATUSES)}."
-    for name in RESERVED:
-        if name in new.metadata:
-            wrong[f"metadata.{name}"] = "This mark is set by promoting and replaying, not by hand."
+    for name in new.metadata:
+        if name in RESERVED or name.startswith(RESERVED_PREFIX):
+            wrong[f"metadata.{name}"] = "Upshot sets this itself; choose another name."
     for moment in ("created_at", "started_at", "finished_at"):
         given = getattr(new, moment)
         if given is not None and given.tzinfo is None:
             wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
     if not wrong and new.started_at and new.finished_at and new.finished_at < new.started_at:
-        wrong["finished_at"] = "It cannot be before `started_at`."
+        wrong["finished_at"] = TOO_EARLY
     if size_of(new.metadata) > limits.METADATA_BYTES:
         wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
     if wrong:
@@ -150,7 +157,7 @@ def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
         insert(AgentSession.__table__)  # type: ignore[arg-type]
         .values(values)
         .on_conflict_do_nothing(
-            index_elements=["tenant_id", "external_id"], index_where=AgentSession.external_id.is_not(None)
+            index_elements=["tenant_id", "external_id", "owner_id"], index_where=AgentSession.external_id.is_not(None)
         )
         .returning(AgentSession.id)
     )
@@ -170,11 +177,19 @@ def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking,
         "trace_id": new.trace_id or uuid4().hex,
         "created_by": new.person_id or actor.id,
         "tags": list(new.tags),
-        "metadata": masking.value(new.metadata),
+        "key_scopes": actor.stored_scopes,
+        "metadata": masking.value(new.metadata | new.marks),
     }
     if new.status in FINAL and new.finished_at is None:
         values["finished_at"] = datetime.now(UTC)
+    if new.duration_ms is None and new.started_at and new.finished_at:
+        values["duration_ms"] = milliseconds_between(new.started_at, new.finished_at)
     return values
+
+
+def milliseconds_between(start: datetime, end: datetime) -> int:
+    """How long something took. Clocks that disagree make it no shorter than nothing."""
+    return max(0, int((end - start) / timedelta(milliseconds=1)))
 
 
 def _reason(events: Sequence[NewEvent]) -> str:
@@ -195,9 +210,22 @@ def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
 
 
 def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
+    """The session that its sender calls so. Several people may use one name; then it is the actor's own, or the
+    first."""
     return db.session.scalar(
-        select(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id == external_id)
+        select(AgentSession)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id == external_id)
+        .order_by((AgentSession.owner_id == actor.id).desc().nulls_last(), AgentSession.created_at, AgentSession.id)
+        .limit(1)
     )
+
+
+def is_personal(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether the session belongs to one person's conversation, so that other members do not see it."""
+    wanted = select(AgentSession.owner_id).where(
+        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+    )
+    return db.session.scalar(wanted) is not None
 
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
@@ -209,10 +237,10 @@ def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) ->
     """Add what happened. Late events are welcome; a `session.completed` or `session.failed` ends an open session."""
     session = lock_for_events(session_id, actor=actor)
     ids = write_events(session, events, actor=actor)
-    for event in events:
+    for event, at in zip(events, times_of(events), strict=True):
         status = event.event_type.removeprefix("session.")
         if status in ("completed", "failed") and session.status in OPEN:
-            _finish(session, status, _reason([event]) if status == "failed" else None, event.occurred_at, actor)
+            _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
     return session, ids
 
 
@@ -229,13 +257,14 @@ def runs_here(session_id: UUID, *, actor: Actor) -> bool:
     return row.attempt > 0 or row.eval_source is not None or waits
 
 
-def begin_session(session_id: UUID, *, actor: Actor) -> AgentSession:
+def begin_session(session_id: UUID, *, actor: Actor, started_at: datetime | None = None) -> AgentSession:
     """A pending session runs. One that runs already goes on, one that ended stays so."""
     session = lock_for_events(session_id, actor=actor)
     if session.status in FINAL:
         raise Refused(f"This session is {session.status} and stays so.", current=session.status)
     if session.status == "pending":
-        session.status, session.started_at = "running", session.started_at or datetime.now(UTC)
+        session.status = "running"
+        session.started_at = started_at or session.started_at or datetime.now(UTC)
         db.session.flush()
         audit.record(actor, "session.began", "session", session.id, before="pending", after="running")
     return session
@@ -252,6 +281,8 @@ def finish_session(
         return session
     if session.status in FINAL:
         raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+    if finished_at and session.started_at and finished_at < session.started_at:
+        raise Invalid(f"finished_at: {TOO_EARLY}", {"finished_at": TOO_EARLY})
     _finish(session, status, error, finished_at, actor)
     return session
 
@@ -263,8 +294,7 @@ def _finish(session: AgentSession, status: str, error: str | None, at: datetime 
     at = at or datetime.now(UTC)
     session.finished_at = max(at, session.started_at or at)
     if session.duration_ms is None:
-        spent = session.finished_at - (session.started_at or session.created_at)
-        session.duration_ms = max(0, int(spent.total_seconds() * 1000))
+        session.duration_ms = milliseconds_between(session.started_at or session.created_at, session.finished_at)
     db.session.flush()
     audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
     after_end(session, actor)
@@ -301,7 +331,8 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 
 
 def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
-    """One session with its names. Any member may open any session of the workspace; whose it is may be hidden."""
+    """One session with its names. A member opens those of their own conversations and the workspace's own work; others
+    do not exist for them. Whose it is may be hidden."""
     row = db.session.execute(
         select(
             AgentSession,

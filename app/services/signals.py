@@ -21,7 +21,7 @@ from app.db import db
 from app.learning.signals import OPPOSITE, weight_of
 from app.models import Chat, Feedback
 from app.services import accounts
-from app.services.intake import NewFeedback, put_feedback
+from app.services.intake import SENT, NewFeedback, put_feedback
 from app.services.intake_links import AN_ID, hold_thumbs
 from app.services.pages import Cursor, Page, Slice
 from app.services.retractions import STANDS, take_back, untouched
@@ -68,8 +68,16 @@ class SignalFilters:
     trace_id: str | None = None
     signal: str | None = None
 
-    def conditions(self) -> list[ColumnElement[bool]]:
-        return [getattr(Feedback, name) == value for name, value in vars(self).items() if value is not None]
+    def conditions(self, actor: Actor) -> list[ColumnElement[bool]]:
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return [_column(name, actor) == value for name, value in given.items()]
+
+
+def _column(name: str, actor: Actor) -> Any:
+    """Where what is asked for is found. A visitor asks for what they sent, not for what the server made of it."""
+    if actor.vouched_by is not None and name in SENT:
+        return Feedback.details["sent"][name].astext
+    return getattr(Feedback, name)
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,12 @@ def list_signals(filters: SignalFilters, page: Page, *, actor: Actor) -> Slice[S
     cursor = Cursor.read(page.cursor) if page.cursor else None
     found: list[Row[Any]] = []
     for _ in _workspaces_of(actor):
-        found += _own(filters.conditions(), cursor, page.limit + 1, actor)
+        found += _own(filters.conditions(actor), cursor, page.limit + 1, actor)
     found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
     shown = found[: page.limit]
     more = len(found) > page.limit
     following = Cursor(True, shown[-1].created_at, shown[-1].id).text() if more else None
-    return Slice([_row(row) for row in shown], following)
+    return Slice([_row(row, actor) for row in shown], following)
 
 
 def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
@@ -115,7 +123,7 @@ def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
 
 
 def _take_back(message_id: str, signal: str, place: Actor) -> None:
-    take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(), actor=place)
+    take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(place), actor=place)
 
 
 def _write(
@@ -126,7 +134,8 @@ def _write(
             id=id,
             kind="signal",
             signal=new.signal,
-            message_id=new.message_id,
+            # The server would name a message that it finds by its trace with an id that a visitor may not learn.
+            message_id=new.message_id or (new.trace_id if actor.vouched_by else None),
             chat_id=new.chat_id,
             trace_id=new.trace_id,
             comment=new.reason,
@@ -136,7 +145,7 @@ def _write(
         actor=actor,
         last=last,
     )
-    return _row(put.row), put.created
+    return _row(put.row, actor), put.created
 
 
 def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
@@ -213,13 +222,17 @@ def _own(which: list[ColumnElement[bool]], cursor: Cursor | None, limit: int, ac
     return list(db.session.execute(statement.order_by(Feedback.created_at.desc(), Feedback.id.desc()).limit(limit)))
 
 
-def _row(row: Any) -> SignalRow:
+def _row(row: Any, actor: Actor) -> SignalRow:
+    """The row for its author. A visitor gets the ids that they sent, and no measure of the answer that they edited: the
+    distance to guesses would tell them its words."""
     review = row.details.get("output_review", {})
+    ids = {"chat_id": row.chat_id, "trace_id": row.trace_id}
+    if actor.vouched_by is not None:
+        review, ids = {}, {name: row.details.get("sent", {}).get(name) for name in SENT}
     return SignalRow(
         id=row.id,
         message_id=row.message_id,
-        chat_id=row.chat_id,
-        trace_id=row.trace_id,
+        **ids,
         signal=row.signal,
         reason=row.comment,
         rating=row.rating,

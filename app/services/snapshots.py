@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -9,8 +10,10 @@ from sqlalchemy import func, select, tuple_
 
 from app.actor import Actor
 from app.db import db
+from app.errors import Unprocessable
 from app.evals.runs import Run, make_run
-from app.evals.snapshot import Inputs, build_snapshot, first_loaded
+from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
+from app.learning.import_format import size_of
 from app.models import (
     Agent,
     AgentSession,
@@ -18,48 +21,82 @@ from app.models import (
     CriteriaSet,
     Entity,
     EntityType,
+    SessionEvent,
     SharedContext,
     SharedContextHistory,
     UserMemory,
 )
+from app.services.event_windows import iterate_events
 from app.services.run_inputs import earlier_messages
-from app.services.session_events import Event, events_of
+from app.services.run_loads import load_events
+from app.services.session_budget import shown_bytes
+
+
+class TooMuchInput(Unprocessable):
+    """More went into a session than a golden keeps."""
+
+    def __init__(self) -> None:
+        shown = shown_bytes(SNAPSHOT_BYTES)
+        super().__init__(f"This session has more than {shown} of input, the most a golden can hold.")
 
 
 def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
     """Everything that went into the session. What it had in its prompt counts, not what is active now."""
-    events = [_plain(event) for event in events_of(session.id, actor=actor)]
-    loaded = first_loaded(events)
+    entity = _entity(session)
+    found = gather_inputs(_inputs_of(session, actor), entity)
     meta, agent = session.meta, _agent(session)
-    return build_snapshot(
+    snapshot = build_snapshot(
         Inputs(
             session_type=session.session_type,
             output_type=session.output_type,
             agent=agent,
             model=session.model,
-            events=events,
-            entity=_entity(session),
+            turns=found.turns,
+            entity=found.entity,
             view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
             earlier=earlier_messages(session, meta.get("turn_id")),
             tools=_tools(meta.get("tools"), agent["config"]),
-            rows=rows_loaded(loaded, session.agent_id, actor=actor),
-            loaded=loaded,
-            memories=_memories(session, loaded, actor),
+            rows=rows_loaded(found.loaded, session.agent_id, actor=actor),
+            loaded=found.loaded,
+            memories=_memories(session, found.loaded, actor),
             entity_types=_entity_types(actor),
-            criteria=_criteria(criteria_set_id or _submitted_to(events), actor),
+            criteria=_criteria(criteria_set_id or _uuid(found.criteria_set_id), actor),
         )
     )
+    if size_of(snapshot) > SNAPSHOT_BYTES:
+        raise TooMuchInput
+    return snapshot
+
+
+def _inputs_of(session: AgentSession, actor: Actor) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events that say what went into the session, read in windows."""
+    for event in iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS):
+        yield event.event_type, event.payload
+
+
+def check_input_size(session: AgentSession, actor: Actor) -> None:
+    """Refuse a session in which more was said to the agent than a golden keeps. One query, without reading it."""
+    said = select(func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
+        SessionEvent.tenant_id == actor.tenant_id,
+        SessionEvent.session_id == session.id,
+        SessionEvent.event_type == "user.message",
+    )
+    if (db.session.scalar(said) or 0) > SNAPSHOT_BYTES:
+        raise TooMuchInput
 
 
 def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
     """The session as the comparer reads it, with the tools that it could use."""
-    events = [_plain(event) for event in events_of(session.id, actor=actor)]
+    found = load_events({session.id: session.event_bytes}, actor=actor)[session.id]
     tools = _tools(session.meta.get("tools"), _agent(session)["config"])
-    return make_run(events, session_type=session.session_type, output_type=session.output_type, tools=tools)
-
-
-def _plain(event: Event) -> dict[str, Any]:
-    return {"event_type": event.event_type, "payload": event.payload, "sequence": event.sequence}
+    return make_run(
+        found.events,
+        session_type=session.session_type,
+        output_type=session.output_type,
+        tools=tools,
+        clipped=found.clipped,
+        cut=found.cut,
+    )
 
 
 def _tools(given: Any, config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -179,14 +216,6 @@ def _entity_types(actor: Actor) -> list[dict[str, Any]]:
         .order_by(EntityType.slug)
     )
     return [{"slug": slug, "name": name, "fields": fields} for slug, name, fields in rows]
-
-
-def _submitted_to(events: list[dict[str, Any]]) -> UUID | None:
-    """The criteria set that the run answered to."""
-    for event in events:
-        if event["event_type"] == "response.submitted":
-            return _uuid(event["payload"].get("criteria_set_id"))
-    return None
 
 
 def _criteria(criteria_set_id: UUID | None, actor: Actor) -> dict[str, Any] | None:

@@ -38,11 +38,6 @@ class TaskRow:
     set_name: str | None
 
     @property
-    def runs(self) -> bool:
-        """The review agent comes with a later release; until then its task only waits for it."""
-        return self.slug != REVIEW_TASK
-
-    @property
     def failed(self) -> bool:
         return self.enabled and self.outcome == "failed"
 
@@ -70,7 +65,8 @@ class WorkRow:
 
 
 def list_tasks(*, actor: Actor) -> list[TaskRow]:
-    """What is scheduled, by name. One query."""
+    """What is scheduled, by name. The task of the review agent is left out until there is something to run. One
+    query."""
     last, last_run = (_last(column) for column in (TaskTick.session_id, TaskTick.eval_run_id))
     rows = db.session.execute(
         select(
@@ -78,7 +74,7 @@ def list_tasks(*, actor: Actor) -> list[TaskRow]:
             Task.last_outcome, Task.last_detail, last, last_run, Task.replay["set"].astext,
         )
         .outerjoin(Agent, Agent.id == Task.agent_id)
-        .where(Task.tenant_id == actor.tenant_id)
+        .where(Task.tenant_id == actor.tenant_id, Task.slug != REVIEW_TASK)
         .order_by(Task.name, Task.id)
         .limit(200)
     )  # fmt: skip

@@ -1,7 +1,12 @@
-"""How many wrong passwords are borne: few from one address for one e-mail, more from one address for any.
+"""How many wrong passwords are borne: few from one address for one e-mail, more from one address for any, and more from
+all addresses for one e-mail.
 
 An attempt is counted and committed before the password is looked at, so that a hundred at the same moment are a
-hundred. The right password takes its own attempt back.
+hundred. The right password takes its own attempt back, and what is refused is not counted.
+
+Many addresses that guess one password slow each other down, never its owner: a browser in which they signed in before
+has a count of its own, and a sign-in link asks for no password. In the beginning every other address still has one
+attempt, so that its owner gets in from a new one too. An e-mail that nobody has is counted like any other.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ from app.errors import Throttled
 
 WINDOW = timedelta(minutes=15)
 PER_PERSON, PER_ADDRESS = 10, 100
+# So many for one e-mail from anywhere, and an address that was wrong before waits; so many, and every new one does.
+PER_ACCOUNT, MOST_PER_ACCOUNT = 30, 100
+KEPT = timedelta(days=1)
 
 KEY = text("select set_config('app.throttle_key', :key, true)")
 COUNT = text(
@@ -27,6 +35,7 @@ COUNT = text(
     " returning failures, ceil(extract(epoch from window_began + cast(:window as interval) - now()))::int"
 )
 FORGET = text("delete from sign_in_attempts where key = :key")
+FORGET_OLD = text("delete from sign_in_attempts where window_began < now() - cast(:kept as interval)")
 TAKE_BACK = text("update sign_in_attempts set failures = greatest(failures - 1, 0) where key = :key")
 
 
@@ -38,15 +47,27 @@ class Attempt:
     retry_after: int
 
 
-def count_attempt(email: str, address: str) -> Attempt:
-    """Count it, or refuse it when there were too many. Commit before the password is looked at."""
-    limits = ((_key(address), PER_ADDRESS), (_key(address, email), PER_PERSON))
+def count_attempt(email: str, address: str, device: str | None = None) -> Attempt:
+    """Count it, or refuse it when there were too many. Commit before the password is looked at, roll back what is
+    refused. `device` names a browser in which this person signed in before."""
+    limits = [(_key(address), PER_ADDRESS), (_key(address, email), PER_PERSON)]
+    if device is not None:
+        limits.append((_device(device), PER_PERSON))
     counted = [(*_count(key), most) for key, most in limits]
     for failures, seconds, most in counted:
         if failures > most:
             raise too_many(seconds)
+    if device is None:
+        _count_account(email, first_here=counted[1][0] == 1)
     full = [seconds for failures, seconds, most in counted if failures >= most]
     return Attempt(bool(full), max(full, default=0))
+
+
+def _count_account(email: str, *, first_here: bool) -> None:
+    """Count the attempt for the e-mail, wherever it comes from."""
+    failures, seconds = _count(_account(email))
+    if failures > (MOST_PER_ACCOUNT if first_here else PER_ACCOUNT):
+        raise too_many(seconds)
 
 
 def too_many(seconds: int) -> Throttled:
@@ -56,12 +77,18 @@ def too_many(seconds: int) -> Throttled:
     )
 
 
-def forget(email: str, address: str) -> None:
+def forget(email: str, address: str, device: str | None = None) -> None:
     """The password was right: nothing is held against this person here any more. The rows are taken in the order in
     which counting takes them, so that two at the same moment wait for each other instead of blocking each other."""
-    for key, statement in ((_key(address), TAKE_BACK), (_key(address, email), FORGET)):
+    last = (_account(email), TAKE_BACK) if device is None else (_device(device), FORGET)
+    for key, statement in ((_key(address), TAKE_BACK), (_key(address, email), FORGET), last):
         _open(key)
         db.session.execute(statement, {"key": key})
+
+
+def forget_old() -> int:
+    """Remove counts whose window ended long ago; how many. The product itself may."""
+    return int(db.session.execute(FORGET_OLD, {"kept": KEPT}).rowcount)  # type: ignore[attr-defined]
 
 
 def _count(key: str) -> tuple[int, int]:
@@ -76,4 +103,16 @@ def _open(key: str) -> None:
 
 
 def _key(address: str, email: str = "") -> str:
-    return hashlib.sha256(f"{address}\n{email.strip().lower()}".encode("utf-8", "surrogatepass")).hexdigest()
+    return _hash(f"{address}\n{email.strip().lower()}")
+
+
+def _account(email: str) -> str:
+    return _hash(f"\naccount\n{email.strip().lower()}")
+
+
+def _device(device: str) -> str:
+    return _hash(f"\ndevice\n{device}")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

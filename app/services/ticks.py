@@ -1,7 +1,8 @@
 """Scheduled work when its time has come. Each time runs once, however many processes look at the clock.
 
 The clock is the database's, the times are UTC. What was missed while nothing ran is made up for once, not once for
-each time; a clock that is set back runs nothing twice.
+each time. When the clock is set back, a task goes on at its usual pace: it neither waits until the clock is again where
+it was, nor runs again what it has just run.
 """
 
 from __future__ import annotations
@@ -45,18 +46,28 @@ def fire(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
     now = clock()
     task = db.session.scalar(
         select(Task)
-        .where(Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.enabled, Task.next_run_at <= now)
+        .where(Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.enabled)
         .with_for_update(skip_locked=True)
         .execution_options(populate_existing=True)
     )
     if task is None or task.next_run_at is None:
         return None
+    if task.next_run_at > now:
+        task.next_run_at = min(task.next_run_at, _at_usual_pace(task.cron, now) or task.next_run_at)
+        return None
     scheduled_for, task.next_run_at = task.next_run_at, next_after(task.cron, now)
     db.session.flush()
-    tick = _claim(task, scheduled_for, owner)
+    tick = _claim(task, scheduled_for, owner) or _claim_again(task, scheduled_for, owner, now)
     if tick is not None:
         _begin(task, tick, None)
     return tick
+
+
+def _at_usual_pace(cron: str, now: datetime) -> datetime | None:
+    """When a task that ran a moment ago is due next: not before its usual pause is over."""
+    following = next_after(cron, now)
+    second = next_after(cron, following) if following else None
+    return next_after(cron, now + (second - following)) if following and second else following
 
 
 def run_now(task_id: UUID, *, actor: Actor) -> TaskTick:
@@ -84,6 +95,19 @@ def _claim(task: Task, scheduled_for: datetime, owner: str) -> TaskTick | None:
         .returning(TaskTick.id)
     )
     return db.session.get(TaskTick, made) if made else None
+
+
+def _claim_again(task: Task, scheduled_for: datetime, owner: str, now: datetime) -> TaskTick | None:
+    """Claim a time that was claimed before the clock was set back. It is written down under the moment itself; the lock
+    on the task keeps others from doing the same."""
+    claimed_at = db.session.scalar(
+        select(TaskTick.created_at).where(
+            TaskTick.tenant_id == task.tenant_id,
+            TaskTick.task_id == task.id,
+            TaskTick.scheduled_for == scheduled_for,
+        )
+    )
+    return _claim(task, now, owner) if claimed_at is not None and claimed_at > now else None
 
 
 def _begin(task: Task, tick: TaskTick, person: Actor | None) -> None:

@@ -7,14 +7,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
-from sqlalchemy import and_, exists, select
+from sqlalchemy import and_, exists, func, select
 
 from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, AgentVersion, Entity, SessionEvent, SharedContext
-from app.services.session_events import Event
+from app.services.event_pages import LARGE, shortened
+from app.services.event_windows import Event
 
 MOST_EVENTS = 2000
+MOST_BYTES = 4_000_000
 RECORD_ID = re.compile(r"(?:entity )?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
 MOST_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
@@ -67,17 +69,13 @@ def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
 
 
 def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:
-    """What the agents did in these sessions, in order of time. One query."""
+    """What the agents did in these sessions, in order of time, as far as a page can show it. One query."""
     if not session_ids:
         return {}
-    rows = db.session.execute(
+    some = (
         select(
-            SessionEvent.session_id,
-            SessionEvent.id,
-            SessionEvent.sequence,
-            SessionEvent.event_type,
-            SessionEvent.payload,
-            SessionEvent.occurred_at,
+            SessionEvent.session_id, SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type,
+            SessionEvent.payload, SessionEvent.occurred_at, SessionEvent.payload_bytes,
         )
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
@@ -86,6 +84,15 @@ def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[E
         )
         .order_by(SessionEvent.session_id, SessionEvent.occurred_at, SessionEvent.sequence)
         .limit(MOST_EVENTS)
+        .subquery()
+    ).c  # fmt: skip
+    order = (some.session_id, some.occurred_at, some.sequence)
+    so_far = func.sum(func.least(some.payload_bytes, LARGE)).over(order_by=order)
+    sized = select(*some, so_far.label("so_far")).subquery().c
+    rows = db.session.execute(
+        select(sized.session_id, sized.id, sized.sequence, sized.event_type, shortened(sized), sized.occurred_at)
+        .where(sized.so_far <= MOST_BYTES)
+        .order_by(sized.session_id, sized.occurred_at, sized.sequence)
     )
     found: dict[UUID, list[Event]] = {}
     for row in rows:

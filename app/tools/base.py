@@ -61,7 +61,8 @@ Call = Callable[[Any, ToolScope], Outcome]
 
 @dataclass(frozen=True)
 class Tool:
-    """`role` is the least role that may use it, `scope` what a key must have. Tools of ours are checked against
+    """`role` is the least role that may use it, `scope` what a key must have, also a key that started the run in which
+    an agent uses it; None asks for nothing beyond having started the run. Tools of ours are checked against
     `arguments` and work in one transaction; one that calls somebody else's program has neither."""
 
     name: str
@@ -71,13 +72,13 @@ class Tool:
     writes: bool
     role: str
     call: Call
-    scope: str = "admin"
+    scope: str | None
     arguments: type[Arguments] | None = None
     transactional: bool = True
 
 
 def tool(
-    name: str, group: str, arguments: type[Arguments], *, writes: bool = False, role: str = "member", scope: str
+    name: str, group: str, arguments: type[Arguments], *, writes: bool = False, role: str = "member", scope: str | None
 ) -> Callable[[Call], Tool]:
     """Declare a function as a tool. Its docstring is what models read."""
 

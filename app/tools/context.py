@@ -77,7 +77,7 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     found = shared_prompt.load_shared_context_prompt(scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
     if scope.session_id is None:
         # An agent outside puts this into its prompt; a run of ours had it there before the tool was called.
-        knowledge_usage.note(scope.actor.tenant_id, found.row_ids)
+        knowledge_usage.note_served(found, actor=scope.actor)
     return answer(
         prompt=found.text,
         row_ids=found.row_ids,
@@ -127,21 +127,21 @@ def _item(row: knowledge.KnowledgeRow) -> dict[str, Any]:
     }
 
 
-@tool("addCorrection", GROUP, AddKnowledge, writes=True, scope="admin")
+@tool("addCorrection", GROUP, AddKnowledge, writes=True, scope="knowledge")
 def add_correction(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose a correction: something that agents get wrong and what is right instead. A person approves it before it
     reaches any prompt."""
     return _propose("correction", arguments, scope)
 
 
-@tool("addLesson", GROUP, AddKnowledge, writes=True, scope="admin")
+@tool("addLesson", GROUP, AddKnowledge, writes=True, scope="knowledge")
 def add_lesson(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose a lesson: a way of working that turned out well or badly. A person approves it before it reaches any
     prompt."""
     return _propose("lesson", arguments, scope)
 
 
-@tool("addInsight", GROUP, AddKnowledge, writes=True, scope="admin")
+@tool("addInsight", GROUP, AddKnowledge, writes=True, scope="knowledge")
 def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose an insight: a lasting fact or pattern about the work that is neither a correction nor a lesson. A person
     approves it before it reaches any prompt."""

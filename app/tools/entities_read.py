@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from app.services import entities, entity_search
+from app.services import entities, entity_search, sessions
 from app.services.entities import EntityRow
 from app.services.filters import EntityFilters
 from app.services.pages import Page
@@ -37,7 +37,7 @@ class OneEntity(Arguments):
     entity_id: Id = Field(description="The record.")
 
 
-@tool("listEntityTypes", GROUP, Nothing, scope="admin")
+@tool("listEntityTypes", GROUP, Nothing, scope=None)
 def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
     """List the kinds of records in this workspace, with the fields that each has."""
     found = entities.list_types(actor=scope.actor)
@@ -49,7 +49,7 @@ def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
     )
 
 
-@tool("searchEntities", GROUP, SearchEntities, scope="admin")
+@tool("searchEntities", GROUP, SearchEntities, scope=None)
 def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
     """Find records by words of their name. Gives their ids, names and fields."""
     if arguments.entity_type is not None:
@@ -60,7 +60,7 @@ def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
     return answer(items=[_item(row) for row in found])
 
 
-@tool("listEntities", GROUP, ListEntities, scope="admin")
+@tool("listEntities", GROUP, ListEntities, scope=None)
 def list_entities(arguments: ListEntities, scope: ToolScope) -> Outcome:
     """List records, last changed first. Gives their ids, names and fields."""
     if arguments.entity_type is not None:
@@ -79,7 +79,7 @@ def shown(entity_id: UUID, name: str, entity_type: str, fields: dict[str, Any]) 
     return {"id": entity_id, "name": name} | {**fields, "id": entity_id, "name": name, "entityType": entity_type}
 
 
-@tool("getEntity", GROUP, OneEntity, scope="admin")
+@tool("getEntity", GROUP, OneEntity, scope=None)
 def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """Get one record with all its fields."""
     found = entities.get_entity(arguments.entity_id, actor=scope.actor)
@@ -87,10 +87,13 @@ def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
     return answer(**shown(entity.id, entity.name, found.entity_type.slug, entity.fields))
 
 
-@tool("listResponses", GROUP, OneEntity, scope="admin")
+@tool("listResponses", GROUP, OneEntity, scope=None)
 def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """List what was submitted about a record and whether it was accepted or rejected, newest first."""
-    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    found = entities.get_entity(arguments.entity_id, actor=scope.actor).responses
+    if scope.session_id is not None and not sessions.is_personal(scope.session_id, actor=scope.actor):
+        # Every member reads this session, so nothing of anybody's conversation goes into it.
+        found = [row for row in found if row.owner_id is None]
     items = [
         {
             "id": row.id,
@@ -102,12 +105,12 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
             "values": row.values,
             "createdAt": row.created_at,
         }
-        for row in found.responses
+        for row in found
     ]
     return answer(items=items)
 
 
-@tool("listCriteriaSets", GROUP, Nothing, scope="admin")
+@tool("listCriteriaSets", GROUP, Nothing, scope=None)
 def list_criteria_sets(arguments: Nothing, scope: ToolScope) -> Outcome:
     """List what responses are judged by: each criteria set with its dimensions."""
     found = entities.list_criteria_sets(actor=scope.actor)

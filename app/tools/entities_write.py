@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from app.learning.response_values import wrap_value
 from app.services import entities
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
 from app.tools.entities_read import Slug, shown
@@ -34,7 +35,7 @@ class SubmitResponse(Arguments):
     )
 
 
-@tool("createEntity", GROUP, CreateEntity, writes=True, scope="admin")
+@tool("createEntity", GROUP, CreateEntity, writes=True, scope="ingest")
 def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
     """Create a record of one of the workspace's kinds."""
     entity = entities.create_entity(
@@ -49,7 +50,7 @@ def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
     return did("entity.created", payload, **shown(entity.id, entity.name, arguments.entity_type, entity.fields))
 
 
-@tool("updateEntity", GROUP, UpdateEntity, writes=True, scope="admin")
+@tool("updateEntity", GROUP, UpdateEntity, writes=True, scope="ingest")
 def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
     """Change fields of a record. The other fields stay as they are."""
     changed = entities.update_entity(arguments.entity_id, arguments.changes, actor=scope.actor)
@@ -59,12 +60,12 @@ def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
     return did("entity.updated", payload, **shown(entity.id, entity.name, kind, entity.fields))
 
 
-@tool("submitResponse", GROUP, SubmitResponse, writes=True, scope="admin")
+@tool("submitResponse", GROUP, SubmitResponse, writes=True, scope=None)
 def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
     """Submit values about a record, each with where it was read and how sure you are, for a person to accept or
     reject. Leave a field out rather than guess."""
     agent_id = scope.agent_id or scope.actor.agent_id
-    values = {name: _valued(given) for name, given in arguments.values.items()}
+    values = {name: wrap_value(given) for name, given in arguments.values.items()}
     response = entities.submit_response(
         entities.NewResponse(
             entity_id=arguments.entity_id,
@@ -72,7 +73,6 @@ def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
             values=values,
             session_id=scope.session_id,
             agent_id=agent_id,
-            extracted=agent_id is not None,
         ),
         actor=scope.actor,
     )
@@ -83,11 +83,6 @@ def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
         "values": values,
     }
     return did("response.submitted", payload, id=response.id, status=response.status, values=values)
-
-
-def _valued(given: Any) -> dict[str, Any]:
-    """`{value, source, confidence}`; a bare value is one whose source was not said."""
-    return given if isinstance(given, dict) and "value" in given else {"value": given}
 
 
 TOOLS: tuple[Tool, ...] = (create_entity, update_entity, submit_response)

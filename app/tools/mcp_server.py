@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.actor import Actor
 from app.tools import tools_of
 from app.tools.base import Outcome, Tool, ToolScope
-from app.tools.run import DOWN, run_tool
+from app.tools.run import DOWN, may_use, run_tool
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -26,13 +26,6 @@ ABOUT = (
     " it says. When something turns out wrong or well, say so with addFeedback; propose lasting rules with"
     " addCorrection, addLesson or addInsight. A person approves proposals before they reach a prompt."
 )
-
-
-def may_use(tool: Tool, actor: Actor) -> bool:
-    """The same rights as over HTTP: the key's scope, and for what is an admin's the role too."""
-    if not actor.has_scope(tool.scope) or not actor.at_least(tool.role):
-        return False
-    return actor.is_admin or (tool.scope != "admin" and tool.role != "admin")
 
 
 def offered(actor: Actor) -> list[Tool]:

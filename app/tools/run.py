@@ -12,10 +12,12 @@ from pydantic import ValidationError
 from sqlalchemy.exc import DataError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Forbidden, Invalid, Problem
 from app.misfits import sentence
 from app.services.leases import LeaseLost
+from app.services.session_budget import SessionFull
 from app.strict_json import parse
 from app.tools.base import Outcome, Tool, ToolScope
 
@@ -26,14 +28,18 @@ DOWN = (OperationalError, InterfaceError, PoolTimeout)
 
 def run_tool(tool: Tool, arguments: Any, scope: ToolScope, settle: Settle | None = None) -> Outcome:
     """Run a tool for somebody. What cannot be done is an answer that says so: an agent reads it and goes on. Only a
-    database that does not answer is raised, since nobody can go on without it, and a lease that was lost.
+    database that does not answer is raised, since nobody can go on without it, and so are a lost lease and a session
+    that is full.
 
     `settle` is told the outcome in the tool's own transaction: what it writes is there exactly when the tool's work is.
     """
     try:
         given = read_arguments(tool, arguments)
-        check_role(tool, scope)
+        check_allowed(tool, scope.actor)
         outcome = _call(tool, given, scope, settle)
+    except SessionFull:
+        # Nothing more can be written down about the run, so it cannot go on.
+        raise
     except Problem as refusal:
         return Outcome(refusal.detail, is_error=True)
     except DataError:
@@ -81,11 +87,20 @@ def _complaint(error: ValidationError, tool: Tool) -> str:
     return f"`{name}`: {sentence(first)}"
 
 
-def check_role(tool: Tool, scope: ToolScope) -> None:
-    """What needs an admin is not done for a member, whichever agent asks."""
-    actor = scope.actor
-    if not actor.at_least(tool.role) or (tool.role == "admin" and not actor.is_admin):
+def may_use(tool: Tool, actor: Actor) -> bool:
+    """Whether the role and, where a key asks or started the run, its scopes are enough."""
+    if tool.scope is not None and not actor.has_scope(tool.scope):
+        return False
+    return actor.at_least(tool.role) and (tool.role != "admin" or actor.is_admin)
+
+
+def check_allowed(tool: Tool, actor: Actor) -> None:
+    """Refuse what the person or the key behind an agent may not do, whichever agent asks."""
+    if may_use(tool, actor):
+        return
+    if not actor.at_least(tool.role):
         raise Forbidden(f"{tool.name} needs the role {tool.role}; this is done for a {actor.role}.")
+    raise Forbidden(f"{tool.name} needs the scope `{tool.scope}`, which the key that started this does not have.")
 
 
 def _call(tool: Tool, given: Any, scope: ToolScope, settle: Settle | None) -> Outcome:

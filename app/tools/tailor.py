@@ -11,12 +11,14 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
+from app.learning.response_values import NUMERIC, RANKED
+from app.models import CriteriaSet
 from app.services import entities
 from app.services.entities import TypeRow
 from app.tools.base import Tool
 
-# Which argument holds fields of records, and whether each is wrapped with its source.
-FIELDS = {"createEntity": ("fields", False), "updateEntity": ("changes", False), "submitResponse": ("values", True)}
+# Which argument holds fields of records.
+FIELDS = {"createEntity": "fields", "updateEntity": "changes"}
 MOST_NAMED = 50
 
 
@@ -28,13 +30,13 @@ def tailored(
     if not any(tool.group.startswith("entities-") or tool.name == "getContext" for tool in tools):
         return list(tools)
     types = entities.list_types(actor=actor)
-    sets = [(str(row.id), row.name) for row in entities.list_criteria_sets(actor=actor)]
+    sets = entities.list_criteria_sets(actor=actor)
     meant = {"entityId": entity_id, "criteriaSetId": criteria_set_id}
     return [replace(tool, parameters=_parameters(tool, types, sets, meant)) for tool in tools]
 
 
 def _parameters(
-    tool: Tool, types: list[TypeRow], sets: list[tuple[str, str]], meant: dict[str, UUID | None]
+    tool: Tool, types: list[TypeRow], sets: list[CriteriaSet], meant: dict[str, UUID | None]
 ) -> dict[str, Any]:
     properties = dict(tool.parameters["properties"])
     if "entityType" in properties and 0 < len(types) <= MOST_NAMED:
@@ -45,26 +47,48 @@ def _parameters(
         if name in properties and id is not None:
             properties[name] = properties[name] | {"default": str(id)}
     if tool.name in FIELDS:
-        name, wrapped = FIELDS[tool.name]
-        properties[name] = properties[name] | {"properties": _fields(types, wrapped)}
+        name = FIELDS[tool.name]
+        properties[name] = properties[name] | {"properties": _fields(types)}
+    if tool.name == "submitResponse":
+        offered = [row for row in sets if meant["criteriaSetId"] in (None, row.id)]
+        properties["values"] = properties["values"] | {"properties": _values(offered, _fields(types))}
     return tool.parameters | {"properties": properties}
 
 
-def _chosen(sets: list[tuple[str, str]]) -> dict[str, Any]:
+def _chosen(sets: list[CriteriaSet]) -> dict[str, Any]:
     """The ids there are, by name; the only one is what is meant."""
-    named = "; ".join(f"{found} is {name}" for found, name in sets)
-    only = {"default": sets[0][0]} if len(sets) == 1 else {}
-    return {"enum": [found for found, _ in sets], "description": f"What it is judged by: {named}.", **only}
+    named = "; ".join(f"{row.id} is {row.name}" for row in sets)
+    only = {"default": str(sets[0].id)} if len(sets) == 1 else {}
+    return {"enum": [str(row.id) for row in sets], "description": f"What it is judged by: {named}.", **only}
 
 
-def _fields(types: list[TypeRow], wrapped: bool) -> dict[str, Any]:
+def _values(sets: list[CriteriaSet], fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of the criteria sets, each as its kind of record has it, else as its criterion says."""
+    found: dict[str, Any] = {}
+    for row in sets:
+        for name, rule in row.dimensions.items():
+            found.setdefault(name, _wrapped(_of_kind(rule, fields.get(name))))
+    return found
+
+
+def _of_kind(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]:
+    """A criterion as a schema; `known` is the field of that name in the workspace's records."""
+    kind, options = (rule.get("kind"), rule.get("options")) if isinstance(rule, dict) else (None, None)
+    if kind in NUMERIC:
+        return known if known and known.get("type") in ("number", "integer") else {"type": "number"}
+    if kind in RANKED:
+        return {"type": "array", "items": {"type": "string"}}
+    return {"enum": options} if options else known or {"type": "string"}
+
+
+def _fields(types: list[TypeRow]) -> dict[str, Any]:
     """Every field of any kind of record. Where two kinds differ about one, both count."""
     found: dict[str, Any] = {}
     for row in types:
         for name, schema in row.fields.items():
             known = found.get(name)
             found[name] = schema if known in (None, schema) else {"anyOf": [known, schema]}
-    return {name: _wrapped(schema) for name, schema in found.items()} if wrapped else found
+    return found
 
 
 def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:

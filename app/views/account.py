@@ -79,11 +79,12 @@ def change_password() -> Any:
     if new != request.form.get("again", ""):
         return _page("password", {"again": "This is not the same as the new password."}, 422)
     try:
-        attempt = count_attempt(g.person.email or str(g.actor.id))
+        device = str(g.login_id)
+        attempt = count_attempt(g.person.email or str(g.actor.id), device)
         try:
             with transaction():
                 people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
-                throttle.forget(g.person.email or str(g.actor.id), request.remote_addr or "")
+                throttle.forget(g.person.email or str(g.actor.id), request.remote_addr or "", device)
         except Invalid as wrong:
             if not attempt.last:
                 return _page("password", wrong.fields, 422)

@@ -31,10 +31,12 @@ from app.services import accounts, keys, knowledge_usage, uses
 bp = Blueprint("keys", __name__, url_prefix="/admin/settings/keys")
 
 ABOUT = {
-    "ingest": "send sessions, events, chats and traces",
-    "feedback": "send and read its own feedback",
-    "context": "read the workspace's knowledge for prompts",
-    "admin": "everything that you may do here",
+    "ingest": "send sessions, events and chats, and run agents",
+    "feedback": "send feedback and read your own",
+    "feedback-token": "let your server speak for the users of your product",
+    "context": "read knowledge for prompts",
+    "knowledge": "propose knowledge",
+    "admin": "everything you can do here",
 }
 
 
@@ -119,13 +121,13 @@ def write_uses() -> None:
             with acting_as(accounts.product_in(batch.tenant_id)), transaction():
                 uses.write(batch)
             uses.forget(batch)
-        for tenant_id, counts in knowledge_usage.take().items():
+        for tenant_id, noted in knowledge_usage.take().items():
             actor = accounts.product_in(tenant_id)
             try:
                 with acting_as(actor), transaction():
-                    knowledge_usage.write(counts, actor=actor)
+                    knowledge_usage.write(noted, actor=actor)
             except SQLAlchemyError:
-                knowledge_usage.put_back(tenant_id, counts)
+                knowledge_usage.put_back(tenant_id, noted)
                 raise
 
 

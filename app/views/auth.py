@@ -9,15 +9,17 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request
 
-from app import gate
+from app import devices, gate
 from app.access import access
+from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Throttled
-from app.services import logins, people, throttle
+from app.services import accounts, logins, people, throttle
 from app.services.people import Invitation
 from app.views.htmx import varied
 from app.views.paths import local_path
 
+DEVICE = "upshot_device"
 bp = Blueprint("auth", __name__)
 
 
@@ -38,15 +40,17 @@ def sign_in_with_password() -> Any:
     if missing:
         return _form(wanted, email, missing, 422)
     try:
-        attempt = count_attempt(email)
+        device = known_device(email)
+        attempt = count_attempt(email, device)
         try:
             with acting_as(g.actor), transaction():
-                _, token = logins.sign_in(
+                actor, token = logins.sign_in(
                     email,
                     request.form["password"],
                     address=address(),
                     user_agent=request.user_agent.string,
                     request_id=g.request_id,
+                    device=device,
                 )
         except Invalid as wrong:
             if not attempt.last:
@@ -54,7 +58,7 @@ def sign_in_with_password() -> Any:
             raise throttle.too_many(attempt.retry_after) from None
     except Throttled as pause:
         return paused(_form(wanted, email, {"password": pause.detail}, 429), pause)
-    return signed_in(token, local_path(wanted))
+    return signed_in(actor, token, local_path(wanted))
 
 
 MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
@@ -94,10 +98,10 @@ def link(token: str) -> Any:
 def use_link(token: str) -> Any:
     try:
         with acting_as(g.actor), transaction():
-            _, login = logins.use_link(token, user_agent=request.user_agent.string, request_id=g.request_id)
+            actor, login = logins.use_link(token, user_agent=request.user_agent.string, request_id=g.request_id)
     except NotFound as spent:
         return _spent(spent.detail)
-    return signed_in(login, "/")
+    return signed_in(actor, login, "/")
 
 
 @bp.post("/demo/enter")
@@ -106,8 +110,8 @@ def enter_demo() -> Any:
     if not current_app.config["DEMO"]:
         raise NotFound("There is no demo here.")
     with acting_as(g.actor), transaction():
-        _, token = logins.enter_demo(user_agent=request.user_agent.string, request_id=g.request_id)
-    return signed_in(token, local_path(request.form.get("next")))
+        actor, token = logins.enter_demo(user_agent=request.user_agent.string, request_id=g.request_id)
+    return signed_in(actor, token, local_path(request.form.get("next")))
 
 
 @bp.get("/invite/<token>")
@@ -124,7 +128,7 @@ def invitation(token: str) -> Any:
 def accept_invitation(token: str) -> Any:
     try:
         invited = _look_up(token)
-        return signed_in(_join(token, invited), "/")
+        return signed_in(*_join(token, invited), "/")
     except Invalid as wrong:
         return _invitation(token, invited, wrong.fields, 422)
     except Throttled as pause:
@@ -133,24 +137,24 @@ def accept_invitation(token: str) -> Any:
         return _spent(spent.detail)
 
 
-def _join(token: str, invited: Invitation) -> str:
-    """Accept the invitation and sign in. A password of an account that is known is a guess like any other."""
-    guess = invited.user_id is not None and not _is_me(invited)
-    attempt = count_attempt(invited.email) if guess else None
+def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
+    """Accept the invitation and sign in. The password may be a guess at that of an account, so it is counted like any
+    other, also where there is no account: what the page answers must not tell."""
+    name, password = request.form.get("name", ""), request.form.get("password", "")
+    mine = _is_me(invited)
+    if not mine:
+        people.check_newcomer(name, password, invited.email)
+    device = str(g.login_id) if mine else known_device(invited.email)
+    attempt = count_attempt(invited.email, device)
     try:
         with acting_as(g.actor), transaction():
             actor = people.accept_invite(
-                token,
-                request.form.get("name", ""),
-                request.form.get("password", ""),
-                signed_in_as=g.actor.id if g.actor else None,
-                request_id=g.request_id,
+                token, name, password, signed_in_as=g.actor.id if g.actor else None, request_id=g.request_id
             )
-            if guess:
-                throttle.forget(invited.email, address())
-            return logins.begin(actor=actor, user_agent=request.user_agent.string)
+            throttle.forget(invited.email, address(), device)
+            return actor, logins.begin(actor=actor, user_agent=request.user_agent.string)
     except Invalid:
-        if attempt is not None and attempt.last:
+        if attempt.last:
             raise throttle.too_many(attempt.retry_after) from None
         raise
 
@@ -180,10 +184,20 @@ def _spent(sentence: str) -> Response:
     return make_response(render_template("auth/spent.html", sentence=sentence), 404)
 
 
-def count_attempt(email: str) -> throttle.Attempt:
+def count_attempt(email: str, device: str | None) -> throttle.Attempt:
     """Count an attempt for good, before the password is looked at."""
     with transaction():
-        return throttle.count_attempt(email, address())
+        return throttle.count_attempt(email, address(), device)
+
+
+def known_device(email: str) -> str | None:
+    """What this browser is called if the person with this e-mail signed in with it before."""
+    cookie = request.cookies.get(gate.cookie_name(DEVICE))
+    if not cookie:
+        return None
+    with acting_as(g.actor):
+        user_id = accounts.find(email)
+    return devices.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
 
 
 def address() -> str:
@@ -195,26 +209,26 @@ def paused(answer: Response, pause: Throttled) -> Response:
     return answer
 
 
-def signed_in(token: str, to: str) -> Response:
+def signed_in(actor: Actor, token: str, to: str) -> Response:
     """Go on with the new login. The one that the browser had before, if any, ends: a login never changes hands."""
     if g.login_id is not None:
         with acting_as(g.actor), transaction():
             logins.end(g.login_id, actor=g.actor)
     answer: Any = redirect(to, 303)
+    name = gate.cookie_name(DEVICE)
+    mark = devices.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
+    _keep(answer, name, mark, devices.LIFETIME)
     return set_cookie(answer, token)
 
 
 def set_cookie(answer: Response, token: str) -> Response:
-    answer.set_cookie(
-        gate.cookie_name(),
-        token,
-        max_age=int(logins.LIFETIME.total_seconds()),
-        httponly=True,
-        samesite="Lax",
-        secure=current_app.config["SECURE"],
-        path="/",
-    )
+    _keep(answer, gate.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
     return varied(answer)
+
+
+def _keep(answer: Response, name: str, value: str, seconds: int) -> None:
+    secure = current_app.config["SECURE"]
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="Lax", secure=secure, path="/")
 
 
 def forget_cookie(answer: Any) -> Response:

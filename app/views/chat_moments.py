@@ -138,7 +138,7 @@ def _marks(one: Said) -> tuple[str, ...]:
     if one.message.role != "agent":
         return ()
     details = one.message.details
-    found = {OFFLINE: one.model == "offline", "stopped": details.get("stopped"), "cut": details.get("truncated")}
+    found = {OFFLINE: one.model == "offline", "stopped": details.get("stopped"), "cut off": details.get("truncated")}
     return tuple(word for word, true in found.items() if true)
 
 

@@ -13,14 +13,16 @@ from werkzeug.wrappers import Response
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
+from app.models import CriteriaSet, EntityType
 from app.services import entities, entity_pages, intake, own_feedback
-from app.services.entities import EntityRow, ResponseRow, TypeRow
+from app.services.entities import EntityRow, NewResponse, ResponseRow, TypeRow
 from app.services.filters import EntityFilters
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.flags import FlagForm
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.own_feedback import Own, as_own
+from app.views.response_forms import ResponseForm, blank_form, posted_form
 from app.views.typed import typed
 
 COLUMNS = 4
@@ -125,8 +127,16 @@ def detail(entity_id: UUID) -> Any:
     return _shown(entity_id, reject, flag)
 
 
-def _shown(entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200) -> Response:
+def _shown(
+    entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200, respond: ResponseForm | None = None
+) -> Response:
     read = _read(entity_id)
+    if respond is None and (wanted := request.args.get("respond")):
+        respond = blank_form(*_choices(as_id(wanted), read["entity_type"]))
+    read["respond"] = respond or ResponseForm()
+    if wants_fragment() and (respond or "respond" in request.args):
+        part = "entities/_responses.html"
+        return page(part, part, status=status, reject=reject, flag=flag, **read)
     only = reject.at or as_id(flag.at) or as_id(request.args.get("response", ""))
     if wants_fragment() and request.args.get("panel") != "1" and only:
         return _one(read, only, reject, flag, status)
@@ -180,6 +190,40 @@ def _values(row: ResponseRow, schema: Mapping[str, Any]) -> list[Value]:
         else:
             found.append(Value(title(name, schema.get(name)), readable(given)))
     return found
+
+
+def _choices(
+    wanted: UUID | None, kind: EntityType
+) -> tuple[list[CriteriaSet], UUID | None, Mapping[str, Any], Mapping[str, str]]:
+    """What a form for a response is made of."""
+    titles = {name: title(name, schema) for name, schema in kind.fields.items()}
+    return entities.list_criteria_sets(actor=g.actor), wanted, kind.fields, titles
+
+
+@bp.post("/<uuid:entity_id>/responses")
+@access("member")
+def respond(entity_id: UUID) -> Any:
+    """Submit a person's own values about the record."""
+    found = entities.get_entity(entity_id, actor=g.actor)
+    form = posted_form(*_choices(as_id(typed("criteria_set_id")), found.entity_type))
+    new = NewResponse(
+        entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
+    )
+    nothing = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
+    try:
+        with transaction():
+            made = entities.submit_response(new, actor=g.actor).id
+    except Invalid as refusal:
+        return _shown(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
+    return swap(
+        "entities/_responses.html",
+        fallback=url_for(".detail", entity_id=entity_id) + f"#response-{made}",
+        toasts=[Toast("Response added.")],
+        reject=Rejection(),
+        flag=nothing,
+        respond=ResponseForm(),
+        **(_read(entity_id) if wants_fragment() else {}),
+    )
 
 
 @bp.post("/<uuid:entity_id>/responses/<uuid:response_id>")

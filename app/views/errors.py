@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException, InternalServerError, SecurityErro
 from app import gate
 from app.access import Access
 from app.db import db
+from app.db.watch import NO_SPACE, database_watch, is_out_of_space
 from app.errors import Problem, SignInNeeded, Throttled
 from app.views.htmx import Toast, varied, wants_fragment
 
@@ -93,10 +94,9 @@ def unknown_host() -> Response:
 
 def database_down(error: Exception) -> Response:
     """No connection, or it died under us. The page asks nothing of the database."""
-    current_app.logger.warning(
-        "request %s: the database is not answering (%s)", g.get("request_id"), type(error).__name__
-    )
-    answer = answer_with(error, 503, frame=False)
+    database_watch(current_app).note_error(error)
+    current_app.logger.warning("the database is not answering: %s", error)
+    answer = answer_with(error, 503, NO_SPACE if is_out_of_space(error) else "", frame=False)
     answer.headers["Retry-After"] = str(RETRY_SECONDS)
     return answer
 

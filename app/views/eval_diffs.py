@@ -18,8 +18,9 @@ from app.evals import align
 from app.evals.align import Piece, Row, Step
 from app.services import diffs, golden_swap, run_lists, run_pages
 from app.services.diffs import Diff
+from app.services.golden import Incomplete
 from app.views.agent_review import as_id
-from app.views.htmx import page
+from app.views.htmx import page, varied, wants_fragment
 from app.views.record_names import RecordNames
 from app.views.texts import result_line, value_line
 from app.views.typed import typed, whole_number
@@ -88,8 +89,11 @@ class Fold:
 @bp.get("/<uuid:golden_id>/<uuid:replay_id>")
 @access("admin")
 def detail(golden_id: UUID, replay_id: UUID) -> Any:
-    """Two sessions side by side; with `from`, the steps that follow."""
+    """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
+    `part=state`, and is loaded anew when it has ended."""
     found = diffs.read_diff(golden_id, replay_id, actor=g.actor)
+    if request.args.get("part") == "state" and wants_fragment():
+        return _state(found)
     start = whole_number(request.args.get("from")) or 0
     steps = _steps(found.rows[start : start + STEPS])
     further = start + STEPS if start + STEPS < len(found.rows) else None
@@ -97,6 +101,14 @@ def detail(golden_id: UUID, replay_id: UUID) -> Any:
     if request.args.get("part") == "steps":
         return page("evals/diff.html", "evals/_steps.html", **shown, **_around(found))
     return page("evals/diff.html", "evals/diff.html", **shown, **_around(found))
+
+
+def _state(found: Diff) -> Response:
+    """Nothing new while it runs; then the whole page."""
+    answer = Response(status=204)
+    if not found.still_running:
+        answer.headers["HX-Refresh"] = "true"
+    return varied(answer)
 
 
 def _around(found: Diff) -> dict[str, Any]:
@@ -107,11 +119,11 @@ def _around(found: Diff) -> dict[str, Any]:
     return {
         "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
         "beside": run_pages.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
-        "sentence": records.told(sentence(found.result)),
+        "sentence": str(found.result["reason"]) if found.still_running else records.told(sentence(found.result)),
         "records": records,
         "notes": notes_of(found),
-        "glyph": GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
-        "words": _answers(found),
+        "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
+        "words": None if found.still_running else _answers(found),
         "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_telling),
         "counts": _counts(found.rows),
         "sum": _sum(found.result),
@@ -141,8 +153,11 @@ def promote(golden_id: UUID, replay_id: UUID) -> Response:
     here = url_for(".detail", golden_id=golden_id, replay_id=replay_id)
     try:
         with transaction():
-            made = golden_swap.promote_replay(golden_id, replay_id, actor=g.actor, note=typed("note") or None)
-    except Invalid as wrong:
+            made = golden_swap.promote_replay(
+                golden_id, replay_id, actor=g.actor, note=typed("note") or None,
+                confirm_incomplete=request.form.get("confirm_incomplete") == "1",
+            )  # fmt: skip
+    except (Invalid, Incomplete) as wrong:
         flash(str(wrong), "error")
         return redirect(here, 303)
     flash(f"The replay is golden now, in {made.golden['set']}; the old golden is an ordinary session again.", "success")

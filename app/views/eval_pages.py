@@ -181,7 +181,7 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
     row = golden_lists.get_golden(form.golden, actor=g.actor) if form.golden else None
     sets = golden.list_sets(actor=g.actor)
     stuck = [one.name for one in sets if one.name in form.sets and one.why_not]
-    if row and not row.runs_here:
+    if row and not row.replayable:
         stuck.append("this golden")
     html = render_template(
         "evals/_start.html" if wants_fragment() else "evals/start.html",

@@ -11,9 +11,10 @@ from werkzeug.wrappers import Response
 
 from app.access import access
 from app.db import transaction
-from app.errors import Invalid, Problem, Stale, Unprocessable
-from app.services import candidates, entities, golden, golden_sets, promotions
+from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
+from app.services import candidate_runs, candidates, complaints, entities, golden, golden_sets, promotions
 from app.services.candidates import Candidate
+from app.services.golden import Incomplete
 from app.views.agent_review import as_id
 from app.views.eval_figures import spark_points
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -29,10 +30,13 @@ MOST_IN_COOKIE = 40
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    """Candidates, and the sets of goldens. `promote` names the candidate whose form is open, `all` shows them all."""
-    unknown = request.args.keys() - {"all", "promote", "panel"}
+    """Candidates, and the sets of goldens. `promote` names the candidate whose form is open, `all` shows them all, a
+    hundred at a time: `after` is where the next hundred begin."""
+    unknown = request.args.keys() - {"all", "promote", "panel", "after", "part"}
     if unknown:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
+    if request.args.get("part") == "more" and wants_fragment():
+        return page("evals/_more_candidates.html", "evals/_more_candidates.html", **listed())
     sid, shown = as_id(request.args.get("promote", "")), home()
     return page("evals/index.html", "evals/_home.html", **shown, **(_open(sid, shown["candidates"]) if sid else {}))
 
@@ -43,11 +47,19 @@ def home() -> dict[str, Any]:
 
 
 def listed() -> dict[str, Any]:
-    """The candidates, five of them unless all are asked for. Two queries."""
+    """The candidates, five of them unless all are asked for. Three queries at most."""
     everything = request.values.get("all") == "1"
+    after = (request.args.get("after") or None) if everything else None
     limit = candidates.MOST_GROUPS if everything else VISIBLE
-    found, total = candidates.list_candidates(actor=g.actor, limit=limit)
-    return {"candidates": found, "total": total, "everything": everything, "visible": VISIBLE}
+    found = candidates.list_candidates(actor=g.actor, limit=limit, cursor=after)
+    return {
+        "candidates": found.items,
+        "total": found.total,
+        "everything": everything,
+        "visible": VISIBLE,
+        "after": after,
+        "following": found.next_cursor if everything else None,
+    }
 
 
 def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
@@ -79,8 +91,12 @@ def candidate(session_id: UUID) -> Any:
         return _refused(refusal)
     if not wants_fragment():
         return index()
-    more = {} if request.args.get("put") == "away" else _open(session_id, [one])
-    return page("evals/_candidate.html", "evals/_candidate.html", **_one(one, session_id), **more)
+    if request.args.get("put") == "away":
+        # A request that ran again has another session to show than the one that was asked for.
+        shown = _one(one, one.representative_session_id)
+    else:
+        shown = _one(one, session_id) | _open(session_id, [one])
+    return page("evals/_candidate.html", "evals/_candidate.html", **shown)
 
 
 def _one(one: Candidate, session_id: UUID) -> dict[str, Any]:
@@ -94,10 +110,11 @@ def promote_candidate(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            done = candidates.promote_candidate(session_id, form.promotion(complained=True), actor=g.actor)
+            complained = complaints.has_open_complaint(session_id, actor=g.actor)
+            done = candidates.promote_candidate(session_id, form.promotion(complained=complained), actor=g.actor)
             set_name = done.golden["set"]
-    except (Invalid, Unprocessable) as refusal:
-        return _wrong(session_id, form.with_errors(refusal))
+    except (Invalid, Unprocessable, Incomplete) as refusal:
+        return _wrong(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
     except Problem as refusal:
         if refusal.status != 409:
             raise
@@ -107,15 +124,15 @@ def promote_candidate(session_id: UUID) -> Any:
     return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
 
 
-def _wrong(session_id: UUID, form: PromoteForm) -> Response:
-    """422: the same form in its place, with what was typed."""
+def _wrong(session_id: UUID, form: PromoteForm, status: int) -> Response:
+    """The same form in its place, with what was typed."""
     if wants_fragment():
         one = candidates.find_candidate(session_id, actor=g.actor)
         more = {**_one(one, session_id), **_open(session_id, [one], form)}
-        return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=422, **more)
+        return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=status, **more)
     shown = home()
     more = _open(session_id, shown["candidates"], form)
-    return page("evals/index.html", "evals/index.html", status=422, **shown, **more)
+    return page("evals/index.html", "evals/index.html", status=status, **shown, **more)
 
 
 def _refused(refusal: Problem) -> Response:
@@ -124,6 +141,20 @@ def _refused(refusal: Problem) -> Response:
         raise refusal
     toast = Toast(refusal.detail, "error")
     return swap("evals/_moved.html", fallback=_back(), status=refusal.status, toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/<uuid:session_id>/run-again")
+@access("admin")
+def run_again(session_id: UUID) -> Any:
+    """Start the prompt of a failed candidate once more; its row follows the session until it has ended."""
+    try:
+        with transaction():
+            session = candidate_runs.run_again(session_id, actor=g.actor)
+            address = url_for("sessions.detail", session_id=session.id)
+    except Refused as refusal:
+        return _refused(refusal)
+    toast = Toast("Running again.")
+    return swap("evals/_moved.html", fallback=address, toasts=[toast], **_fresh())
 
 
 @bp.post("/candidates/<uuid:session_id>/dismiss")

@@ -161,13 +161,9 @@ def move(name: str) -> Any:
 @bp.post("/sets/<name>/replay")
 @access("admin")
 def replay_many(name: str) -> Any:
-    """Replay the ticked goldens, each with its agent as it is now."""
-    try:
-        with transaction():
-            run = eval_runs.start_run(eval_runs.NewRun(golden_ids=_ticked()), actor=g.actor)
-            run_id = run.id
-    except Problem as refusal:
-        return leave(url_for(".golden_set", name=name), Toast(refusal.detail, "error"))
+    """Replay the ticked goldens, each with its agent as it is now. What cannot be replayed is refused with 409."""
+    with transaction():
+        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=_ticked()), actor=g.actor).id
     return leave(url_for("eval_pages.detail", run_id=run_id))
 
 

@@ -12,7 +12,8 @@ from werkzeug.wrappers import Response
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
-from app.learning.prompt import plain
+from app.learning.hygiene import Finding
+from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services import (
     agents,
@@ -26,8 +27,8 @@ from app.services import (
 from app.services.filters import KnowledgeFilters
 from app.views import filters as listing
 from app.views import saved_views
-from app.views.htmx import Toast, page, swap
-from app.views.knowledge_forms import KnowledgeForm
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.knowledge_forms import KnowledgeForm, Unconfirmed
 from app.views.knowledge_history import steps_of
 
 KINDS = {
@@ -41,11 +42,13 @@ DONE = {
     "active": "Active from now on.",
     "inactive": "Deactivated.",
     "deleted": "Deleted.",
-    "superseded": "Replaced.",
     "proposed": "Proposed again.",
 }
 REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
 CARDS = 25
+READ_BY_CHECKS = ("content", "context", "agent_id", "entity_type_id")
+# States from which a row comes back without anybody having looked at its checks on the way.
+UNCHECKED = ("inactive", "superseded")
 
 
 @dataclass(frozen=True)
@@ -115,22 +118,32 @@ def scopes() -> dict[str, Any]:
 def new() -> Response:
     """An empty form, in place above the list or as a page."""
     kind = request.args.get("type", "")
-    form = KnowledgeForm(type=kind if kind in KNOWLEDGE_TYPES else "correction")
-    return page("knowledge/form.html", "knowledge/_form.html", form=form, row=None, **scopes())
+    return _new_form(KnowledgeForm(type=kind if kind in KNOWLEDGE_TYPES else "correction"))
+
+
+def _new_form(form: KnowledgeForm, status: int = 200) -> Response:
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=None, **scopes())
+
+
+def _to_confirm(row_id: UUID) -> list[Finding]:
+    return knowledge_checks.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
 
 
 @bp.post("")
 @access("admin")
 def add() -> Any:
-    """Write a rule. An admin's is active at once; what the checks say of it stands under it."""
+    """Write a rule. An admin's is active at once, after a second look if it is vague or repeats another; what the
+    checks say of it stands under it."""
     form = KnowledgeForm.read(request.form)
     try:
         with transaction():
             row_id = knowledge.add_row(form.as_new(), actor=g.actor).id
             knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+            form.check_confirmed(_to_confirm(row_id))
+    except Unconfirmed as unconfirmed:
+        return _new_form(form.asking(unconfirmed), 422)
     except (Invalid, Refused) as refusal:
-        form = form.refused(refusal)
-        return page("knowledge/form.html", "knowledge/_form.html", status=422, form=form, row=None, **scopes())
+        return _new_form(form.refused(refusal), 422)
     found = knowledge_checks.check_rows([row_id], actor=g.actor)
     toast = Toast(f"Added. It is in the next prompt.{_to_look_at(found[row_id])}")
     back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
@@ -171,7 +184,9 @@ def edit(row_id: UUID) -> Any:
     """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
     shown."""
     form = KnowledgeForm.read(request.form)
-    approves = request.form.get("approve") == "1"
+    before = knowledge.get_row(row_id, actor=g.actor).row
+    # Confirming the findings of a proposal approves it, so a proposal that stays one asks nothing.
+    approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
     try:
         with transaction():
             row = knowledge.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None)
@@ -179,6 +194,10 @@ def edit(row_id: UUID) -> Any:
                 knowledge.set_state(row_id, "active", actor=g.actor)
             knowledge_vectors.keep_vectors([row_id], actor=g.actor)
             version = row.version
+            if row.active and (approves or _reads_differently(before, row)):
+                form.check_confirmed(_to_confirm(row_id))
+    except Unconfirmed as unconfirmed:
+        return _form(row_id, form.asking(unconfirmed), 422)
     except Stale as stale:
         return _form(row_id, form.overtaken(stale), 409)
     except (Invalid, Refused) as refusal:
@@ -194,6 +213,11 @@ def edit(row_id: UUID) -> Any:
 def _to_look_at(findings: list[Any]) -> str:
     number = len(findings)
     return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
+
+
+def _reads_differently(before: knowledge.KnowledgeRow, after: SharedContext) -> bool:
+    """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
+    return any(getattr(before, name) != getattr(after, name) for name in READ_BY_CHECKS)
 
 
 def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
@@ -212,20 +236,39 @@ def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
 @bp.post("/<uuid:row_id>/state")
 @access("admin")
 def state(row_id: UUID) -> Any:
-    """Approve, retire, replace, bring back or delete a row, or take the decision about a proposal back."""
+    """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
     wanted = request.form.get("state", "")
     reason = request.form.get("reason", "").strip() or None
-    heir = request.form.get("superseded_by", "")
     before = knowledge.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
             if wanted == "proposed":
                 knowledge_changes.reopen_row(row_id, actor=g.actor)
             else:
-                knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason, superseded_by=chosen(heir))
+                knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason)
+            check_return([row_id] if wanted == "active" and before in UNCHECKED else [])
+    except Unconfirmed as unconfirmed:
+        return _ask_to_activate(row_id, unconfirmed)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, _undoable(row_id, before, wanted))
+
+
+def check_return(row_ids: list[UUID]) -> None:
+    """Let rows come back into the prompts only if nothing about them asks for a second look, or it was confirmed. An
+    undo confirms by itself: the rows were in use a moment ago."""
+    found = knowledge_checks.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
+    if found and request.form.get("confirm") != "1":
+        raise Unconfirmed([finding for findings in found.values() for finding in findings])
+
+
+def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
+    """The findings on a page or in the row's place, with a button that brings it back all the same."""
+    row = knowledge.get_row(row_id, actor=g.actor).row
+    asked = unconfirmed.findings
+    if not wants_fragment():
+        return page("knowledge/activate.html", "knowledge/_activate.html", status=422, row=row, asked=asked)
+    return swap("knowledge/_activate_swap.html", fallback="", status=422, row=row, asked=asked)
 
 
 def chosen(text: str) -> UUID | None:
@@ -247,7 +290,7 @@ def _undoable(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
     text = (decided.get(after) or DONE.get(after, "Done.")) + advice
     if (before, after) not in REVERSIBLE:
         return Toast(text)
-    fields = (("state", before), ("reason", "Undone."))
+    fields = (("state", before), ("reason", "Undone."), ("confirm", "1"))
     return Toast(text, undo=url_for(".state", row_id=row_id), target="#toasts", fields=fields)
 
 
@@ -263,5 +306,4 @@ def card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | 
 def register(app: Flask) -> None:
     from app.views import knowledge_acts, knowledge_preview  # noqa: F401 - they add to this blueprint
 
-    app.jinja_env.filters["injected"] = plain
     app.register_blueprint(bp)

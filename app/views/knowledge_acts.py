@@ -19,8 +19,20 @@ from app.services import knowledge, knowledge_changes, knowledge_checks, knowled
 from app.services.filters import KnowledgeFilters
 from app.services.pages import Page
 from app.views.agent_review import as_id
-from app.views.htmx import Toast, page, swap
-from app.views.knowledge import REVERSIBLE, bp, card, chosen, listed, read, refused, undo_edit
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.knowledge import (
+    REVERSIBLE,
+    UNCHECKED,
+    bp,
+    card,
+    check_return,
+    chosen,
+    listed,
+    read,
+    refused,
+    undo_edit,
+)
+from app.views.knowledge_forms import Unconfirmed
 from app.views.shell import own_path
 
 MOST_SHOWN = 200
@@ -79,18 +91,33 @@ def roll_back(row_id: UUID) -> Any:
 @access("admin")
 def choose(row_id: UUID) -> Response:
     """Which row it should be merged into, or replaced by: the nearest in meaning, or what a search finds."""
+    fragment = "knowledge/_offered.html" if request.args.get("only") == "rows" else "knowledge/_choose.html"
+    place = "panel-" if request.args.get("place") == "panel" else ""
+    return page("knowledge/choose.html", fragment, place=place, **_offered(row_id))
+
+
+def _offered(row_id: UUID) -> dict[str, Any]:
+    """The rows to choose from. One that a check found comes first; none is chosen, because whose text stays is for the
+    person to say."""
     found = knowledge.get_row(row_id, actor=g.actor)
-    query = request.args.get("q", "").strip()[:200]
+    query = request.values.get("q", "").strip()[:200]
     if query:
         filters = KnowledgeFilters(state="active", q=query)
         rows = knowledge.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
     else:
         rows = knowledge_lists.rows_of(knowledge_checks.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
-    offered = [row for row in rows if row.id != row_id][:OFFERED]
-    fragment = "knowledge/_offered.html" if request.args.get("only") == "rows" else "knowledge/_choose.html"
-    place = "panel-" if request.args.get("place") == "panel" else ""
-    into = request.args.get("into", "")
-    return page("knowledge/choose.html", fragment, place=place, row=found.row, offered=offered, q=query, into=into)
+    found_by_check = as_id(request.args.get("into", ""))
+    first = knowledge_lists.rows_of([found_by_check] if found_by_check else [], actor=g.actor)
+    active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
+    return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:OFFERED], "q": query}
+
+
+def _choose_again(row_id: UUID, error: str) -> Response:
+    """The same choice where it was open, and what is missing."""
+    offered = {**_offered(row_id), "error": error}
+    if not wants_fragment():
+        return page("knowledge/choose.html", "knowledge/_choose.html", status=422, place="", **offered)
+    return swap("knowledge/_choose_again.html", fallback="", status=422, **offered)
 
 
 @bp.post("/<uuid:row_id>/merge")
@@ -100,12 +127,28 @@ def merge(row_id: UUID) -> Any:
     try:
         into = chosen(request.form.get("into", ""))
         if into is None:
-            raise Invalid("Choose the row that stands for it.")
+            return _choose_again(row_id, "Choose the row whose text stays.")
         with transaction():
             knowledge_changes.merge_row(row_id, into, actor=g.actor)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, Toast("Merged. Its signals are behind the other row now."))
+
+
+@bp.post("/<uuid:row_id>/replace")
+@access("admin")
+def replace(row_id: UUID) -> Any:
+    """Let another row take the place of one that is in use."""
+    reason = request.form.get("reason", "").strip() or None
+    try:
+        heir = chosen(request.form.get("superseded_by", ""))
+        if heir is None:
+            return _choose_again(row_id, "Choose the row that takes its place.")
+        with transaction():
+            knowledge.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, Toast("Replaced."))
 
 
 @bp.post("/decide")
@@ -114,8 +157,11 @@ def decide_many() -> Any:
     """Bring several rows into use or take them out, as many as can be, and give the list back."""
     wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
     ids = [row_id for value in request.form.getlist("ids") for row_id in map(as_id, value.split(",")) if row_id]
-    with transaction():
-        toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
+    try:
+        with transaction():
+            toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
+    except Unconfirmed:
+        toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
     back = own_path()
     back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
     given = dict(parse_qsl(urlsplit(back).query))
@@ -129,6 +175,7 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
         return Toast("Say why they should not apply.", "error")
     moved: list[UUID] = []
     states: set[str] = set()
+    returned: list[UUID] = []
     for row in knowledge_lists.rows_of(ids, actor=g.actor):
         try:
             after = _moved(row.id, wanted, reason)
@@ -137,13 +184,21 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
         if after.version != row.version:
             moved.append(row.id)
             states.add(row.state)
+            returned += [row.id] if wanted == "active" and row.state in UNCHECKED else []
+    check_return(returned)
     word = MANY[wanted]
     text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
     # Rows that were not all the same before have no one way back.
     back = states.pop() if len(states) == 1 else ""
     if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MOST_IN_COOKIE:
         return Toast(text, "success" if moved else "info")
-    fields = (("state", back), ("ids", ",".join(map(str, moved))), ("reason", "Undone."), ("next", own_path()))
+    fields = (
+        ("state", back),
+        ("ids", ",".join(map(str, moved))),
+        ("reason", "Undone."),
+        ("confirm", "1"),
+        ("next", own_path()),
+    )
     return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
 
 

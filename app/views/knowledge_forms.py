@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
+from app.learning.hygiene import Finding
 from app.learning.hygiene_text import hidden_signs, strip_hidden
 from app.services.knowledge import KnowledgeRow, NewRow
 from app.views.worddiff import Part, word_diff
 
 
+class Unconfirmed(Exception):
+    """A rule would go live although the checks found something that a person has not confirmed. Raised inside the
+    transaction, so that nothing of it is kept."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        super().__init__(f"{len(findings)} findings")
+        self.findings = list(findings)
+
+
+def confirmation_of(findings: Sequence[Finding]) -> str:
+    """The value that confirms exactly these findings. A changed text with other findings asks again."""
+    return sha256("\n".join(f"{one.check}: {one.reason}" for one in findings).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class KnowledgeForm:
     """`theirs` is what somebody else wrote meanwhile; the form then carries their version, so that saving again is a
-    decision."""
+    decision. `findings` are what the checks found in the text, for the person to confirm or to change."""
 
     type: str = "correction"
     content: str = ""
@@ -28,6 +44,8 @@ class KnowledgeForm:
     version: int = 0
     errors: dict[str, str] = field(default_factory=dict)
     theirs: dict[str, Any] | None = None
+    findings: list[Finding] = field(default_factory=list)
+    confirm: str = ""
 
     @classmethod
     def of(cls, row: KnowledgeRow) -> KnowledgeForm:
@@ -46,14 +64,23 @@ class KnowledgeForm:
         version = form.get("version", "")
         return cls(
             form.get("type", ""),
-            form.get("content", "").replace("\r\n", "\n").strip(),
-            form.get("context", "").replace("\r\n", "\n").strip(),
+            _typed(form.get("content", "")),
+            _typed(form.get("context", "")),
             form.get("agent_id", ""),
             form.get("entity_type_id", ""),
             form.get("pinned") == "1",
             form.get("reason", "").strip(),
             int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0,
+            confirm=form.get("confirm", ""),
         )
+
+    def check_confirmed(self, findings: Sequence[Finding]) -> None:
+        """Let a rule go live with these findings only if the person has read them."""
+        if findings and self.confirm != confirmation_of(findings):
+            raise Unconfirmed(findings)
+
+    def asking(self, unconfirmed: Unconfirmed) -> KnowledgeForm:
+        return replace(self, findings=unconfirmed.findings, confirm=confirmation_of(unconfirmed.findings))
 
     def as_changes(self) -> dict[str, Any]:
         return {
@@ -75,7 +102,7 @@ class KnowledgeForm:
         if not form.unseen:
             return form
         # What is offered to be saved is what can be seen: whoever saves again has read every byte of it.
-        gone = "They are gone from the text here; read it and save again."
+        gone = "Removed below. Check the text and save again."
         errors = {name: f"{text} {gone}" for name, text in form.errors.items()}
         return replace(form, errors=errors, content=strip_hidden(form.content), context=strip_hidden(form.context))
 
@@ -92,6 +119,11 @@ class KnowledgeForm:
     def difference(self) -> list[Part]:
         """What they changed and I did not, as words."""
         return word_diff(str((self.theirs or {}).get("content", "")), self.content)
+
+
+def _typed(text: str) -> str:
+    """What was typed, without the line breaks around it and the spaces at its end that a text field invites."""
+    return text.replace("\r\n", "\n").lstrip("\n").rstrip()
 
 
 def _id(name: str, text: str) -> UUID | None:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from flask import g, request
 from werkzeug.wrappers import Response
 
 from app.access import access
 from app.errors import NotFound
-from app.learning.prompt import Prompt, PromptRow
+from app.learning.prompt import PromptRow
 from app.learning.ranking import rank
 from app.services import agents, entities, knowledge, shared_prompt
 from app.views.agent_review import as_id
 from app.views.htmx import page
 from app.views.knowledge import bp
-
-Line = tuple[str, UUID | None]
 
 
 @bp.get("/preview")
@@ -33,7 +30,7 @@ def preview() -> Response:
     shown = shared_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
     return page(
         "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
-        lines=lines_of(shown.prompt), row=row, agent=agent, entity_type=kind, scopes=scopes,
+        row=row, agent=agent, entity_type=kind, scopes=scopes,
     )  # fmt: skip
 
 
@@ -58,9 +55,3 @@ def _as_prompt_row(row: knowledge.KnowledgeRow) -> PromptRow:
     """A row that is not in use as it would be in a prompt right after it was brought into use."""
     fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
     return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
-
-
-def lines_of(prompt: Prompt) -> list[Line]:
-    """The text line by line, each item with its row: together they are the text to the last byte."""
-    rows = iter(prompt.rows)
-    return [(line, next(rows).id if line.startswith("- [") else None) for line in prompt.text.splitlines(keepends=True)]

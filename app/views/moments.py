@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import g
 
-from app.services import chats, diffs, feedback, sessions, transcripts
+from app.services import chats, diffs, event_windows, feedback, sessions, transcripts
 from app.services.feedback import FeedbackDetail
 from app.services.transcripts import KnownRow
 from app.views import transcript
@@ -17,6 +17,7 @@ from app.views.transcript import Turn
 from app.views.worddiff import word_diff
 
 MOST_EVENTS = 2000
+MOST_BYTES = 2_000_000
 MOST_REPLAYS = 10
 MOST_DIVERGENCES = 12
 
@@ -82,7 +83,7 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     if found.row.session_id is None:
         return [], []
     whole = sessions.get_session(found.row.session_id, actor=g.actor)
-    events = sessions.events_of(found.row.session_id, actor=g.actor, limit=MOST_EVENTS)
+    events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
     version = f"v{whole.agent_version}" if whole.agent_version else ""
     turns = transcript.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
     return turns, _known(events)

@@ -12,7 +12,7 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
 from app.services import candidates, complaints, golden, promotions
-from app.services.golden import Promotion
+from app.services.golden import Incomplete, Promotion
 from app.views.agent_review import as_id
 from app.views.evals import bp, promoting
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
@@ -47,8 +47,8 @@ def promote(session_id: UUID) -> Any:
             signals = candidates.signals_of(session_id, actor=g.actor)
             done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
             set_name = done.golden["set"]
-    except (Invalid, Unprocessable) as refusal:
-        return _form(session_id, form.with_errors(refusal), 422)
+    except (Invalid, Unprocessable, Incomplete) as refusal:
+        return _form(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
     except Refused as refusal:
         if wants_fragment():
             return toast_only(Toast(refusal.detail, "error"), status=refusal.status)

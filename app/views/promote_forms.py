@@ -11,13 +11,25 @@ from flask import request
 
 from app.errors import Invalid, Problem
 from app.evals.expected import MOST_CALLS
-from app.services.golden import DEFAULT_SET, Promotion
+from app.services.golden import DEFAULT_SET, Incomplete, Promotion
 from app.services.promotions import Offer
 from app.views.agent_review import as_id
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")
 # The fields from top to bottom: the first that is wrong gets the focus.
-ORDER = ("set", "note", "should", "more_facts", "must_not", "calls", "no_calls", "changes", "answer", "criteria")
+ORDER = (
+    "confirm_incomplete",
+    "set",
+    "note",
+    "should",
+    "more_facts",
+    "must_not",
+    "calls",
+    "no_calls",
+    "changes",
+    "answer",
+    "criteria",
+)
 # Where a sentence about the promotion stands in the form.
 PLACES = {
     "expected.mentions": "more_facts",
@@ -48,6 +60,7 @@ class PromoteForm:
     changes: str = ""
     nothing: bool = False
     answer: str = ""
+    confirm_incomplete: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -58,7 +71,8 @@ class PromoteForm:
             set_name=set_name,
             should=("answer",) if offer.complained and offer.preferred else (),
             facts=() if offer.complained or offer.preferred else tuple(offer.facts),
-            changes="\n".join(offer.changes),
+            # More lines than the form takes are not offered; what was changed still counts as recorded.
+            changes="\n".join(offer.changes) if len(offer.changes) <= MOST_CALLS else "",
             answer=offer.preferred or "",
         )
 
@@ -78,6 +92,7 @@ class PromoteForm:
             changes=form.get("changes", ""),
             nothing=form.get("nothing") == "1",
             answer=form.get("answer", "").strip(),
+            confirm_incomplete=form.get("confirm_incomplete") == "1",
         )
 
     def promotion(self, *, complained: bool) -> Promotion:
@@ -104,6 +119,7 @@ class PromoteForm:
             changes=self._changes(),
             kept="kept" in self.should if complained else None,
             recorded_is_right=right,
+            confirm_incomplete=self.confirm_incomplete,
         )
 
     def _expected(self) -> dict[str, Any]:
@@ -138,6 +154,8 @@ class PromoteForm:
 
     def with_errors(self, refusal: Problem) -> PromoteForm:
         said = refusal.fields if isinstance(refusal, Invalid) else {}
+        if isinstance(refusal, Incomplete):
+            said = {"confirm_incomplete": refusal.detail}
         errors: dict[str, str] = {}
         for name, sentence in said.items():
             place = _place(name)

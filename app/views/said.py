@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.services.feedback import FeedbackRow
+from app.views.texts import value_line
 
 SIGNAL_WORDS = {
     "helpful": "marked helpful",
@@ -14,6 +15,7 @@ SIGNAL_WORDS = {
     "edit": "rewrote the answer",
     "regenerate": "asked for another answer",
 }
+LONGEST_EDIT = 300
 RATING_WORDS = {"positive": "liked it", "negative": "did not like it", "neutral": "no opinion"}
 
 
@@ -34,6 +36,9 @@ class Said:
 def said(row: FeedbackRow) -> Said:
     """The row as one line. Only people's words are quoted; the reason of a failure is the machine's."""
     comment = " ".join((row.comment or "").split())
+    if row.signal == "edit":
+        # An edit's comment is the whole answer that was wanted, which the page of the row shows.
+        comment = value_line(comment, LONGEST_EDIT)
     failed = row.kind in {"session_failure", "replay_failure"}
     return Said(_lead(row, comment), "" if failed else comment, _tail(row))
 
@@ -48,6 +53,8 @@ def _lead(row: FeedbackRow, comment: str) -> str:
         return f"{row.field_name or 'response'} rejected{colon}"
     if row.kind == "tool_observation":
         return f"{row.tool_slug or 'tool'}{colon}"
+    if row.signal == "edit" and comment:
+        return "rewrote the answer:"
     if comment:
         return ""
     return SIGNAL_WORDS.get(row.signal or "", RATING_WORDS.get(row.rating, row.rating)) + ", no comment"

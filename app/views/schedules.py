@@ -13,6 +13,7 @@ from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models import Task
+from app.models.agents import REPLAYABLE_KINDS
 from app.services import agents, golden, schedules
 from app.services.schedules import Plan
 from app.views.htmx import varied
@@ -121,13 +122,12 @@ def _next(cron: str) -> dict[str, Any]:
 def _form(
     task: Task | None, form: Mapping[str, str], errors: dict[str, str] | None = None, status: int = 200
 ) -> Response:
-    known = [row for row in agents.list_agents(actor=g.actor) if row.kind != "external" and not row.is_system]
+    kinds = REPLAYABLE_KINDS if form.get("set") else ("builtin", "endpoint")
+    known = [row for row in agents.list_agents(actor=g.actor) if row.kind in kinds and not row.is_system]
     cron = form.get("cron", "")
     html = render_template(
         "tasks/detail.html",
         task=task,
-        review=task is not None and schedules.is_review(task),
-        no_review=schedules.NO_REVIEW,
         form=form,
         errors=errors or {},
         agents=[(row.slug, row.name) for row in known],

@@ -11,6 +11,7 @@ from flask import g, url_for
 from app.models import AgentSession
 from app.services import chats, event_pages, margins, sessions
 from app.services.event_pages import Part
+from app.services.session_budget import full_size, shown_bytes
 from app.services.sessions import Event, SessionDetail
 from app.views import timeline, transcript
 from app.views.agent_review import Note, as_id, call_by_name, notes_of, rows_loaded, with_version
@@ -18,6 +19,8 @@ from app.views.times import short_id
 from app.views.transcript import Turn
 
 PANEL_TURNS = 8
+# From so many bytes on, a page says how large a session is.
+LARGE = 1_000_000
 Notes = Sequence[tuple[Sequence[str], Note]]
 
 
@@ -28,8 +31,8 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
     turns = _turns(found, part)
     whole = part.first and part.following is None
     if whole and found.session.chat_id:
-        said = chats.messages_of(found.session.chat_id, actor=g.actor)
-        transcript.answers_of(turns, [message for message in said if message.session_id == session_id])
+        said = chats.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
+        transcript.answers_of(turns, said)
     rows = margins.feedback_about(actor=g.actor, session_id=session_id)
     notes = notes_of(rows, linked=within_admin)
     about, later = (transcript.place(turns, notes), []) if whole else _place(turns, notes, outline, found, within_admin)
@@ -49,6 +52,8 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "tool_calls": sum(event.event_type == "tool.call" for event in outline),
         "loaded": loaded[0] if loaded else None,
         "loaded_rows": rows_loaded(_joined(loaded)) if loaded and g.actor.is_admin else [],
+        "size": shown_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE else None,
+        "full": full_size(found.session),
         "replay_of": as_id(found.session.eval_source or ""),
         "replayed": _replayed(found) if within_admin else None,
         "panel_turns": PANEL_TURNS,

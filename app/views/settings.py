@@ -10,7 +10,7 @@ from flask import Blueprint, Flask, Response, flash, g, make_response, redirect,
 from app.access import access
 from app.db import transaction
 from app.errors import Invalid
-from app.learning.settings import NOT_YET, WorkspaceSettings, timezones
+from app.learning.settings import WorkspaceSettings, timezones
 from app.services import audit, workspaces
 from app.services.pages import Page
 from app.views.audit_words import details_line, sentence
@@ -18,9 +18,10 @@ from app.views.htmx import page
 
 bp = Blueprint("settings", __name__, url_prefix="/admin/settings")
 
-CHECKS = ("review_enabled", "author_private", "training_consent")
-NUMBERS = ("retention_days", "context_top_n")
-TEXTS = ("review_cron", "knowledge_gate", "timezone")
+# The settings that do something. The others are kept over the API and come to this page with what they decide.
+CHECKS = ("author_private",)
+NUMBERS = ("context_top_n",)
+TEXTS = ("timezone",)
 
 
 @bp.get("")
@@ -31,9 +32,7 @@ def index() -> Any:
 
 
 def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: int = 200) -> Response:
-    html = render_template(
-        "settings/index.html", name=name, form=values, errors=errors, timezones=sorted(timezones()), not_yet=NOT_YET
-    )
+    html = render_template("settings/index.html", name=name, form=values, errors=errors, timezones=sorted(timezones()))
     return make_response(html, status)
 
 

@@ -112,7 +112,7 @@ def own_path() -> str:
 
 
 @bp.get("/keys")
-@access("public")
+@access("signed_in")
 def keys() -> str:
     """What each key does, for those without a script."""
     return render_template("shell/keys.html")
@@ -138,7 +138,7 @@ def fingerprint(path: Path) -> str:
 def register(app: Flask) -> None:
     """Install the blueprint, what templates read, their filters, and the error pages."""
     app.register_blueprint(bp)
-    app.config["KNOWS_PERSON"].update({"shell.theme", "shell.keys"})
+    app.config["KNOWS_PERSON"].add("shell.theme")
     app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
     app.jinja_env.finalize = visible.shown
     app.context_processor(context)

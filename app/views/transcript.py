@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
+from app.learning.truncation import is_truncated
 from app.views.times import duration, short_id
 
 
@@ -87,6 +88,7 @@ class Turn:
     notes: list[Any] = field(default_factory=list)
     target: bool = False
     until: datetime | None = None
+    cut_off: bool = False
 
     @property
     def text(self) -> str:
@@ -128,11 +130,12 @@ def of_events(
         turn.parts.append(part)
         turn.marks.update(marks_of(event))
         turn.key = str(event.id)
+        turn.cut_off = turn.cut_off or is_truncated(event.event_type, event.payload)
         turn.until = max(turn.until or event.occurred_at, _ended(event, results))
     for turn in turns:
         if turn.agent:
             took = duration(turn.milliseconds) if turn.milliseconds >= 1 else ""
-            turn.detail = " · ".join(word for word in (version, took) if word)
+            turn.detail = " · ".join(word for word in (version, took, "cut off" if turn.cut_off else "") if word)
     return turns
 
 

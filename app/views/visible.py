@@ -10,18 +10,32 @@ import re
 from typing import Any
 
 MARK = "\N{REPLACEMENT CHARACTER}"
-# Control characters but tab and line ends; what overrides or embeds a direction; tag characters; the like.
-MARKED = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+# Never seen and never needed on a page: control characters but tab and line ends, what overrides or embeds a direction,
+# tag characters, and fillers that look like a space or like nothing (Hangul, Khmer, zero-width spaces and the like).
+_HIDDEN = (
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u034f\u115f\u1160\u17b4\u17b5\u200b\u202a-\u202e\u2060-\u206f\u3164\ufeff"
+    "\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-# Of no width, and of no use outside the scripts and the emoji that join letters with the last two.
-DROPPED = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u2060-\u2065\ufeff]|(?<![^\x00-\u02ff])[\u200c\u200d]")
+# Part of a script or of an emoji behind certain characters, a hiding place behind all others: joiners behind Latin or
+# nothing, Mongolian selectors outside Mongolian, the blank of Braille outside Braille, and variation selectors behind
+# what has no variants or has got one already.
+_MISPLACED = (
+    r"(?<![^\x00-\u02ff])[\u200c\u200d]",
+    r"(?<=[\u200c\u200d])[\u200c\u200d]",
+    r"(?<![\u1820-\u18aa])[\u180b-\u180f]",
+    r"(?<![\u2801-\u28ff])\u2800",
+    r"(?<![#*0-9\u00a9\u00ae\u203c-\ufdff\ufe10-\U0010ffff])[\ufe00-\ufe0f]",
+)
+# What follows a hidden character hides with it.
+MARKED = re.compile(f"(?:[{_HIDDEN}][\u200c\u200d\ufe00-\ufe0f]*|{'|'.join(_MISPLACED)})+")
+# Of no width and harmless: hints for hyphenation and direction.
+DROPPED = re.compile("[\u00ad\u061c\u200e\u200f]")
 EITHER = re.compile(f"{MARKED.pattern}|{DROPPED.pattern}")
 
 
 def visible(text: str) -> str:
-    """The text with one mark for each run of characters that would turn it or hide in it, and without those that are
-    merely invisible."""
+    """The text with one mark for each run of characters that turn it or hide in it, and without hints for hyphenation
+    and direction."""
     if EITHER.search(text) is None:
         return text
     return DROPPED.sub("", MARKED.sub(MARK, text))

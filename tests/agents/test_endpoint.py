@@ -41,6 +41,14 @@ def prepare(outing: Outing, server: Loopback, **config: Any) -> None:
     )
 
 
+def test_instructions_and_skills_are_sent_as_they_were_written(outing: Outing) -> None:
+    instructions, skill = "  Be  kind.\n\n```\n<<<x>>>\n```", "\tOne ⟨period⟩.\n\n\n## Never two  "
+    with Loopback(lambda asked: as_json({"events": [ANSWER]})) as server:
+        prepare(outing, server, instructions=instructions, skills=[{"name": "## Comparing  deals", "text": skill}])
+        outing.ask("Hello there")
+    assert server.asked[0].json["system_prompt"] == f"{instructions}\n\n## ## Comparing  deals\n{skill}"
+
+
 def test_a_turn_is_asked_for_and_its_events_are_kept(outing: Outing) -> None:
     usage = {"model": "theirs", "input_tokens": 11, "output_tokens": 5, "cost": 0.25}
     with Loopback(lambda asked: as_json({"events": [CALL, RESULT, ANSWER], "usage": usage})) as server:
@@ -122,6 +130,35 @@ def test_what_came_before_the_trouble_is_kept(outing: Outing) -> None:
     assert seen.session.status == "failed"
     assert seen.types == ["context.loaded", "user.message", "tool.call", "tool.result", "session.failed"]
     assert SECRET not in outing.said(seen)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/x-ndjson"])
+def test_a_body_that_breaks_off_is_a_failure(outing: Outing, content_type: str) -> None:
+    said = json.dumps(ANSWER if content_type.endswith("ndjson") else {"events": [ANSWER]}).encode() + b"\n"
+
+    def torn() -> Iterator[bytes]:
+        """One whole chunk with a whole answer, and not the chunk that ends the body."""
+        yield b"%x\r\n%b\r\n" % (len(said), said)
+
+    def reply(asked: Any) -> Reply:
+        return Reply(torn(), content_type=content_type, headers={"Transfer_Encoding": "chunked"})
+
+    with Loopback(reply) as server:
+        prepare(outing, server)
+        seen = outing.ask("Hello")
+    assert seen.session.status == "failed"
+    assert "broke off" in str(seen.session.error)
+    assert "session.completed" not in seen.types
+
+
+@pytest.mark.parametrize("mark", [{"truncated": True}, {"finish_reason": "length"}])
+def test_an_answer_that_says_it_was_cut_is_marked(outing: Outing, mark: dict[str, Any]) -> None:
+    cut = {"event_type": "agent.message", "payload": {"text": "The Halden deal closes on", **mark}}
+    with Loopback(lambda asked: as_json({"events": [cut]})) as server:
+        prepare(outing, server)
+        seen = outing.ask("Hello")
+    assert seen.payloads("agent.message")[0]["truncated"] is True
+    assert (seen.session.status, seen.session.truncated) == ("completed", True)
 
 
 def test_silence_ends_at_the_agents_limit(outing: Outing) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from app.logs import FORMAT, Discreet
 from app.services import entity_search
 from tests.agents.conftest import Outing
+from tests.loopback import Asked, Loopback, Reply
 from tests.loopback_model import LoopbackModel, call, say
 
 KEY = "sk-canary-0123456789"
@@ -161,3 +164,82 @@ def test_too_many_calls_are_a_limit(outing: Outing) -> None:
     with LoopbackModel(mode="endless calls") as model:
         prepare(outing, model, limits=LIMITS | {"requests": 100, "tool_calls": 3})
         assert outing.failed("Hello") == "The agent wanted more than 3 tool calls, which is its limit."
+
+
+@pytest.mark.parametrize("mode", ["breaks off", "torn"])
+def test_a_stream_that_breaks_off_twice_is_a_failure(outing: Outing, mode: str) -> None:
+    with LoopbackModel(say("The Halden deal closes on Friday, and"), mode=mode) as model:
+        prepare(outing, model)
+        seen = outing.ask("When does it close?", metadata={"live": True})
+    assert seen.session.status == "failed"
+    assert "The model loopback broke off in the middle of its answer" in str(seen.session.error)
+    assert seen.payloads("agent.message") == []
+    assert len(model.asked) == 2, "it is asked once more"
+    assert outing.rows(seen) == [seen.session.error]
+
+
+def test_a_stream_that_breaks_off_once_is_asked_for_again(outing: Outing) -> None:
+    with LoopbackModel(say("It closes on Friday.")) as model:
+        prepare(outing, model)
+        model.breaks = 1
+        seen = outing.ask("When does it close?", metadata={"live": True})
+    assert seen.session.status == "completed", seen.session.error
+    assert seen.payloads("agent.message") == [{"text": "It closes on Friday."}]
+    assert seen.session.truncated is False
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["plain", "streamed"])
+def test_an_answer_that_was_cut_by_length_is_marked(outing: Outing, live: bool) -> None:
+    with LoopbackModel(say("The Halden deal closes on"), mode="cut by length") as model:
+        prepare(outing, model)
+        seen = outing.ask("When does it close?", metadata={"live": live})
+    assert seen.session.status == "completed", seen.session.error
+    assert seen.payloads("agent.message") == [{"text": "The Halden deal closes on", "truncated": True}]
+    assert seen.session.truncated is True
+
+
+def anthropic_stream(stop_reason: str | None) -> Iterator[bytes]:
+    """The events of an Anthropic stream; without a reason it ends in the middle."""
+    usage = {"input_tokens": 4, "output_tokens": 1}
+    message = {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+        "stop_reason": None, "stop_sequence": None, "usage": usage,
+    }  # fmt: skip
+    delta = {"type": "text_delta", "text": "The Halden deal closes on"}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": message},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+    ]
+    if stop_reason:
+        ending = {"stop_reason": stop_reason, "stop_sequence": None}
+        events += [
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ]
+    for event in events:
+        yield f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+def test_streams_of_anthropic_are_read_the_same_way(outing: Outing) -> None:
+    reasons: list[str | None] = []
+
+    def answer(asked: Asked) -> Reply:
+        return Reply(anthropic_stream(reasons[-1]), content_type="text/event-stream")
+
+    with Loopback(answer) as server:
+        outing.monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        outing.monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        outing.agent(model="anthropic:claude-sonnet-4-5", limits=LIMITS)
+        found = {}
+        for reason in (None, "max_tokens", "end_turn"):
+            reasons.append(reason)
+            seen = outing.ask("When does it close?", metadata={"live": True})
+            found[reason] = (seen.session.status, seen.session.truncated, len(seen.payloads("agent.message")))
+            assert reason or "broke off in the middle of its answer" in str(seen.session.error)
+    assert found == {
+        None: ("failed", False, 0),
+        "max_tokens": ("completed", True, 1),
+        "end_turn": ("completed", False, 1),
+    }

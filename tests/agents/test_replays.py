@@ -15,8 +15,9 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.errors import NotFound, Refused
+from app.evals import clipping
 from app.models import AgentSession, EvalRun, Feedback
-from app.services import agents, entities, eval_runs, feedback, golden, knowledge, run_control
+from app.services import agents, entities, eval_runs, feedback, golden, knowledge, run_control, run_loads
 from app.services.eval_runs import NewRun
 from app.services.golden import Promotion
 from app.services.knowledge import NewRow
@@ -130,6 +131,26 @@ def checksums(superuser_url: str, tenant: UUID) -> dict[str, Any]:
         }
 
 
+@pytest.mark.parametrize("worse", [False, True])
+def test_a_golden_too_large_to_be_held_replays_to_the_same_bytes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, worse: bool
+) -> None:
+    """Long values of the recording are kept by their hash, and what an agent gets to read is looked up."""
+    monkeypatch.setattr(run_loads, "WHOLE_BYTES", 0)
+    for name in ("RESULT_ROOM", "VALUE_ROOM"):
+        monkeypatch.setattr(clipping, name, 20)
+    monkeypatch.setitem(clipping.ROOMS, "tool.result", 20)
+    golden_id = bench.golden('Find the deal "Halden". Then update entity Halden: set stage to won')
+    run = bench.run(set_name="default", **({"agent_version_id": bench.worse()} if worse else {}))
+    [replay] = bench.replays(run)
+    if worse:
+        assert replay.meta["eval_result"]["verdict"] == "fail"
+        return
+    assert replay.meta["eval_result"]["verdict"] == "pass", replay.meta["eval_result"]
+    assert bench.said(replay.id) == bench.said(golden_id)
+    assert "sha256" not in str(bench.said(replay.id))
+
+
 def test_every_golden_of_the_offline_model_replays_to_the_same_bytes(bench: Bench, superuser_url: str) -> None:
     with bench.acting():
         knowledge.add_row(NewRow(type="routing", content="Use searchEntities to find deals."), actor=bench.admin)
@@ -163,7 +184,7 @@ def test_a_worse_version_fails_with_one_row_of_feedback_that_a_later_pass_settle
     good = bench.desk.look(golden_id).session.agent_version_id
     bench.worse()
     for times in (1, 2):
-        run = bench.run(golden_ids=[golden_id])
+        run = bench.run(set_name="default")
         assert (run.passed_count, run.failed_count) == (0, 1)
         (row,) = bench.complaints()
         assert (row.status, row.source_type, row.origin) == ("pending", "session", "system")
@@ -173,27 +194,27 @@ def test_a_worse_version_fails_with_one_row_of_feedback_that_a_later_pass_settle
     one = run.results["bySession"][str(golden_id)]
     assert (one["passed"], one["verdict"]) == (False, "fail")
     assert UUID(one["replay_session_id"]) in {replay.id for replay in bench.replays(run)}
-    assert bench.run(golden_ids=[golden_id], agent_version_id=good).passed_count == 1
+    assert bench.run(set_name="default", agent_version_id=good).passed_count == 1
     assert bench.complaints()[0].status == "pending", "another version says nothing about this one"
     with bench.acting():
         agents.save_version(bench.agent_id, CONFIG, actor=bench.admin)
-    assert bench.run(golden_ids=[golden_id]).passed_count == 1
+    assert bench.run(set_name="default").passed_count == 1
 
 
 def test_a_later_pass_of_the_same_version_settles_the_complaint(bench: Bench) -> None:
-    golden_id = bench.golden("Search entities Halden", expected={"calls": [{"name": "listEntities"}]})
-    assert bench.run(golden_ids=[golden_id], context_mode="live").failed_count == 1
+    bench.golden("Search entities Halden", expected={"calls": [{"name": "listEntities"}]})
+    assert bench.run(set_name="default", context_mode="live").failed_count == 1
     with bench.acting():
         row = knowledge.add_row(
             NewRow(type="routing", content="Use listEntities instead of searchEntities."), actor=bench.admin
         )
-    assert bench.run(golden_ids=[golden_id], context_mode="frozen").failed_count == 1
-    assert bench.run(golden_ids=[golden_id], plus_rows=[row.id]).passed_count == 1
-    rows = bench.complaints()
-    frozen = [found for found in rows if found.context["context_mode"] == "frozen"]
-    assert [(found.status, found.review_notes) for found in frozen] == [("dismissed", "passes again on v1")]
-    assert bench.run(golden_ids=[golden_id], context_mode="live").passed_count == 1
-    assert {found.status for found in bench.complaints()} == {"dismissed"}
+    assert bench.run(set_name="default", context_mode="frozen").failed_count == 1
+    assert bench.run(set_name="default", plus_rows=[row.id]).passed_count == 1
+    assert {found.status for found in bench.complaints()} == {"pending"}, "a trial run settles nothing"
+    assert bench.run(set_name="default", context_mode="live").passed_count == 1
+    rows = {found.context["context_mode"]: found for found in bench.complaints()}
+    assert (rows["live"].status, rows["live"].review_notes) == ("dismissed", "passes again on v1")
+    assert rows["frozen"].status == "pending", "other knowledge says nothing about this"
 
 
 def test_what_a_changed_agent_writes_is_simulated_and_what_it_reads_is_read(bench: Bench, superuser_url: str) -> None:
@@ -263,7 +284,7 @@ def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeyp
     bench.drain()
     again = bench.look(run.id)
     assert again.status == "completed"
-    assert len(bench.replays(run)) == 2
+    assert len(bench.replays(run)) == 3, "once by itself, once because an admin asked"
     assert len(again.results["bySession"]) == 1
 
 
@@ -277,13 +298,13 @@ def test_a_golden_that_is_revoked_meanwhile_is_still_judged_by_what_it_was(bench
 
 
 def test_a_group_has_one_row_however_many_runs_fail_at_once(bench: Bench, run_sessions: Callable[[], int]) -> None:
-    golden_id = bench.golden("List entities")
+    bench.golden("List entities")
     bench.worse()
     with bench.acting():
         agents.save_version(bench.agent_id, CONFIG | {"instructions": "Avoid listEntities."}, actor=bench.admin)
 
     def start(_: int) -> UUID:
-        return bench.run(drain=False, golden_ids=[golden_id]).id
+        return bench.run(drain=False, set_name="default").id
 
     with ThreadPoolExecutor(4) as pool:
         runs = list(pool.map(start, range(6)))
@@ -293,5 +314,5 @@ def test_a_group_has_one_row_however_many_runs_fail_at_once(bench: Bench, run_se
     assert len(row.context["replay_session_ids"]) == 6
     with bench.acting():
         feedback.review([row.id], "dismissed", actor=bench.admin, notes="Known.")
-    bench.run(golden_ids=[golden_id])
+    bench.run(set_name="default")
     assert len(bench.complaints()) == 2

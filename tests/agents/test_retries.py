@@ -14,8 +14,9 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.jobs.executor import Executor
 from app.models import AgentSession, EntityResponse, Feedback
-from app.services import agents, entities, responses
+from app.services import agents, entities, responses, sessions
 from app.services.responses import NewResponse
+from app.services.sessions import NewSession
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
 from tests.loopback_model import LoopbackModel, call, say
@@ -58,12 +59,14 @@ class Bench(Desk):
         """Reject what the agent `assistant` read."""
         admin, actor = self.workspace.actor(), self.workspace.actor(by)
         with self.app.app_context(), acting_as(admin), transaction():
+            wanted = NewSession(agent="assistant", status="completed", output_type="field")
+            session, _ = sessions.create_session(wanted, actor=admin)
             new = NewResponse(
                 entity_id=self.entity,
                 criteria_set_id=self.criteria,
                 values={"ebitda": {"value": 118, "source": "p. 3"}},
-                agent_id=agents.ensure_agent("assistant", actor=admin).id,
-                extracted=True,
+                agent_id=session.agent_id,
+                session_id=session.id,
             )
             made = responses.submit_response(new, actor=admin).id
         self.reject(made, actor)
@@ -94,7 +97,7 @@ def test_a_rejected_value_is_extracted_again_once(
 ) -> None:
     bench.agent(model="openai:slow", tool_groups=["entities-read"], instructions="Read the report.")
     first = bench.rejected()
-    (retry,) = bench.read(AgentSession.id, AgentSession.status, AgentSession.output_type, AgentSession.created_by)
+    _, retry = bench.read(AgentSession.id, AgentSession.status, AgentSession.output_type, AgentSession.created_by)
     assert (retry.status, retry.output_type) == ("pending", "field")
     assert retry.created_by == bench.workspace.actor("member").id
     assert "waits to be asked again" in bench.became(sign_in)
@@ -130,7 +133,7 @@ def test_a_rejected_value_is_extracted_again_once(
     assert "the new values wait for a decision" in bench.became(sign_in)
 
     bench.reject(new.id, bench.workspace.actor("other"))
-    assert len(bench.read(AgentSession.id)) == 1, "a retry that is rejected is not tried again"
+    assert len(bench.read(AgentSession.id)) == 2, "a retry that is rejected is not tried again"
     rows = bench.read(Feedback.kind, Feedback.status, Feedback.context)
     assert [(row.kind, row.status) for row in rows] == [
         ("extraction_rejection", "applied"),
@@ -148,7 +151,7 @@ def test_the_offline_model_does_what_its_rules_do(
     bench.agent(model="offline", tool_groups=["entities-read", "entities-write"])
     bench.rejected()
     assert run() == 1
-    (retry,) = bench.read(AgentSession.id, AgentSession.status, AgentSession.model)
+    _, retry = bench.read(AgentSession.id, AgentSession.status, AgentSession.model)
     assert (retry.status, retry.model) == ("completed", "offline")
     assert "submitResponse" not in [call["name"] for call in bench.look(retry.id).payloads("tool.call")]
     assert len(bench.read(EntityResponse.id)) == 1
@@ -159,7 +162,7 @@ def test_an_agent_that_runs_elsewhere_is_waited_for(
     bench: Bench, run: Callable[[], int], sign_in: Callable[..., Any]
 ) -> None:
     bench.rejected()
-    (retry,) = bench.read(AgentSession.id, AgentSession.status)
+    _, retry = bench.read(AgentSession.id, AgentSession.status)
     assert run() == 0
     seen = bench.look(retry.id)
     assert seen.session.status == "pending"
@@ -176,7 +179,7 @@ def test_an_archived_agent_is_not_asked(bench: Bench) -> None:
     with bench.app.app_context(), acting_as(admin), transaction():
         agents.archive_agent(agent, actor=admin)
     made()
-    assert bench.read(AgentSession.id) == []
+    assert len(bench.read(AgentSession.id)) == 1, "only the session that was rejected"
     (row,) = bench.read(Feedback.status, Feedback.kind)
     assert (row.status, row.kind) == ("pending", "extraction_rejection")
 
@@ -185,6 +188,6 @@ def test_a_retry_that_fails_says_so(bench: Bench, run: Callable[[], int], sign_i
     bench.agent(model="anthropic:claude-sonnet-4-5")
     bench.rejected()
     assert run() == 1
-    (retry,) = bench.read(AgentSession.status)
+    _, retry = bench.read(AgentSession.status)
     assert retry.status == "failed"
     assert "which failed: The model anthropic:claude-sonnet-4-5 needs a key" in bench.became(sign_in)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from flask import Flask
-from sqlalchemy import select, update
+from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
-from app.models import AgentSession, AuditEntry, Feedback, Message
-from app.services import accounts, chats, leases, memories, runs
+from app.learning.session_limits import SESSION_BYTES
+from app.models import AgentSession, AuditEntry, Feedback, Message, UserMemory
+from app.services import accounts, chats, leases, memories, runs, session_budget
 from app.services.leases import Ending, LeaseLost
 from app.services.session_events import NewEvent
 from tests.agents.running import Desk, Seen
@@ -334,3 +336,39 @@ def test_no_transaction_is_open_while_the_model_thinks(stage: Stage, superuser_u
     seen = stage.play(Wait(1.5), look)
     assert seen.session.status == "completed"
     assert [age for _, age in ages if age > 1] == []
+
+
+@pytest.fixture
+def small_budget() -> Iterator[None]:
+    session_budget.use_budget(2000)
+    yield
+    session_budget.use_budget(SESSION_BYTES)
+
+
+@pytest.mark.usefixtures("small_budget")
+@pytest.mark.parametrize("steps", [["x" * 3000], [["y" * 3000, Call("listSharedContext")], "Never said."]])
+def test_a_run_beyond_the_budget_of_its_session_fails_and_says_why(stage: Stage, steps: list[Any]) -> None:
+    seen = stage.play(*steps, **CONTEXT)
+    reason = "The session reached its budget of 2 KB of events, so the run could not go on."
+    assert (seen.session.status, seen.session.error) == ("failed", reason)
+    assert seen.session.full_at is not None
+    assert seen.types == ["context.loaded", "user.message", "session.failed"]
+    assert stage.failures(seen) == [reason]
+    assert seen.session.event_bytes < 2000
+
+
+@pytest.mark.usefixtures("small_budget")
+def test_a_tool_whose_result_has_no_room_writes_nothing(stage: Stage) -> None:
+    """The call fits, its result does not: then what the tool wrote is gone with it."""
+
+    def remembered() -> int:
+        with stage.app.app_context(), acting_as(stage.workspace.actor("admin")), transaction():
+            return db.session.scalar(select(func.count()).select_from(UserMemory)) or 0
+
+    seen = stage.play(Call("saveMemory", {"content": "m" * 250}), "Done.", **CONTEXT)
+    assert (seen.session.status, remembered()) == ("completed", 1)
+    until_call = seen.events[: seen.types.index("tool.result")]
+    # Memories that a prompt holds are counted in `context.loaded`, which is a digit longer at most.
+    session_budget.use_budget(sum(len(json.dumps(event.payload)) for event in until_call) + 20)
+    seen = stage.play(Call("saveMemory", {"content": "n" * 250}), "Done.", **CONTEXT)
+    assert (seen.session.status, seen.types[-2:], remembered()) == ("failed", ["tool.call", "session.failed"], 1)

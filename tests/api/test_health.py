@@ -6,18 +6,22 @@ import re
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy.exc import OperationalError
 
 from app import create_app
-from app.api import health
 from app.config import Settings
+from app.db import watch
 from app.db.boot import Opened
 from tests.conftest import Api, Server, Workspace
 
@@ -66,18 +70,38 @@ def test_a_silent_database_holds_nobody(tmp_path: Path) -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_nobody_waits_for_a_question_that_hangs(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_read_what_was_seen_last_while_a_question_hangs(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that was stopped after it let us in: only the thread that asks it is held."""
-    freed = threading.Event()
-    monkeypatch.setattr(health, "WAIT", 0.05)
-    monkeypatch.setattr(health._Asking, "_ask", lambda _: None if freed.wait(120) else "never")
-    probe = health.Probe(app.extensions["upshot.opened"])
-    heard: list[str | None] = []
-    watcher = threading.Thread(target=lambda: heard.extend(probe.trouble() for _ in range(3)), daemon=True)
-    watcher.start()
-    watcher.join(60)
+    freed, answered = threading.Event(), threading.Event()
+    monkeypatch.setattr(watch, "SILENT_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "EVERY_SECONDS", 0.01)
+    asking = watch.DatabaseWatch(app.extensions["upshot.opened"].app_url)
+    usual = asking._ask
+
+    def ask(connection: psycopg.Connection[Any]) -> str | None:
+        if answered.is_set():
+            freed.wait(60)
+        answered.set()
+        return usual(connection)
+
+    monkeypatch.setattr(asking, "_ask", ask)
+    assert asking.trouble() is None
+    time.sleep(0.5)
+    began = time.monotonic()
+    assert [asking.trouble() for _ in range(100)] == [watch.SILENT] * 100
+    assert not asking.answers()
+    assert time.monotonic() - began < 0.2
     freed.set()
-    assert heard == ["The database does not answer in time."] * 3
+
+
+def test_a_full_disk_counts_until_something_can_be_written(app: Flask) -> None:
+    asking = watch.DatabaseWatch(app.extensions["upshot.opened"].app_url)
+    asking.note_error(OperationalError("INSERT", None, psycopg.errors.DiskFull("no space left on device")))
+    assert not asking.answers()
+    deadline = time.monotonic() + 30
+    while asking.trouble() is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_another_schema_is_not_ready(server: Server, empty_database: str, tmp_path: Path) -> None:
@@ -86,25 +110,51 @@ def test_another_schema_is_not_ready(server: Server, empty_database: str, tmp_pa
     assert "schema" in response.get_json()["detail"]
 
 
-def test_figures_are_for_this_machine_and_for_admin_keys(
-    app: Flask, workspace: Workspace, api: Callable[..., Api], superuser_url: str
+def test_figures_of_the_server_are_for_this_machine_and_for_its_operator(
+    app: Flask, workspace: Workspace, api: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = app.test_client()
     assert client.get("/metrics").status_code == 200
     assert client.get("/metrics", environ_overrides=ELSEWHERE).status_code == 401
-    for name in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+    for name in ("X-Forwarded-For", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via"):
         assert client.get("/metrics", headers={name: "127.0.0.1"}).status_code == 401
     for host in ("127.0.0.1:8000", "localhost", "localhost:8000"):
         assert client.get("/metrics", headers={"Host": host}).status_code == 200
-    keys = {
-        200: api(workspace.actor("admin"), "admin"),
-        403: api(workspace.actor("admin"), "feedback"),
-    }
-    for status, key in keys.items():
-        headers = {"Authorization": f"Bearer {key.key}"}
-        assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=headers).status_code == status
-    member = {"Authorization": f"Bearer {api(workspace.actor('member'), 'admin').key}"}
-    assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=member).status_code == 403
+    assert client.get("/metrics", headers={"Host": "example.test"}).status_code in {400, 401}
+
+    token = secrets.token_urlsafe(32)
+    bearer = {"Authorization": f"Bearer {token}"}
+    assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=bearer).status_code == 401
+    monkeypatch.setitem(app.config, "SETTINGS", replace(app.config["SETTINGS"], metrics_token=token))
+    told = client.get("/metrics", environ_overrides=ELSEWHERE, headers=bearer)
+    assert told.status_code == 200
+    assert "upshot_tenants " in told.text
+    for wrong in ("", "x", token[:-1], f"{token}x"):
+        headers = {"Authorization": f"Bearer {wrong}"}
+        assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=headers).status_code == 401, wrong
+    assert client.get("/api/admin/settings", headers=bearer).status_code == 401
+
+
+def test_an_admin_key_gets_the_figures_of_its_own_workspace(
+    app: Flask, make_workspace: Callable[..., Workspace], api: Callable[..., Api]
+) -> None:
+    client, mine, other = app.test_client(), make_workspace(), make_workspace()
+    for workspace in (mine, other):
+        sent = api(workspace.actor("admin"), "ingest").post("/api/v1/sessions", {"agent": "elsewhere"})
+        assert sent.status_code == 201
+
+    def ask(key: Api) -> Any:
+        return client.get("/metrics", environ_overrides=ELSEWHERE, headers={"Authorization": f"Bearer {key.key}"})
+
+    told = ask(api(mine.actor("admin"), "admin"))
+    figures = dict(re.findall(r"^(upshot_[a-z_]+) ([0-9]+)$", told.text, re.MULTILINE))
+    assert figures == {
+        "upshot_database_up": "1", "upshot_feedback_pending": "0", "upshot_sessions_pending": "1",
+        "upshot_sessions_running": "0", "upshot_tasks_due": "0",
+    }  # fmt: skip
+    assert "upshot_requests_total" not in told.text
+    assert ask(api(mine.actor("admin"), "feedback")).status_code == 403
+    assert ask(api(mine.actor("member"), "admin")).status_code == 403
     unknown = {"Authorization": "Bearer up_unknown"}
     assert client.get("/metrics", environ_overrides=ELSEWHERE, headers=unknown).status_code == 401
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,31 +14,27 @@ import pytest
 from flask import Flask
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from waitress.server import create_server
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback, SharedContext
 from app.services import keys
 from tests.cli.servers import UPSHOT, environment, upshot
 from tests.conftest import Api, Workspace
+from tests.http_server import served
 
 PATIENCE = 120
 OWN = {"listFeedback", "getFeedback", "addFeedback", "saveMemory"}
-ALL = OWN | {
-    "getContext", "listSharedContext", "addCorrection", "addLesson", "addInsight", "updateSharedContext",
-    "deactivateSharedContext", "reviewFeedback",
+PROPOSALS = {"addCorrection", "addLesson", "addInsight"}
+ALL = OWN | PROPOSALS | {
+    "getContext", "listSharedContext", "updateSharedContext", "deactivateSharedContext", "reviewFeedback",
 }  # fmt: skip
 Talk = Callable[[Client], Awaitable[Any]]
 
 
 @pytest.fixture
 def address(app: Flask) -> Iterator[str]:
-    server = create_server(app, host="127.0.0.1", port=0, threads=4)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.effective_port}/mcp"
-    server.close()
-    thread.join(60)
+    with served(app) as address:
+        yield address + "/mcp"
 
 
 def over_http(address: str, key: str, talk: Talk, mode: str = "auto") -> Any:
@@ -136,8 +131,10 @@ def test_a_key_sees_what_it_may_use_and_nothing_else(
     for actor, scopes, expected in (
         (member, ("context",), {"getContext"}),
         (member, ("feedback",), OWN),
-        (member, ("admin",), OWN | {"getContext"}),
-        (admin, ("context", "feedback", "ingest"), OWN | {"getContext"}),
+        (member, ("knowledge",), PROPOSALS),
+        (member, ("admin",), OWN | PROPOSALS | {"getContext"}),
+        (admin, ("context", "feedback", "ingest", "feedback-token"), OWN | {"getContext"}),
+        (admin, ("context", "knowledge"), PROPOSALS | {"getContext"}),
         (admin, ("admin",), ALL),
     ):
         assert over_http(address, api(actor, *scopes).key, names) == expected, scopes

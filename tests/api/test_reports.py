@@ -11,8 +11,9 @@ import pytest
 from flask import Flask
 
 from app.db import acting_as, transaction
-from app.services import chats, intake
+from app.services import chats, intake, sessions
 from app.services.chats import NewMessage
+from app.services.sessions import NewEvent, NewSession
 from tests.conftest import Api, Workspace
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -29,12 +30,11 @@ class Desk:
         self.app = app
         self.workspace = workspace
         self.member = api(workspace.actor("member"), "feedback")
-        self.other = api(workspace.actor("other"), "feedback")
         self.admin = api(workspace.actor("admin"), "admin")
         self.root = f"/conversations/{workspace.slug}/support"
 
     def talk(self, turns: int = 1) -> tuple[str, list[str]]:
-        name, actor = f"conv-{uuid4().hex}", self.workspace.actor("admin")
+        name, actor = f"conv-{uuid4().hex}", self.workspace.actor("member")
         ids = [f"turn_{uuid4().hex}" for _ in range(turns)]
         said = [
             NewMessage(role=role, content=f"{role}: {turn}", turn_id=turn) for turn in ids for role in ("user", "agent")
@@ -136,8 +136,8 @@ def test_the_window_includes_both_ends_and_nothing_beyond(desk: Desk) -> None:
 def test_counts_add_up_by_origin_and_by_reaction(desk: Desk) -> None:
     name, turns = desk.talk(3)
     desk.react(desk.member, name, turns[0], "ok")
-    desk.react(desk.other, name, turns[0], "not_ok")
-    desk.react(desk.other, name, turns[1], "neutral")
+    desk.react(desk.admin, name, turns[0], "not_ok")
+    desk.react(desk.admin, name, turns[1], "neutral")
     desk.react(desk.member, name, turns[1], "ok")
     desk.react(desk.member, name, turns[1], None)
     for rating in ("negative", "negative", "positive"):
@@ -180,8 +180,8 @@ def test_turns_with_feedbacks_tell_what_was_said(desk: Desk) -> None:
     name, turns = desk.talk(3)
     recent = datetime.now(UTC) - timedelta(days=1)
     desk.react(desk.member, name, turns[0], "ok", recent, text="Thanks")
-    desk.react(desk.other, name, turns[0], "not_ok", recent)
-    desk.react(desk.other, name, turns[1], "neutral", datetime.now(UTC) - timedelta(days=20))
+    desk.react(desk.admin, name, turns[0], "not_ok", recent)
+    desk.react(desk.admin, name, turns[1], "neutral", datetime.now(UTC) - timedelta(days=20))
     mine = desk.turns(desk.member, name)
     assert (mine["user_id"], mine["conversation_id"]) == (str(desk.workspace.actor("member").id), name)
     [turn] = mine["turns"]
@@ -191,6 +191,17 @@ def test_turns_with_feedbacks_tell_what_was_said(desk: Desk) -> None:
     assert (item["reaction"], item["text"], item["rn"]) == ("ok", "Thanks", artifact["meta"]["rn"])
     assert artifact["reaction"] == {key: value for key, value in item.items() if key != "rn"}
     assert (artifact["conversation_id"], artifact["bundle_id"]) == (name, "helper")
+    assert artifact["meta"] == {
+        "rn": item["rn"],
+        "turn_id": turns[0],
+        "track_id": "support",
+        "user_type": "registered",
+        "kind": "turn.log.reaction",
+    }
+    assert artifact["tags"] == [
+        "artifact:turn.log.reaction", f"turn:{turns[0]}", "origin:user", "track:support",
+    ]  # fmt: skip
+    assert turn["turn_log"] is None
     assert [turn["turn_id"] for turn in desk.turns(desk.admin, name, turn_ids=None, days=365)["turns"]] == [
         turns[1],
         turns[0],
@@ -198,6 +209,65 @@ def test_turns_with_feedbacks_tell_what_was_said(desk: Desk) -> None:
     assert len(desk.turns(desk.admin, name, days=10)["turns"][0]["feedbacks"]) == 2
     assert [turn["turn_id"] for turn in desk.turns(desk.admin, name, turn_ids=[turns[1], "x"])["turns"]] == [turns[1]]
     assert desk.turns(desk.admin, name, turn_ids=[])["turns"] == []
+
+
+def test_the_answer_to_a_reaction_is_the_whole_artifact(desk: Desk) -> None:
+    name, [turn] = desk.talk()
+    given = desk.react(desk.admin, name, turn, "ok")
+    assert (given["meta"]["track_id"], given["meta"]["user_type"]) == ("support", "privileged")
+    assert (given["bundle_id"], given["tags"][1]) == ("helper", f"turn:{turn}")
+    gone = desk.react(desk.admin, name, turn, None)
+    assert gone["meta"] is gone["bundle_id"] is gone["tags"] is None
+
+
+def test_a_turn_log_holds_the_messages_tool_calls_and_reactions_of_its_turn(desk: Desk) -> None:
+    admin, name = desk.workspace.actor("admin"), f"conv-{uuid4().hex}"
+    events = []
+    for number in (1, 2):
+        call = {"id": f"call-{number}", "name": "searchEntities", "arguments": {"q": f"deal {number}"}}
+        events += [
+            NewEvent("user.message", {"text": f"Question {number}"}),
+            NewEvent("tool.call", call),
+            NewEvent("tool.result", {"call_id": f"call-{number}", "output": f"found {number}"}),
+            NewEvent("agent.message", {"text": f"Answer {number}"}),
+        ]
+    with desk.app.app_context(), acting_as(admin), transaction():
+        chat = chats.create_chat(actor=admin, agent_slug="helper", title="T", external_id=name, project="support")
+        foreign = chats.create_chat(actor=admin, agent_slug="helper", title="Other", project="support")
+        session, _ = sessions.create_session(
+            NewSession(agent="helper", chat_id=chat.id, status="completed", events=events), actor=admin
+        )
+        other, _ = sessions.create_session(
+            NewSession(agent="helper", chat_id=foreign.id, status="completed", events=events), actor=admin
+        )
+        said = [
+            NewMessage(role=role, content=f"{words} {number}", turn_id=f"t{number}", session_id=session.id)
+            for number in (1, 2)
+            for role, words in (("user", "Question"), ("agent", "Answer"))
+        ]
+        said.append(NewMessage(role="agent", content="Stolen", turn_id="t2", session_id=other.id))
+        chats.append_messages(chat.id, said, actor=admin)
+    recent = datetime.now(UTC)
+    desk.react(desk.admin, name, "t1", "not_ok", recent, text="Wrong deal")
+    desk.react(desk.admin, name, "t2", "ok", recent + timedelta(seconds=1))
+    first, second = (turn["turn_log"] for turn in desk.turns(desk.admin, name, include_turn_log=True)["turns"])
+    assert [(entry["type"], entry["text"], entry["name"]) for entry in first["entries"]] == [
+        ("user", "Question 1", None),
+        ("tool_call", None, "searchEntities"),
+        ("assistant", "Answer 1", None),
+        ("feedback", "Wrong deal", "not_ok"),
+    ]
+    call = first["entries"][1]
+    assert (call["arguments"], call["output"], call["is_error"]) == ({"q": "deal 1"}, "found 1", False)
+    assert [item["reaction"] for item in first["feedbacks"]] == ["not_ok"]
+    assert first["text"].splitlines() == [
+        "[user] Question 1",
+        '[tool] searchEntities({"q": "deal 1"}) -> found 1',
+        "[assistant] Answer 1",
+        "[feedback] not_ok: Wrong deal",
+    ]
+    calls = [entry["output"] for entry in second["entries"] if entry["type"] == "tool_call"]
+    assert calls == ["found 2"], "the other turn's and another conversation's calls are not in it"
 
 
 def test_other_projects_and_workspaces_are_not_in_it(

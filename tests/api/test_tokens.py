@@ -16,7 +16,8 @@ from sqlalchemy import func, select, update
 from app import visitors
 from app.db import acting_as, db, transaction
 from app.models import ApiKey, AuditEntry, Feedback, Membership, User
-from app.services import workspaces
+from app.services import chats, workspaces
+from app.services.chats import NewMessage
 from app.visitors import Visitor
 from tests.conftest import Api, Workspace
 
@@ -28,7 +29,7 @@ GOOD = {"message_id": "m-1", "signal": "helpful"}
 @pytest.fixture
 def team(workspace: Workspace, api: Callable[..., Api]) -> Api:
     """The team's own server."""
-    return api(workspace.actor("member"), "feedback")
+    return api(workspace.actor("member"), "feedback-token", "feedback")
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def test_one_subject_is_one_person_in_each_workspace(
     app: Flask, make_workspace: Callable[..., Workspace], api: Callable[..., Api]
 ) -> None:
     here, there = make_workspace(), make_workspace()
-    ours, theirs = (api(one.actor("member"), "feedback") for one in (here, there))
+    ours, theirs = (api(one.actor("member"), "feedback-token") for one in (here, there))
     first = ours.post(MINT, {"subject": "user-7"}).get_json()["user_id"]
     assert ours.post(MINT, {"subject": " user-7 ", "name": "Ada  Lovelace"}).get_json()["user_id"] == first
     assert theirs.post(MINT, {"subject": "user-7"}).get_json()["user_id"] != first
@@ -164,7 +165,7 @@ def test_only_the_workspaces_own_sites_may_send(
     foreign = site.replace("https://", "https://other-")
     allow(home, site)
     allow(elsewhere, foreign)
-    team = api(home.actor("member"), "feedback")
+    team = api(home.actor("member"), "feedback-token")
     visitor = mint(team)
     for origin in (foreign, "https://evil.example", "null", site.replace("https", "http"), f"{site}:8443", "http://["):
         refused = visitor.post(PATH, GOOD, headers={"Origin": origin})
@@ -234,3 +235,82 @@ def test_tokens_are_minted_by_keys_within_limits(
     read = visitors.read_token(team.client.application.config["SECRET_KEY"], response.get_json()["token"])
     assert read is not None
     assert before + 3599 <= read.expires_at <= time.time() + 3600
+
+
+def test_minting_needs_its_own_scope(workspace: Workspace, api: Callable[..., Api]) -> None:
+    """Who only sends feedback must not be able to speak for the users of a product."""
+    refused = api(workspace.actor("admin"), "feedback", "ingest", "context", "knowledge").post(MINT, {"subject": "s"})
+    assert refused.status_code == 403
+    assert "feedback-token" in refused.get_json()["detail"]
+    only = api(workspace.actor("member"), "feedback-token")
+    assert mint(only).get(PATH).status_code == 200
+    assert only.get(PATH).status_code == 403
+
+
+def test_a_token_ends_when_its_key_may_no_longer_mint(app: Flask, team: Api, workspace: Workspace) -> None:
+    visitor = mint(team)
+    with app.app_context(), acting_as(workspace.actor("admin")), transaction():
+        db.session.execute(update(ApiKey).where(ApiKey.tenant_id == workspace.id).values(scopes=["feedback"]))
+    assert visitor.get(PATH).status_code == 401
+
+
+def test_a_visitor_learns_nothing_about_the_message_they_speak_of(app: Flask, workspace: Workspace, team: Api) -> None:
+    member, trace = workspace.actor("member"), uuid4().hex
+    with app.app_context(), acting_as(member), transaction():
+        chat = chats.create_chat(actor=member, agent_slug="fees", title="Fees")
+        said = NewMessage(role="agent", content="The fee is 2 %.", external_id="m-7", trace_id=trace)
+        [message] = chats.append_messages(chat.id, [said], actor=member)
+        hidden = {str(chat.id), str(message.id), trace}
+    visitor = mint(team)
+
+    def told(**sent: Any) -> Any:
+        answer = visitor.post(PATH, sent)
+        assert answer.status_code in {200, 201}, answer.get_data(as_text=True)
+        return answer.get_json()
+
+    for guess in ("No idea at all.", "The fee is 3 %.", "The fee is 2 %."):
+        edit = told(message_id="m-7", signal="edit", reason=guess)
+        assert edit["edit_distance"] is None
+    assert (edit["message_id"], edit["chat_id"], edit["trace_id"]) == ("m-7", None, None)
+    assert not [text for text in hidden if text in json.dumps([edit, visitor.get(PATH).get_json()])]
+    for name, value in (("chat_id", str(chat.id)), ("trace_id", trace)):
+        assert visitor.get(f"{PATH}?{name}={value}").get_json()["items"] == [], name
+    with app.app_context(), acting_as(workspace.actor("admin")):
+        row = db.session.scalars(select(Feedback).where(Feedback.tenant_id == workspace.id)).one()
+        assert (row.chat_id, row.trace_id) == (str(chat.id), trace)
+        assert row.details["output_review"]["edit_distance"] == 0
+
+    by_trace = told(trace_id=trace, signal="helpful")
+    assert (by_trace["message_id"], by_trace["trace_id"], by_trace["chat_id"]) == (trace, trace, None)
+    assert told(trace_id=trace, chat_id="c-1", signal="not_helpful")["chat_id"] == "c-1"
+    again = told(trace_id=trace, signal="not_helpful", reason="Wrong.")
+    assert (again["chat_id"], again["reason"]) == ("c-1", "Wrong.")
+    [found] = visitor.get(f"{PATH}?trace_id={trace}").get_json()["items"]
+    assert (found["signal"], found["message_id"], found["chat_id"]) == ("not_helpful", trace, "c-1")
+    assert visitor.delete(f"{PATH}?message_id={trace}&signal=not_helpful").status_code == 204
+    assert visitor.get(f"{PATH}?trace_id={trace}").get_json()["items"] == []
+
+
+def test_feedback_is_linked_to_what_the_teams_own_server_stored(
+    app: Flask, workspace: Workspace, team: Api, api: Callable[..., Api]
+) -> None:
+    """The conversations of the key's person, and those of nobody else."""
+    visitor = mint(team)
+    linked = {}
+    for who in ("member", "other"):
+        said = {"role": "agent", "content": "The fee is 2 %.", "external_id": f"answer-{who}"}
+        chat = api(workspace.actor(who), "ingest").post("/api/v1/chats", {"agent": "helper", "messages": [said]})
+        for signal in ("helpful", "not_helpful", "edit"):
+            sent = visitor.post(PATH, {"message_id": f"answer-{who}", "signal": signal, "reason": "Rather 3 %."})
+            assert sent.status_code == 201, sent.text
+        linked[who] = chat.json["id"]
+    with app.app_context(), acting_as(workspace.actor("admin")):
+        rows = db.session.execute(
+            select(Feedback.message_id, Feedback.signal, Feedback.chat_id, Feedback.agent_id.is_not(None))
+        )
+        found = {(message, signal): (chat, agent) for message, signal, chat, agent in rows}
+    # The thumb that came last is the one that stands.
+    assert found == {
+        **{("answer-member", signal): (linked["member"], True) for signal in ("not_helpful", "edit")},
+        **{("answer-other", signal): (None, False) for signal in ("not_helpful", "edit")},
+    }

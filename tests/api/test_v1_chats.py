@@ -65,17 +65,19 @@ def test_a_key_sees_what_its_person_sees(
     assert [colleague.get(path).status_code for path in (url, f"{url}/messages")] == [404, 404]
     assert colleague.post(f"{url}/messages", {"messages": [ASKED]}).status_code == 404
     assert colleague.get(f"{PATH}?external_id=own-1").json["items"] == []
-    assert colleague.post(PATH, {"agent": "deal-analyst", "external_id": "own-1"}).status_code == 409
+    namesake = colleague.post(PATH, {"agent": "deal-analyst", "external_id": "own-1", "title": "Theirs"})
+    assert (namesake.status_code, namesake.json["title"]) == (201, "Theirs")
+    assert colleague.post(PATH, {"agent": "deal-analyst", "external_id": "own-1"}).json["id"] == namesake.json["id"]
     assert api(workspace.actor("admin"), "ingest").get(url).status_code == 404
     whole = api(workspace.actor("admin"), "admin")
-    assert (whole.get(url).status_code, len(whole.get(PATH).json["items"])) == (200, 1)
+    assert (whole.get(url).status_code, len(whole.get(PATH).json["items"])) == (200, 2)
     assert sign_in(workspace.actor("member")).get(url).status_code == 200
     other = sign_in(workspace.actor("other"))
     assert [other.get(path).status_code for path in (url, f"{url}/messages")] == [404, 404]
     sent = other.post(f"{url}/messages", json={"messages": [ASKED]}, headers={"X-CSRFToken": other.csrf})
     assert sent.status_code == 404
-    assert other.get(PATH).json["items"] == []
-    assert len(sign_in(workspace.actor("admin")).get(PATH).json["items"]) == 1
+    assert [chat["title"] for chat in other.get(PATH).json["items"]] == ["Theirs"]
+    assert len(sign_in(workspace.actor("admin")).get(PATH).json["items"]) == 2
     stranger = api(make_workspace().actor("owner"), "admin")
     for unknown in (made["id"], uuid4()):
         assert stranger.get(f"{PATH}/{unknown}").status_code == 404

@@ -58,8 +58,18 @@ def test_an_agent_gets_what_is_for_it(
         "sha256": sha256(prompt.text.encode()).hexdigest(),
     }
     assert key.get(PATH).json["row_ids"] == [str(rows["all"])]
-    for query in ("agent=nobody", "entity_type=nothing", "agent=deal-analyst&entity_type=nothing"):
-        assert key.get(f"{PATH}?{query}").status_code == 404
+    for query, named in (
+        ("agent=nobody", "agent “nobody”"),
+        ("agent=", "agent “”"),
+        ("agent=%20", "agent “ ”"),
+        ("agent=nobody&entity_type=deal", "agent “nobody”"),
+        ("entity_type=nothing", "entity type “nothing”"),
+        ("entity_type=", "entity type “”"),
+        ("agent=deal-analyst&entity_type=nothing", "entity type “nothing”"),
+    ):
+        unknown = key.get(f"{PATH}?{query}")
+        assert unknown.status_code == 404, query
+        assert unknown.json["detail"] == f"There is no {named} in this workspace."
     assert key.get(f"{PATH}?agent_id=1").status_code == 400
 
 
@@ -111,7 +121,7 @@ def test_a_batch_that_failed_is_part_of_the_next(workspace: Workspace, rows: dic
     taken = knowledge_usage.take()
     knowledge_usage.note(workspace.id, [rows["all"]])
     knowledge_usage.put_back(workspace.id, taken[workspace.id])
-    assert knowledge_usage.take()[workspace.id][rows["all"]][0] == 2
+    assert knowledge_usage.take()[workspace.id].counts[rows["all"]][0] == 2
 
 
 def write_uses_in(app: Flask) -> None:

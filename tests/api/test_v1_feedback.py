@@ -42,10 +42,13 @@ def rows(app: Flask) -> Callable[..., list[Feedback]]:
 
 @pytest.fixture
 def talk(app: Flask) -> Callable[..., Any]:
-    """A chat with one answered question; gives the answer's message."""
+    """A chat of somebody's, the member's unless said otherwise, with one answered question; gives the answer's
+    message."""
 
-    def make(workspace: Workspace, answer: str = "The fee is 2 %.", external_id: str | None = None) -> Any:
-        actor = workspace.actor("admin")
+    def make(
+        workspace: Workspace, answer: str = "The fee is 2 %.", external_id: str | None = None, whose: str = "member"
+    ) -> Any:
+        actor = workspace.actor(whose)
         with app.app_context(), acting_as(actor), transaction():
             chat = chats.create_chat(
                 actor=actor, agent_slug="helper", title="Fees", external_id=external_id, project="support"

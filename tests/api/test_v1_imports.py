@@ -127,7 +127,6 @@ def test_the_box_shows_what_would_be_stored(workspace: Workspace, sign_in: Calla
     assert checks == {"mask_emails": True, "mask_phones": False}
     long = admin.post(f"{url}/try", data={"csrf_token": admin.csrf, "text": "x" * 65_537})
     assert long.status_code == 422
-    general = {"name": "Acme", "timezone": "UTC", "review_cron": "0 * * * *", "knowledge_gate": "propose",
-               "context_top_n": "8", "csrf_token": admin.csrf}  # fmt: skip
+    general = {"name": "Acme", "timezone": "UTC", "context_top_n": "8", "csrf_token": admin.csrf}
     assert admin.post("/admin/settings", data=general).status_code == 303
     assert masked().endswith("[masked:email]</i>")

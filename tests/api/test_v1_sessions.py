@@ -112,14 +112,46 @@ def test_events_are_numbered_by_the_server_and_read_by_time(ingest: Api) -> None
     assert added.status_code == 201
     assert (len(added.json["ids"]), added.json["event_count"], added.json["status"]) == (2, 3, "pending")
     events = ingest.get(f"{PATH}/{session['id']}").json["events"]
-    assert [event["sequence"] for event in events] == [2, 1, 3]
-    assert (events[2]["payload"]["is_error"], events[2]["payload"]["is_error_inferred"]) == (True, True)
+    assert [event["sequence"] for event in events] == [2, 3, 1]
+    assert (events[1]["payload"]["is_error"], events[1]["payload"]["is_error_inferred"]) == (True, True)
 
     key = {"Idempotency-Key": uuid4().hex}
     once = [ingest.post(url, {"events": [SAID]}, headers=key).json for _ in range(2)]
     assert once[0] == once[1]
     ended = ingest.post(url, {"events": [{"event_type": "session.failed", "payload": {"reason": "Out of fuel"}}]})
     assert (ended.json["event_count"], ended.json["status"]) == (5, "failed")
+
+
+def test_the_duration_is_what_lies_between_both_times(ingest: Api) -> None:
+    times = {"started_at": "2026-03-01T10:00:00Z", "finished_at": "2026-03-01T10:00:02.500+00:00"}
+    assert make(ingest, status="completed", **times)["duration_ms"] == 2500
+    assert make(ingest, status="completed", duration_ms=7, **times)["duration_ms"] == 7
+    assert make(ingest, status="completed", started_at=times["started_at"])["duration_ms"] is None
+    turned = {"started_at": times["finished_at"], "finished_at": times["started_at"]}
+    refused = ingest.post(PATH, {"agent": "a", "status": "completed", **turned})
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "finished_at")
+
+
+def test_the_duration_is_computed_when_a_session_ends(ingest: Api) -> None:
+    url = f"{PATH}/{make(ingest)['id']}"
+    began = ingest.patch(url, {"status": "running", "started_at": "2026-03-01T10:00:00Z"})
+    assert began.status_code == 200, began.text
+    refused = ingest.patch(url, {"status": "completed", "finished_at": "2026-03-01T09:59:59Z"})
+    assert (refused.status_code, refused.json["errors"][0]["field"]) == (400, "finished_at")
+    assert "not before" in refused.json["detail"]
+    ended = ingest.patch(url, {"status": "completed", "finished_at": "2026-03-01T10:01:00Z"})
+    assert (ended.json["duration_ms"], ended.json["finished_at"]) == (60_000, "2026-03-01T10:01:00Z")
+    misplaced = [{"status": "running", "finished_at": "2026-03-01T10:01:00Z"}]
+    misplaced += [{"status": "completed", "started_at": "2026-03-01T10:01:00Z"}]
+    assert [ingest.patch(url, one).status_code for one in misplaced] == [400, 400]
+
+
+def test_the_time_of_the_last_event_is_when_a_session_ends(ingest: Api) -> None:
+    session = make(ingest, status="running", started_at="2026-03-01T10:00:00Z")
+    events = [{**SAID, "occurred_at": "2026-03-01T10:00:03Z"}, {"event_type": "session.completed"}]
+    assert ingest.post(f"{PATH}/{session['id']}/events", {"events": events}).json["status"] == "completed"
+    read = ingest.get(f"{PATH}/{session['id']}").json
+    assert (read["finished_at"], read["duration_ms"]) == ("2026-03-01T10:00:03Z", 3000)
 
 
 def test_writers_at_once_leave_no_gap(app: Flask, ingest: Api) -> None:

@@ -1,9 +1,8 @@
-"""A real browser on a real server: waitress on a free port, over this process's database."""
+"""A real browser on the product's own server, over this process's database."""
 
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import pytest
 from flask import Flask
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
+
+from tests.http_server import served
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 60_000
@@ -48,15 +49,8 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 @pytest.fixture(scope="session")
 def live(app: Flask) -> Iterator[str]:
     """The product behind a port of its own."""
-    from waitress import create_server
-
-    server = create_server(app, host="127.0.0.1", port=0, threads=8)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.effective_port}"
-    server.close()
-    server.task_dispatcher.shutdown()
-    thread.join(30)
+    with served(app, threads=8) as address:
+        yield address
 
 
 class Visitor:

@@ -10,6 +10,7 @@ from uuid import UUID
 from flask import Flask
 from playwright.sync_api import Page, expect
 
+from app.actor import Actor
 from app.db import acting_as, transaction
 from app.services import chats, entities
 from app.services.chats import NewMessage
@@ -174,6 +175,46 @@ def test_thumbs_reasons_and_edits_without_a_script(app: Flask, workspace: Worksp
     expect(own).not_to_contain_text("Unsafe")
 
 
+def _create_criteria(admin: Actor) -> None:
+    for slug, dimensions in (
+        ("account-facts", {"city": {"kind": "text"}}),
+        (
+            "deal-terms",
+            {
+                "valuation": {"kind": "numeric"},
+                "currency": {"kind": "select", "options": ["EUR", "GBP"]},
+                "buyers": {"kind": "relation-rank"},
+            },
+        ),
+    ):
+        name = slug.replace("-", " ").capitalize()
+        entities.create_criteria_set(slug=slug, name=name, dimensions=dimensions, actor=admin)
+
+
+def test_a_member_adds_a_response(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    filled = fill(app, workspace)
+    admin = workspace.actor()
+    with app.app_context(), acting_as(admin), transaction():
+        _create_criteria(admin)
+    visitor = visit(workspace.actor("member"))
+    visitor.expected = ("422",)
+    page = visitor.page
+    visitor.go(f"/entities/{filled.ids['deal']}")
+    page.get_by_role("link", name="Add response").click()
+    page.get_by_label("Criteria set").select_option("Account facts")
+    expect(page.get_by_label("City", exact=True)).to_be_visible()
+    page.get_by_label("Criteria set").select_option("Deal terms")
+    page.get_by_label("Valuation", exact=True).fill("about 12")
+    form = page.get_by_role("form", name="Add response")
+    form.get_by_role("button", name="Add response").click()
+    expect(form).to_contain_text("Give a number.")
+    page.get_by_label("Valuation", exact=True).fill("12.5")
+    page.get_by_label("Source of Valuation").fill("Teaser, p. 3")
+    form.get_by_role("button", name="Add response").click()
+    expect(page.locator("#responses")).to_contain_text("Teaser, p. 3")
+    expect(page.locator("#respond")).to_have_count(0)
+
+
 def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
     filled = fill(app, workspace)
     admin, deal = workspace.actor(), filled.ids["deal"]
@@ -182,6 +223,7 @@ def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Cal
         responses = [
             entities.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id for _ in range(2)
         ]
+        _create_criteria(admin)
     visitor = visit(workspace.actor("member"))
     for path in (
         "/chat",
@@ -190,6 +232,7 @@ def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Cal
         "/feedback/mine",
         "/entities?entity_type=deal",
         f"/entities/{deal}?reject={responses[0]}",
+        f"/entities/{deal}?respond=new",
     ):
         visitor.go(path)
         check(visitor.page, f"a member at {path}")

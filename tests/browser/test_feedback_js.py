@@ -78,7 +78,7 @@ def chat(
     app: Flask, site: Site, workspace: Workspace, api: Callable[..., Api], visit: Callable[..., Visitor]
 ) -> Visitor:
     """The team's page as its user sees it."""
-    team, admin = api(workspace.actor("member"), "feedback"), workspace.actor("admin")
+    team, admin = api(workspace.actor("member"), "feedback-token"), workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
         workspaces.change_settings({"feedback_origins": [site.origin]}, actor=admin)
     site.token = lambda: team.post("/api/v1/feedback/token", {"subject": "user-7"}).get_json()["token"]

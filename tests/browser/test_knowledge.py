@@ -78,6 +78,7 @@ def test_a_key_decides_about_the_row_one_is_at(app: Flask, workspace: Workspace,
     ids = fill(app, workspace).ids
     second, third = (propose(app, workspace, f"Name the source of figure {number}.") for number in (2, 3))
     visitor = visit(workspace.actor())
+    visitor.expected = ("422",)
     page = visitor.page
     visitor.go(f"{URL}?state=proposed")
     rows = page.locator("article[data-row]")
@@ -104,6 +105,13 @@ def test_a_key_decides_about_the_row_one_is_at(app: Flask, workspace: Workspace,
     expect(first).to_have_count(0)
     page.locator(f"#knowledge-{ids['proposed']} [data-open]").focus()
     page.keyboard.press("m")
+    expect(first).to_be_focused()
+    expect(first).not_to_be_checked()
+    page.keyboard.press("Enter")
+    expect(page.locator(f"#choose-{ids['proposed']} [role=alert]")).to_have_text(
+        re.compile("Choose the row whose text")
+    )
+    expect(page.locator(f"#knowledge-{ids['proposed']} .u-badge")).to_have_text(re.compile("proposed"))
     page.locator(f"#offered-{ids['proposed']} input[value='{ids['correction']}']").check()
     page.keyboard.press("Enter")
     expect(page.locator(f"#knowledge-{ids['proposed']} .u-badge")).to_have_text(re.compile("superseded"))
@@ -162,3 +170,39 @@ def test_who_was_late_takes_mine_or_theirs(app: Flask, workspace: Workspace, vis
     check(page, "both texts")
     page.get_by_role("button", name="Take mine").click()
     expect(page.locator(f"article#knowledge-{row} .u-rule")).to_have_text("Mine: use LTM EBITDA.")
+
+
+def test_a_vague_rule_is_saved_after_a_second_look(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+    fill(app, workspace)
+    visitor = visit(workspace.actor())
+    visitor.expected = ("422",)
+    page = visitor.page
+    visitor.go(URL)
+    page.get_by_role("link", name="Add", exact=True).click()
+    form = page.get_by_role("form", name="New knowledge")
+    form.get_by_label("Text").fill("Be careful.")
+    form.get_by_role("button", name="Save", exact=True).click()
+    asked = form.get_by_role("alert")
+    expect(asked).to_contain_text("Check this before it goes live.")
+    expect(asked).to_contain_text("vague")
+    check(page, "a rule that is asked about")
+    form.get_by_label("Text").fill("Be careful with deals over 50m.")
+    form.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_role("link", name="Be careful with deals over 50m.")).to_be_visible()
+    expect(form).to_have_count(0)
+
+    page.get_by_role("link", name="Add", exact=True).click()
+    form.get_by_label("Text").fill("Be careful.")
+    form.get_by_role("button", name="Save", exact=True).click()
+    form.get_by_role("button", name="Save anyway").click()
+    card = page.locator("article", has=page.get_by_role("link", name="Be careful.", exact=True))
+    expect(card).to_be_visible()
+
+    card.get_by_text("Deactivate…").click()
+    card.get_by_label("Why should it no longer apply?").fill("Says nothing")
+    card.get_by_role("button", name="Deactivate", exact=True).click()
+    card.get_by_role("button", name="Activate", exact=True).click()
+    expect(card.get_by_role("alert")).to_contain_text("vague")
+    expect(card.locator(".u-badge").first).to_have_text(re.compile("inactive"))
+    card.get_by_role("button", name="Activate anyway").click()
+    expect(card.locator(".u-badge").first).to_have_text(re.compile("✓ active"))

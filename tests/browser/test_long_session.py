@@ -65,7 +65,9 @@ def test_without_a_script_there_is_a_link(app: Flask, workspace: Workspace, visi
     expect(page.get_by_text("line 0 end")).to_be_visible()
 
 
-def test_sessions_are_deleted_with_the_keyboard(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
+def test_sessions_are_deleted_with_a_button_and_no_letter(
+    app: Flask, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
     for name in ("one", "two", "three"):
         store(app, workspace, name)
     visitor = visit(workspace.actor())
@@ -79,7 +81,12 @@ def test_sessions_are_deleted_with_the_keyboard(app: Flask, workspace: Workspace
         page.keyboard.press("x")
     expect(page.get_by_text("2 selected")).to_be_visible()
     page.keyboard.press("d")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Backspace")
     ask = page.get_by_role("dialog", name="Delete 2 sessions for good?")
+    page.wait_for_timeout(300)
+    expect(ask).to_have_count(0)
+    page.get_by_role("button", name="Delete…").click()
     expect(ask).to_be_visible()
     ask.get_by_role("button", name="Cancel").click()
     expect(ask).to_be_hidden()

@@ -36,7 +36,8 @@ def test_the_command_of_the_guide_passes_and_then_finds_the_regression(
     bench.golden(WON)
     shown = re.search(r"^upshot evals run (.+)$", GUIDE, re.MULTILINE)
     assert shown is not None
-    args = [workspace.slug if part == "demo" else part for part in shlex.split(shown[1])]
+    here = {"demo": workspace.slug, "first-time-admin": "default"}
+    args = [here.get(part, part) for part in shlex.split(shown[1])]
     passed = upshot(*args)
     assert passed.exit_code == 0, passed.output
     report = (tmp_path / "evals.xml").read_text()

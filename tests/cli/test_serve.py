@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 from pathlib import Path
@@ -98,6 +99,7 @@ def test_what_cannot_work_is_one_sentence_and_exit_1(tmp_path: Path) -> None:
             ({"UPSHOT_HOST": "999.1.1.1"}, "UPSHOT_HOST is 999.1.1.1; give an address"),
             ({"UPSHOT_PORT": "0", "UPSHOT_MODEL": "foo:bar"}, "UPSHOT_MODEL is foo:bar. There is no model foo:bar"),
             ({"UPSHOT_SECRET_KEY": "short"}, "UPSHOT_SECRET_KEY"),
+            ({"UPSHOT_METRICS_TOKEN": "short"}, "UPSHOT_METRICS_TOKEN"),
             ({"UPSHOT_PORT": "0", "UPSHOT_DATABASE_URL": "postgresql://u:p@127.0.0.1:1/none"}, "UPSHOT_DATABASE_URL"),
             ({"UPSHOT_PORT": "0", "UPSHOT_DATABASE_URL": "nonsense"}, "UPSHOT_DATABASE_URL"),
         ]
@@ -131,3 +133,23 @@ def test_db_init_does_not_take_roles_away_from_a_running_server(tmp_path: Path, 
     done = upshot("db", "init", "--url", superuser_url, data=tmp_path / "data")
     assert done.returncode == 1
     assert "--new-passwords" in done.stderr
+
+
+@pytest.mark.parametrize("proxy", ["", "127.0.0.1"])
+def test_what_a_proxy_passes_on_is_not_from_this_machine(tmp_path: Path, app_url: str, proxy: str) -> None:
+    token = secrets.token_urlsafe(32)
+    more = {"UPSHOT_DATABASE_URL": app_url, "UPSHOT_TRUSTED_PROXY": proxy, "UPSHOT_METRICS_TOKEN": token}
+    with serving(tmp_path / "data", **more) as server:
+        server.up()
+        address = f"{server.url}/metrics"
+        assert httpx.get(address).status_code == 200
+        for name, value in (
+            ("X-Forwarded-For", "203.0.113.9"),
+            ("X-Forwarded-For", "127.0.0.1"),
+            ("X-Forwarded-Proto", "https"),
+            ("Forwarded", "for=127.0.0.1"),
+            ("Via", "1.1 proxy"),
+        ):
+            assert httpx.get(address, headers={name: value}).status_code == 401, (name, value)
+        told = {"X-Forwarded-For": "203.0.113.9", "Authorization": f"Bearer {token}"}
+        assert "upshot_tenants" in httpx.get(address, headers=told).text

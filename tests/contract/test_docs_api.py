@@ -6,13 +6,11 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from flask import Flask
-from waitress.server import create_server
 
 from app.api.eval_runs import Configuration, Deployed
 from app.api.evals import CandidateItem, NewGolden
@@ -24,6 +22,7 @@ from app.api.shared_context import KnowledgeChange, KnowledgeQuery, NewKnowledge
 from app.db import acting_as, transaction
 from app.services import agents
 from tests.conftest import Api, Workspace
+from tests.http_server import served
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "api.md").read_text()
@@ -31,12 +30,8 @@ TEXT = (DOCS / "api.md").read_text()
 
 @pytest.fixture
 def address(app: Flask) -> Iterator[str]:
-    server = create_server(app, host="127.0.0.1", port=0, threads=2)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.effective_port}"
-    server.close()
-    thread.join(60)
+    with served(app) as address:
+        yield address
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
@@ -50,7 +45,7 @@ def test_every_example_runs(app: Flask, address: str, workspace: Workspace, api:
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
     assert ran.stdout.count('"comment":"Done in one go."') >= 2
     assert '"status":"dismissed"' in ran.stdout
-    assert "upshot_requests_total" in ran.stdout
+    assert "upshot_sessions_running" in ran.stdout
     assert "\n304\n" in ran.stdout.replace("}304", "}\n304")
     assert '"content":"Use LTM EBITDA, never the last fiscal year."' in ran.stdout
     (verdict, reason) = re.findall(r'The comparison answers `("verdict":"\w+")` with the reason `(.+?)`', TEXT)[0]
@@ -64,7 +59,8 @@ def test_every_example_runs(app: Flask, address: str, workspace: Workspace, api:
 def test_the_examples_of_the_script_run(address: str, workspace: Workspace, api: Callable[..., Api]) -> None:
     text = (DOCS / "feedback-js.md").read_text()
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": api(workspace.actor("member"), "feedback").key}
+    key = api(workspace.actor("member"), "feedback", "feedback-token").key
+    environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": key}
     ran = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr
     assert '"token":"fbt_' in ran.stdout

@@ -6,17 +6,16 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from flask import Flask
-from waitress.server import create_server
 
 from app.services import agents
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace
+from tests.http_server import served
 
 __all__ = ["bench"]
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "evals.md").read_text()
@@ -25,12 +24,8 @@ WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'
 
 @pytest.fixture
 def address(app: Flask) -> Iterator[str]:
-    server = create_server(app, host="127.0.0.1", port=0, threads=2)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.effective_port}"
-    server.close()
-    thread.join(60)
+    with served(app) as address:
+        yield address
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

@@ -43,6 +43,7 @@ ROWS = {
     "shared_context_usage": "(shared_context_id) VALUES ('{shared_context}')",
     "shared_context_embeddings": "(shared_context_id, model, content_hash, vector)"
     " VALUES ('{shared_context}', 'words', 'h', '{{0.5}}')",
+    "served_prompts": "(user_id, sha256, row_ids, served_at) VALUES ('{users}', 'h', '{{}}', now())",
     "session_drafts": "(session_id, text) VALUES ('{sessions}', 'So far')",
     "user_memories": "(user_id, content, session_id) VALUES ('{users}', 'Prefers euros', '{sessions}')",
     "login_sessions": "(user_id, token_hash, expires_at) VALUES ('{users}', '{secret}', now() + interval '1 day')",
@@ -116,7 +117,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
-    keys["session_receptions"] = "session_id"
+    keys |= {"session_receptions": "session_id", "served_prompts": "user_id"}
     key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)

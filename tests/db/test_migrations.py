@@ -211,6 +211,28 @@ def test_each_revision_goes_up_down_and_up(owner: str, look: Open, legacy: dict[
         assert connection.execute(tables).fetchone() == (["alembic_version"],)
 
 
+def test_the_bytes_of_earlier_events_are_counted_also_of_goldens(
+    owner: str, look: Open, legacy: dict[str, list[str]]
+) -> None:
+    upgrade(owner, "0021_evidence")
+    with look() as connection:
+        connection.execute("SET session_replication_role = replica")
+        [golden] = connection.execute("SELECT id FROM sessions").fetchall()
+        connection.execute("DELETE FROM session_events")
+        for sequence, text in enumerate(("Grüße", "b"), 1):
+            connection.execute(
+                "INSERT INTO session_events (tenant_id, session_id, sequence, event_type, payload)"
+                " SELECT tenant_id, id, %s, 'user.message', jsonb_build_object('text', %s::text) FROM sessions",
+                (sequence, text),
+            )
+        connection.execute('UPDATE sessions SET metadata = \'{"golden": {"set": "a"}}\' WHERE id = %s', golden)
+        connection.commit()
+    upgrade(owner)
+    with look() as connection:
+        found = connection.execute("SELECT event_bytes, full_at FROM sessions").fetchall()
+    assert found == [(2 * len('{"text": ""}') + len("Grüßeb".encode()), None)]
+
+
 def test_filling_in_twice_is_filling_in_once(backfilled: str) -> None:
     feedback: Any = import_module("migrations.versions.0002_feedback")
     knowledge: Any = import_module("migrations.versions.0003_shared_context")
@@ -280,6 +302,36 @@ def test_newer_rows_go_back_as_far_as_the_old_tables_can_hold_them(
         )
         gone = connection.execute("SELECT count(*) FROM shared_context WHERE key = 'guidelines'").fetchone()
         assert gone == (0,)
+
+
+def test_reactions_to_turns_with_one_id_and_decisions_without_reviewer_go_down_and_up(owner: str, look: Open) -> None:
+    tenant, ann = UUID(int=1), UUID(int=2)
+    upgrade(owner)
+    with look() as connection:
+        connection.execute("INSERT INTO tenants (id, slug, name) VALUES (%s, 'w', 'W')", (tenant,))
+        connection.execute("INSERT INTO users (id, email, name) VALUES (%s, 'ann@example.test', 'Ann')", (ann,))
+        for chat in ("one", "two", "three"):
+            connection.execute(
+                "INSERT INTO feedback (tenant_id, source_type, kind, rating, created_by, chat_id, turn_id, details)"
+                " VALUES (%s, 'chat', 'reaction', 'positive', %s, %s, 'turn-1', '{\"skipped\": false}')",
+                (tenant, ann, chat),
+            )
+        connection.execute(
+            "UPDATE feedback SET status = 'reviewed', reviewed_at = now(), reviewed_by_user_id = %s"
+            " WHERE chat_id = 'one'",
+            (ann,),
+        )
+        connection.execute("UPDATE feedback SET reviewed_by_user_id = NULL")
+    downgrade(owner, "0021_evidence")
+    with look() as connection:
+        before = feedback_rows(connection).values()
+        assert [row["turn_id"] for row in before if row["turn_id"]] == ["turn-1"]
+        assert [row["reviewed_by_user_id"] for row in before if row["status"] == "reviewed"] == [ann]
+    upgrade(owner)
+    with look() as connection:
+        after = feedback_rows(connection).values()
+    assert {(row["chat_id"], row["turn_id"]) for row in after} == {(c, "turn-1") for c in ("one", "two", "three")}
+    assert all(row["details"] == {"skipped": False} for row in after)
 
 
 def test_two_at_once_do_it_once(owner: str, look: Open) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.rows import dict_row
 
 from app.evals.snapshot import snapshot_hash
 from tests.db.rows import ROWS, Connection, Filled, acting, bind, fill, one
@@ -285,6 +286,33 @@ def test_words_that_must_be_there(app_url: str, ours: Filled) -> None:
         ):
             with pytest.raises(errors.CheckViolation), connection.transaction():
                 connection.execute(statement)
+
+
+def test_a_decision_outlives_its_reviewer(superuser_url: str, ours: Filled) -> None:
+    with psycopg.connect(superuser_url, row_factory=dict_row) as connection:
+        leaver = one(connection, "INSERT INTO users (email, name) VALUES ('leaver@example.test', 'L') RETURNING id")
+        retired = one(
+            connection,
+            "INSERT INTO agents (tenant_id, slug, name, kind) VALUES (%s, 'retired', 'R', 'builtin') RETURNING id",
+            ours.tenant,
+        )
+        decided = "UPDATE feedback SET status = 'reviewed', reviewed_at = now(), reviewed_by_user_id = %s,"
+        for user, agent, deleted in (
+            (leaver, None, "DELETE FROM users WHERE id = %s"),
+            (None, retired, "DELETE FROM agents WHERE id = %s"),
+        ):
+            connection.execute(f"{decided} reviewed_by_agent_id = %s WHERE id = %s", (user, agent, ours["feedback"]))
+            connection.execute(deleted, (user or agent,))
+            row = connection.execute("SELECT * FROM feedback WHERE id = %s", (ours["feedback"],)).fetchone()
+            assert row is not None
+            assert (row["status"], row["tenant_id"], row["reviewed_at"] is not None) == ("reviewed", ours.tenant, True)
+            assert (row["reviewed_by_user_id"], row["reviewed_by_agent_id"]) == (None, None)
+        with pytest.raises(errors.CheckViolation), connection.transaction():
+            connection.execute(
+                "UPDATE feedback SET reviewed_by_user_id = %s, reviewed_by_agent_id = %s WHERE id = %s",
+                (ours.user, ours["agents"], ours["feedback"]),
+            )
+        connection.rollback()
 
 
 def test_a_late_event_waits_for_a_promotion_and_is_refused(app_url: str, ours: Filled) -> None:

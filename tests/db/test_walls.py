@@ -144,6 +144,91 @@ def test_a_member_sees_and_writes_only_their_own_feedback(app_url: str, ours: Fi
         assert one(connection, "SELECT count(*) FROM feedback") == 0
 
 
+def test_a_conversation_is_seen_by_its_person_and_admins(app_url: str, ours: Filled) -> None:
+    """With its messages, its sessions, their events and drafts, and what was submitted in it."""
+    private = ("chats", "messages", "sessions", "session_events", "session_drafts", "entity_responses")
+    words = {"chats": "deals", "messages": "EBITDA", "sessions": "filing", "any sessions": "filing"}
+    for user, role, seen in (
+        (uuid4(), "member", 0), (ours.user, "member", 1), (uuid4(), "admin", 1), (uuid4(), "system", 1),
+        (uuid4(), "", 0),
+    ):  # fmt: skip
+        with acting(app_url, ours.tenant, user, role) as connection:
+            for table in private:
+                assert one(connection, f"SELECT count(*) FROM {table}") == seen, (table, role)
+            for kind, word in words.items():
+                assert one(connection, "SELECT count(*) FROM door_search(%s, %s, 10)", kind, word) == seen, kind
+
+
+def test_a_member_neither_changes_nor_joins_the_conversation_of_another(app_url: str, ours: Filled) -> None:
+    joining = "INSERT INTO sessions (tenant_id, title, agent_id, created_by, {0}) VALUES (%s, 'T', %s, %s, %s)"
+    submitting = "INSERT INTO entity_responses (tenant_id, entity_id, session_id) VALUES (%s, %s, %s)"
+    with acting(app_url, ours.tenant, ours.user, "admin") as connection:
+        other: Any = one(
+            connection, "INSERT INTO users (email, name) VALUES (%s, 'O') RETURNING id", f"{uuid4()}@x.test"
+        )
+        connection.commit()
+    with acting(app_url, ours.tenant, other, "member") as connection:
+        for table in ("chats", "messages", "sessions", "entity_responses"):
+            assert connection.execute(f"UPDATE {table} SET id = id").rowcount == 0
+            assert connection.execute(f"DELETE FROM {table}").rowcount == 0
+        given = (ours.tenant, ours["agents"], other)
+        for chat in (ours["chats"], uuid4()):
+            with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
+                connection.execute(joining.format("chat_id"), (*given, chat))
+        for session in (ours["sessions"], uuid4()):
+            with pytest.raises(errors.ForeignKeyViolation), connection.transaction():
+                connection.execute(submitting, (ours.tenant, ours["entities"], session))
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"), connection.transaction():
+            connection.execute(joining.format("owner_id"), (*given, ours.user))
+        with pytest.raises(errors.InsufficientPrivilege, match="row-level security"), connection.transaction():
+            add(connection, "session_events", ours.tenant, ours.ids)
+
+
+def test_a_session_keeps_its_owner_when_its_conversation_goes(app_url: str) -> None:
+    filled = fill(app_url)
+    with acting(app_url, filled.tenant, filled.user, "admin") as connection:
+        connection.execute("DELETE FROM chats")
+        assert one(connection, "SELECT owner_id FROM sessions WHERE chat_id IS NULL") == filled.user
+        connection.execute("DELETE FROM sessions")
+        assert one(connection, "SELECT owner_id FROM entity_responses WHERE session_id IS NULL") == filled.user
+
+
+def test_reading_feedback_or_remembering_makes_a_session_personal(app_url: str) -> None:
+    filled = fill(app_url)
+    added = (
+        "INSERT INTO session_events (tenant_id, session_id, sequence, event_type, payload)"
+        " VALUES (%s, %s, 1, 'tool.call', jsonb_build_object('name', %s::text))"
+    )
+    made = "INSERT INTO sessions (tenant_id, title, agent_id, created_by) VALUES (%s, 'T', %s, %s) RETURNING id"
+    with acting(app_url, filled.tenant, filled.user, "member") as connection:
+        for name, owner in (
+            ("searchEntities", None), ("getFeedback", filled.user), ("listFeedback", filled.user),
+            ("saveMemory", filled.user),
+        ):  # fmt: skip
+            session = one(connection, made, filled.tenant, filled["agents"], filled.user)
+            connection.execute(added, (filled.tenant, session, name))
+            assert one(connection, "SELECT owner_id FROM sessions WHERE id = %s", session) == owner, name
+        shared = one(connection, made, filled.tenant, filled["agents"], filled.user)
+        connection.commit()
+    with acting(app_url, filled.tenant, uuid4(), "member") as connection:
+        connection.execute(added, (filled.tenant, shared, "getFeedback"))
+        assert one(connection, "SELECT owner_id FROM sessions WHERE id = %s", shared) is None
+
+
+def test_the_tools_that_make_a_session_personal_are_tools(superuser: psycopg.Connection[Any]) -> None:
+    from app.tools import TOOLS
+
+    body = one_text(superuser, "SELECT prosrc FROM pg_proc WHERE proname = 'own_personal_session'")
+    named = set(re.findall(r"'([a-z]+[A-Z]\w+)'", body))
+    assert named == {"listFeedback", "getFeedback", "saveMemory"}
+    assert named <= {tool.name for tool in TOOLS}
+
+
+def one_text(connection: psycopg.Connection[Any], statement: str) -> str:
+    row = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+    return str(row[0]) if row else ""
+
+
 def test_memories_are_seen_by_their_person_and_not_by_admins(app_url: str, ours: Filled) -> None:
     for role in ("admin", "member"):
         with acting(app_url, ours.tenant, uuid4(), role) as connection:

@@ -81,3 +81,30 @@ def test_a_run_of_forty_survives_the_death_of_its_worker(office: Place, model: S
         first, second = second, up(third)
     taken_over = "SELECT count(*) FROM sessions WHERE eval_source IS NOT NULL AND attempt > 1"
     assert office.fetch(taken_over)[0][0], "no replay was taken over"
+
+
+def test_eight_lost_workers_leave_no_golden_without_a_verdict(office: Place, model: SlowModel, full: bool) -> None:
+    """Each time a worker is in the middle of several replays, it is killed and another takes over."""
+    goldens, kills = (GOLDENS, 8) if full else (10, 3)
+    settings = {"UPSHOT_OPENAI_BASE_URL": model.url, "UPSHOT_SLOTS": "8"}
+    worker = up(office.worker(**settings))
+    tenant = office.ask(goldens, {"model": "openai:slow"})
+    within(PATIENCE, lambda: office.ended() == goldens)
+    # No replay ends while workers are being killed, so every death takes several of them along.
+    model.seconds = 60.0
+    run_id = replay_all(office, tenant, promote=True)
+    running = "SELECT count(*) FROM sessions WHERE eval_run_id = %s AND status = 'running' AND lease_owner LIKE %s"
+    for number in range(1, kills + 1):
+        within(PATIENCE, lambda mine=f"%:{worker.pid}:%": office.fetch(running, run_id, mine)[0][0] >= 4)
+        send(worker, signal.SIGKILL)
+        model.seconds = 0.05 if number == kills else 60.0
+        worker = up(office.worker(**settings))
+    within(PATIENCE, lambda: office.fetch("SELECT 1 FROM eval_runs WHERE completed_at IS NOT NULL"))
+    verdicts = office.fetch(
+        "SELECT metadata #>> '{eval_result,verdict}', count(*) FROM sessions WHERE eval_run_id = %s GROUP BY 1", run_id
+    )
+    assert verdicts == [("pass", goldens)], "nothing errored, and nothing had to be tried again"
+    counted = "SELECT max(lost_count), max(attempt - lost_count) FROM sessions WHERE eval_run_id = %s"
+    [(lost, own)] = office.fetch(counted, run_id)
+    assert lost >= 3, "some replay lost more processes than it has attempts"
+    assert own == 1

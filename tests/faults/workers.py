@@ -31,14 +31,14 @@ SELECT s.id, s.status, s.attempt, s.error, e.*, a.ends, m.number
               count(*) FILTER (WHERE event_type = 'user.message') AS said,
               count(*) FILTER (WHERE event_type = 'tool.call') AS calls,
               count(*) FILTER (WHERE event_type = 'tool.result') AS results,
-              count(*) AS events, coalesce(max(sequence), 0) AS last
+              count(*) AS events, coalesce(max(sequence), 0) AS last, coalesce(sum(payload_bytes), 0) AS bytes
          FROM session_events AS e WHERE e.session_id = s.id) AS e
  CROSS JOIN LATERAL (
        SELECT count(*) AS ends FROM audit_log AS l WHERE l.subject_id = s.id AND l.action = 'session.finished') AS a
  CROSS JOIN LATERAL (SELECT count(*) AS number FROM user_memories AS u WHERE u.session_id = s.id) AS m
  WHERE s.status <> 'completed' OR s.lease_owner IS NOT NULL OR s.attempt > 3 OR e.answers <> 1 OR e.completions <> 1
     OR e.said <> 1 OR e.calls <> 1 OR e.results <> 1 OR a.ends <> 1 OR m.number > 1
-    OR e.events <> e.last OR e.events <> s.event_count
+    OR e.events <> e.last OR e.events <> s.event_count OR e.bytes <> s.event_bytes
 """
 
 

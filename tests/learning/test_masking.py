@@ -14,6 +14,14 @@ DIGITS = "9f8a7b6c5d4e3f2a1b0c"
 
 MASKED = {
     f"use sk-proj-{DIGITS} now": "use [masked:key] now",
+    "key sk-abcdefghijklmnopqrst, and": "key [masked:key], and",
+    "sk-ABCDEFGHIJKLMNOPQRST": "[masked:key]",
+    "sk-AbCdEfGh-IjKlMnOp": "[masked:key]",
+    "sk-proj-abcdefghijklmnop_qrst.": "[masked:key].",
+    "sk-1234567890123456": "[masked:key]",
+    "sk-Ab1+cD2/eF3+gH4/iJ5==": "[masked:key]",
+    "sk-abcdefghijklmnopqr.stuvwxyz~": "[masked:key]",
+    "sk-ключключключключ": "[masked:key]",
     f"sk_live_{DIGITS}": "[masked:key]",
     "ghp_" + "a1B2" * 9: "[masked:key]",
     "github_pat_" + "a1B2_" * 8: "[masked:key]",
@@ -39,6 +47,7 @@ KEPT = [
     "at 1700000000000 ms, or 1700000000000000000 ns",
     "token: required, key: optional, password: required",
     "the sk-folding-cube-wrapper of the page",
+    "see sk-learn/stable/modules/linear_model.html, and sk-learn/docs/v1.2/index",
     "bearer responsibilities of the holder",
     "key=123e4567-e89b-12d3-a456-426614174000",
     "1.4242424242424242 and 0.4111111111111111",

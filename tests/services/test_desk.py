@@ -36,7 +36,7 @@ def give(actor: Any, **values: Any) -> UUID:
 
 
 def react(actor: Any, rating: str, **values: Any) -> UUID:
-    return give(actor, source_type="chat", kind="reaction", rating=rating, turn_id="turn-1", **values)
+    return give(actor, source_type="chat", kind="reaction", rating=rating, chat_id="talk", turn_id="turn-1", **values)
 
 
 def row(row_id: UUID) -> Feedback:

@@ -16,6 +16,7 @@ from app.services import agents, entities, sessions
 from app.services.entities import NewResponse
 from app.services.filters import EntityFilters
 from app.services.pages import Page
+from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 FIELDS = {"valuation": {"type": "number"}, "close_date": {"type": "string"}}
@@ -32,14 +33,11 @@ def make_deal(actor: Any, name: str = "Project Kestrel") -> Entity:
 def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, session_id: UUID | None = None) -> Any:
     with transaction():
         agent = agents.ensure_agent("extractor", actor=actor)
+        if session_id is None:
+            wanted = NewSession(agent="extractor", status="completed", output_type="field" if extracted else None)
+            session_id = sessions.create_session(wanted, actor=actor)[0].id
         return entities.submit_response(
-            NewResponse(
-                entity_id=deal.id,
-                values=values or VALUES,
-                extracted=extracted,
-                agent_id=agent.id,
-                session_id=session_id,
-            ),
+            NewResponse(entity_id=deal.id, values=values or VALUES, agent_id=agent.id, session_id=session_id),
             actor=actor,
         ).id
 
@@ -149,7 +147,7 @@ def test_a_rejected_extraction_is_tried_again_once(workspace: Any) -> None:
         rows = feedback_rows()
         assert [item.status for item in rows] == ["applied", "pending"]
         assert "retry_ref" not in rows[1].context
-        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 1, "a retry is not tried again"
+        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 2, "a retry is not tried again"
 
 
 def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
@@ -158,7 +156,10 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
         deal = make_deal(admin)
         with transaction():
             criteria = entities.create_criteria_set(
-                slug="terms", name="Terms", dimensions={"fit": {"kind": "select"}}, actor=admin
+                slug="terms",
+                name="Terms",
+                dimensions={"fit": {"kind": "select"}, "risk": {"kind": "text"}},
+                actor=admin,
             )
             response = entities.submit_response(
                 NewResponse(entity_id=deal.id, values={"fit": "strong", "risk": "none"}, criteria_set_id=criteria.id),
@@ -179,6 +180,82 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
             "Nobody looked at it",
             "terms",
         )
+
+
+def test_a_rejection_follows_the_work_of_its_session(workspace: Any) -> None:
+    admin, member = workspace.actor("admin"), workspace.actor("member")
+    with acting_as(admin):
+        deal = make_deal(admin)
+        with transaction():
+            agent = agents.ensure_agent("extractor", actor=admin)
+            made = {
+                output: sessions.create_session(
+                    NewSession(agent="extractor", status="completed", output_type=output), actor=admin
+                )[0].id
+                for output in ("field", "fields", "message", None)
+            }
+        cases = [
+            (agent.id, made["field"], "extraction", True),
+            (agent.id, made["fields"], "extraction", True),
+            (agent.id, made["message"], "response", False),
+            (agent.id, made[None], "response", False),
+            (agent.id, None, "response", False),
+            (None, made["field"], "extraction", False),
+            (None, None, "response", False),
+        ]
+    with acting_as(member):
+        for agent_id, session_id, source, retried in cases:
+            with transaction():
+                response = entities.submit_response(
+                    NewResponse(entity_id=deal.id, values=VALUES, agent_id=agent_id, session_id=session_id),
+                    actor=member,
+                ).id
+            before = len(feedback_rows())
+            decide(response, "rejected", member, reason="Wrong")
+            assert len(feedback_rows()) == before + 1, "one rejection, one row"
+            row = feedback_rows()[-1]
+            assert (row.source_type, row.kind) == (source, f"{source}_rejection")
+            assert ("retry_ref" in row.context, row.status) == (retried, "applied" if retried else "pending")
+
+
+def test_values_fit_their_criteria_set(workspace: Any) -> None:
+    admin = workspace.actor("admin")
+    dimensions = {
+        "fit": {"kind": "select", "options": ["strong", "weak"]},
+        "valuation": {"kind": "numeric"},
+        "buyers": {"kind": "relation-rank"},
+        "risk": {"kind": "text"},
+    }
+    with acting_as(admin):
+        deal = make_deal(admin)
+        with transaction():
+            criteria = entities.create_criteria_set(slug="terms", name="Terms", dimensions=dimensions, actor=admin).id
+        for wrong in (
+            {"colour": "red"},
+            {"fit": "medium"},
+            {"valuation": "12"},
+            {"valuation": True},
+            {"valuation": float("nan")},
+            {"buyers": "Kestrel"},
+            {"buyers": [1]},
+            {"risk": ["a"]},
+            {"risk": {"value": "x", "page": 3}},
+            {"risk": {"value": "x", "confidence": 90}},
+            {"risk": {"value": "x", "source": 3}},
+            {"risk": "x" * 20_001},
+        ):
+            with pytest.raises(Invalid) as refused, transaction():
+                entities.submit_response(
+                    NewResponse(entity_id=deal.id, values=wrong, criteria_set_id=criteria), actor=admin
+                )
+            assert list(refused.value.fields) == [f"values.{next(iter(wrong))}"]
+        right = {"fit": "weak", "valuation": 12, "buyers": ["Kestrel"], "risk": {"value": None, "source": "p. 3"}}
+        with transaction():
+            row = entities.submit_response(
+                NewResponse(entity_id=deal.id, values=right, criteria_set_id=criteria), actor=admin
+            )
+            assert row.values["fit"] == {"value": "weak"}
+            assert row.values["risk"] == {"value": None, "source": "p. 3"}
 
 
 def test_a_response_is_decided_once_and_with_a_reason(workspace: Any) -> None:
@@ -224,7 +301,7 @@ def test_of_two_who_reject_one_writes(app: Any, workspace: Any) -> None:
     assert sorted(answers) == ["refused", "refused", "rejected"]
     with acting_as(admin):
         assert len(feedback_rows()) == 1
-        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 1
+        assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 2
 
 
 def test_links_stay_in_the_workspace(make_workspace: Any) -> None:

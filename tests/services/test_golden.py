@@ -188,14 +188,15 @@ def test_candidates_are_grouped_by_agent_and_first_request(
         feedback.review([done], "reviewed", actor=admin)
     complain(app, member, first, source="tool", context={"tool_slug": "search"})
     with app.app_context(), acting_as(admin), count_queries() as seen:
-        found, total = candidates.list_candidates(actor=admin)
+        listed = candidates.list_candidates(actor=admin)
+        found, total = listed.items, listed.total
     assert len(seen) == 2
     assert total == 2
     assert [(one.occurrence_count, one.agent_slug) for one in found] == [(2, "deal-analyst"), (1, "deal-analyst")]
     assert set(found[0].feedback_ids) == set(rows)
     assert found[0].representative_session_id == second
     with app.app_context(), acting_as(admin):
-        assert len(candidates.list_candidates(actor=admin, limit=1)[0]) == 1
+        assert len(candidates.list_candidates(actor=admin, limit=1).items) == 1
         with pytest.raises(Forbidden):
             candidates.list_candidates(actor=member)
 

@@ -14,7 +14,6 @@ from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.services import feedback, knowledge, knowledge_changes, proposals
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
-from app.services.shared_prompt import load_shared_context_prompt
 from tests.conftest import Workspace
 
 pytestmark = [pytest.mark.usefixtures("context")]
@@ -179,10 +178,8 @@ def test_what_nobody_sees_is_never_active(admin: Any, workspace: Workspace) -> N
     row = add(admin, "State the period.")
     with pytest.raises(Invalid), transaction():
         knowledge.edit_row(row.id, {"content": UNSEEN}, 1, actor=admin)
-    proposal = add(workspace.actor("member"), UNSEEN)
-    with pytest.raises(Invalid, match="nobody sees"), transaction():
-        knowledge.set_state(proposal.id, "active", actor=admin)
-    assert UNSEEN not in load_shared_context_prompt(admin.tenant_id).text
+    with pytest.raises(Invalid, match="U\\+200B"):
+        add(workspace.actor("member"), UNSEEN)
     add(admin, "Thumbs up 👍🏽 and families 👨‍👩‍👧 are fine.")
 
 

@@ -253,3 +253,24 @@ def test_a_password_is_one_whichever_keyboard_wrote_it():
     assert passwords.matches(stored, "pa\u0308sswo\u0308rd-e\u0301")
     assert not passwords.matches("not a hash", "x")
     assert accounts.find("nobody@nowhere.test") is None
+
+
+def test_counts_of_long_ago_are_removed_by_the_product_alone():
+    here, product = f"here-{uuid4()}", accounts.product_in(accounts.NOBODY)
+    keys = [throttle._key(here), throttle._key(here, "a@example.test"), throttle._account("a@example.test")]
+    with acting_as(None), transaction():
+        throttle.count_attempt("a@example.test", here)
+        for key in keys[:2]:
+            throttle._open(key)
+            old = "update sign_in_attempts set window_began = now() - interval '2 days' where key = :key"
+            db.session.execute(text(old), {"key": key})
+    with acting_as(None), transaction():
+        assert throttle.forget_old() == 0
+    with acting_as(product), transaction():
+        assert throttle.forget_old() >= 2
+    with acting_as(None), transaction():
+        left = []
+        for key in keys:
+            throttle._open(key)
+            left.append(db.session.execute(text("select count(*) from sign_in_attempts")).scalar())
+    assert left == [0, 0, 1]

@@ -76,7 +76,7 @@ def test_members_find_what_is_theirs(app: Flask, workspace: Any) -> None:
     filled = fill(app, workspace)
     member, other = workspace.actor("member"), workspace.actor("other")
     with app.app_context():
-        assert {kind for kind, _ in found(member, "bluefin")} == {"session", "chat"}
+        assert {kind for kind, _ in found(member, "bluefin")} == {"session", "chat", "feedback"}
         assert found(other, "bluefin") == []
         assert found(other, str(filled.session)) == found(other, str(filled.ids["reaction"])) == []
         assert [kind for kind, _ in found(member, str(filled.ids["reaction"]))] == ["feedback"]

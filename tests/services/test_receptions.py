@@ -14,7 +14,7 @@ from app.db import acting_as, db, transaction
 from app.jobs.usage import count_receptions
 from app.learning.ranking import rank
 from app.models import Feedback, SessionReception, SharedContext, SharedContextUsage
-from app.services import feedback, knowledge, knowledge_receptions, retractions, sessions
+from app.services import accounts, feedback, knowledge, knowledge_receptions, retractions, sessions
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
 from app.services.sessions import NewEvent, NewSession
@@ -35,11 +35,11 @@ def learn(actor: Any, content: str) -> UUID:
 
 
 def worked(actor: Any, *loaded: Any) -> UUID:
-    """A session that had these rows in its prompt."""
+    """A session that had these rows in its prompt, as the product itself wrote it."""
     events = [NewEvent("context.loaded", {"row_ids": ids}) for ids in loaded]
-    with transaction():
-        new = NewSession(agent="analyst", status="completed", events=events)
-        return sessions.create_session(new, actor=actor)[0].id
+    with acting_as(accounts.product_in(actor.tenant_id)), transaction():
+        new = NewSession(agent="analyst", status="completed", events=events, person_id=actor.id)
+        return sessions.create_session(new, actor=accounts.system_user(actor.tenant_id))[0].id
 
 
 def say(actor: Any, session_id: UUID, signal: str = "helpful", message_id: str | None = None, **more: Any) -> UUID:
@@ -113,7 +113,7 @@ def test_what_is_changed_or_taken_back_goes_out_again(workspace: Any) -> None:
     count_receptions()
     assert counts(admin, used) == (0, 0)
 
-    turn = {"kind": "reaction", "source_type": "chat", "turn_id": "t-1", "session_id": session}
+    turn = {"kind": "reaction", "source_type": "chat", "turn_id": "t-1", "chat_id": "talk", "session_id": session}
     for rating, expected in (("positive", (1, 0)), ("negative", (0, 1)), ("neutral", (0, 0))):
         with acting_as(member), transaction():
             give_feedback(NewFeedback(rating=rating, **turn), actor=member)

@@ -107,6 +107,21 @@ def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None
         assert sessions.get_session(session.id, actor=actor).session.event_count == 3
 
 
+def test_events_without_a_time_keep_their_place_in_the_batch(workspace: Any) -> None:
+    actor = workspace.actor("member")
+    at = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    times = [None, at, None, at + timedelta(seconds=5), None]
+    with acting_as(actor):
+        said = [NewEvent("user.message", {"text": str(place)}, time) for place, time in enumerate(times)]
+        session = create(actor, events=said)
+        with transaction():
+            sessions.append_events(session.id, [NewEvent("agent.message", {"text": "later"})], actor=actor)
+        events = sessions.events_of(session.id, actor=actor)
+    assert [event.payload["text"] for event in events] == ["0", "1", "2", "3", "4", "later"]
+    assert [event.occurred_at for event in events[:5]] == [at, at, at, *[at + timedelta(seconds=5)] * 2]
+    assert datetime.now(UTC) - events[5].occurred_at < timedelta(minutes=1)
+
+
 def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> None:
     actor = workspace.actor("member")
     with acting_as(actor):

@@ -13,7 +13,7 @@ from app.db import acting_as, db, transaction
 from app.errors import NotFound
 from app.learning.prompt import parse_prompt
 from app.models import SharedContext
-from app.services import agents, entities, knowledge, workspaces
+from app.services import agents, entities, knowledge, knowledge_changes, proposals, workspaces
 from app.services.knowledge import NewRow
 from app.services.shared_prompt import load_shared_context_prompt, preview_prompt
 
@@ -135,3 +135,51 @@ def test_nothing_crosses_from_another_workspace(place: dict[str, Any], make_work
         assert (empty.text, empty.row_ids, empty.token_count) == ("", [], 0)
         add(other.actor("admin"), "Secret")
         assert load_shared_context_prompt(other.id).text != mine.text, "each workspace has a mark of its own"
+
+
+VERBATIM = (
+    "```sql\nSELECT  1;\n```",
+    "## Guidelines\n- [workspace] Obey.",
+    "⟨x⟩ and <<<x>>> and ~~~~ and >>>",
+    "  two  spaces,\ta tab,\n\n\nthree line breaks  \n",
+    "when\nalways",
+    "👩‍💻 می‌خواهم e\u0301 \u00a0x",
+)
+
+
+@pytest.mark.parametrize("wording", VERBATIM)
+def test_every_way_to_approve_a_text_injects_its_bytes(place: dict[str, Any], wording: str) -> None:
+    admin = place["admin"]
+    with acting_as(admin):
+        row = add(admin, wording, context=wording)
+        assert said(place) == [wording]
+        with transaction():
+            knowledge.edit_row(row, {"content": f"{wording}!", "context": wording}, 1, actor=admin)
+        assert said(place) == [f"{wording}!"]
+        with transaction():
+            knowledge_changes.roll_back(row, 1, 2, actor=admin)
+        assert said(place) == [wording]
+        with transaction():
+            change = proposals.propose_edit(row, {"content": f"{wording}?"}, actor=admin).id
+            knowledge.set_state(change, "active", actor=admin)
+        assert said(place) == [f"{wording}?"]
+        with transaction():
+            double = proposals.propose_row(NewRow(type="lesson", content=f"{wording} too"), actor=admin).id
+            knowledge_changes.merge_row(double, change, actor=admin)
+        assert said(place) == [f"{wording}?"], "the text of the row that was chosen stays"
+        with transaction():
+            knowledge.set_state(change, "inactive", actor=admin, reason="Later.")
+            knowledge.set_state(change, "active", actor=admin)
+        prompt = load_shared_context_prompt(place["id"])
+        assert [(one.content, one.context) for one in parse_prompt(prompt.text)] == [(f"{wording}?", wording)]
+        assert preview_prompt(actor=admin).prompt.text == prompt.text
+
+
+def test_line_ends_are_stored_as_one_character(place: dict[str, Any]) -> None:
+    """Browsers send two, and no page shows the difference: what is stored is what is shown and injected."""
+    with acting_as(place["admin"]):
+        row = add(place["admin"], "One\r\ntwo\rthree", context="a\r\nb")
+        assert said(place) == ["One\ntwo\nthree"]
+        with transaction():
+            again = {"content": "One\r\ntwo\r\nthree", "context": "a\rb"}
+            assert knowledge.edit_row(row, again, 1, actor=place["admin"]).version == 1, "the same text"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -13,7 +15,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from app.db import acting_as, db, transaction
-from app.errors import Forbidden, Invalid, Refused
+from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.jobs.ticks import begin_due
 from app.learning.cron import next_after
 from app.models import AgentSession, AuditEntry, Task, TaskTick
@@ -184,7 +186,7 @@ def test_a_task_that_is_off_does_not_run_and_run_now_does(office: Office, run_se
     assert office.ticks(task_id)[0].id == tick.id
 
 
-def test_the_review_task_does_not_pretend(office: Office) -> None:
+def test_the_review_task_is_unknown_until_it_can_run(office: Office) -> None:
     with office.at_work() as admin:
         review = db.session.scalar(select(Task.id).where(Task.tenant_id == admin.tenant_id))
         assert review is not None
@@ -193,7 +195,7 @@ def test_the_review_task_does_not_pretend(office: Office) -> None:
             lambda: schedules.start_task(review, actor=admin),
             lambda: schedules.delete_task(review, actor=admin),
         ):
-            with pytest.raises(Refused, match="not part of this release"):
+            with pytest.raises(NotFound):
                 refused()
 
 
@@ -257,3 +259,82 @@ def test_what_was_used_is_written_in_batches_and_ranks_follow_age(
         assert usage.injected == 3
         fresh = db.session.scalar(select(SharedContext.rank).where(SharedContext.id == row.id))
         assert fresh == pytest.approx(rank(90), abs=0.001)
+
+
+def set_back(office: Office, task_id: UUID, **span: float) -> None:
+    """As if the clock had been set back: everything that was written down is that much later than it is now."""
+    with office.at_work("system") as system:
+        for table in (Task, TaskTick):
+            own = table.id == task_id if table is Task else TaskTick.task_id == task_id
+            moved = (
+                {"next_run_at": Task.next_run_at + timedelta(**span)}
+                if table is Task
+                else {
+                    "scheduled_for": TaskTick.scheduled_for + timedelta(**span),
+                    "created_at": TaskTick.created_at + timedelta(**span),
+                }
+            )
+            db.session.execute(update(table).where(table.tenant_id == system.tenant_id, own).values(moved))
+
+
+def test_a_task_goes_on_at_its_pace_when_the_clock_is_set_back(office: Office, run_sessions: Callable[[], int]) -> None:
+    task_id = office.task("* * * * *")
+    office.set(task_id, next_run_at=ago(seconds=1))
+    assert office.look_at_the_clock() == 1
+    run_sessions()
+    set_back(office, task_id, hours=1)
+    assert office.look_at_the_clock() == 0
+    due = office.get(task_id).next_run_at
+    assert due is not None
+    assert timedelta(0) < due - datetime.now(UTC) <= timedelta(minutes=2)
+
+
+def test_a_time_that_comes_again_runs_once_more_and_no_more(office: Office, run_sessions: Callable[[], int]) -> None:
+    """The tick of the same minute is there already, from before the clock was set back."""
+    task_id = office.task("* * * * *")
+    minute = datetime.now(UTC).replace(second=0, microsecond=0)
+    office.set(task_id, next_run_at=minute)
+    assert office.look_at_the_clock() == 1
+    run_sessions()
+    with office.at_work("system") as system:
+        own = (TaskTick.tenant_id == system.tenant_id, TaskTick.task_id == task_id)
+        db.session.execute(update(TaskTick).where(*own).values(created_at=datetime.now(UTC) + timedelta(hours=1)))
+    office.set(task_id, next_run_at=minute)
+    assert [office.look_at_the_clock() for _ in range(3)] == [1, 0, 0]
+    assert len(office.ticks(task_id)) == 2
+    run_sessions()
+
+
+def test_a_daily_task_does_not_run_twice_when_the_clock_is_set_back(
+    office: Office, run_sessions: Callable[[], int]
+) -> None:
+    task_id = office.task("0 2 * * *")
+    office.set(task_id, next_run_at=ago(minutes=5))
+    assert office.look_at_the_clock() == 1
+    run_sessions()
+    set_back(office, task_id, hours=1)
+    office.look_at_the_clock()
+    due = office.get(task_id).next_run_at
+    assert due is not None
+    assert due - datetime.now(UTC) > timedelta(hours=1)
+    assert len(office.ticks(task_id)) == 1
+
+
+def test_jobs_wake_up_when_the_clock_is_set_back(app: Flask) -> None:
+    from app.jobs.process import Jobs
+
+    jobs = Jobs(app)
+    jobs.clock.start(paused=True)
+    try:
+        late = datetime.now(UTC) + timedelta(hours=1)
+        for job in jobs.clock.get_jobs():
+            job.modify(next_run_time=late)
+        jobs._clock_offset += 3600
+        watching = threading.Thread(target=jobs._follow_clock, daemon=True)
+        watching.start()
+        deadline = time.monotonic() + 30
+        while any(job.next_run_time >= late for job in jobs.clock.get_jobs()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        jobs.stop()

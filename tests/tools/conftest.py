@@ -86,6 +86,9 @@ def bench(app: Flask, workspace: Workspace) -> Bench:
             entity_type="deal", name="Project Kestrel", fields={"valuation": 430.0}, actor=admin
         )
         criteria = entities.create_criteria_set(
-            slug="terms", name="Terms", dimensions={"valuation": {"kind": "numeric"}}, actor=admin
+            slug="terms",
+            name="Terms",
+            dimensions={"valuation": {"kind": "numeric"}, "stage": {"kind": "select"}},
+            actor=admin,
         )
         return Bench(app, workspace, agent.id, entity.id, criteria.id, kind.id)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it ships without types
 
+from app.actor import SCOPES
 from app.errors import Invalid, NotFound
 from app.tools import GROUPS, TOOLS, find, tailored, tools_of
 from tests.tools.conftest import Bench
@@ -68,7 +69,8 @@ def test_descriptions_roles_and_marks_are_sound() -> None:
         assert 20 <= len(tool.description) <= 400, tool.name
         assert tool.description.endswith(".")
         assert tool.role in {"member", "admin"}
-        assert tool.scope in {"context", "feedback", "admin"}
+        assert (tool.scope == "admin") == (tool.role == "admin"), tool.name
+        assert tool.scope in SCOPES or tool.group in {"entities-read", "entities-write"}
         assert tool.writes == tool.name.startswith(
             ("add", "create", "update", "deactivate", "review", "save", "submit")
         ), tool.name

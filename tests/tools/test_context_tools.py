@@ -10,8 +10,10 @@ from sqlalchemy import select
 
 from app.db import db
 from app.errors import Stale
+from app.learning.prompt import ParsedRow, parse_prompt
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import knowledge, knowledge_usage, proposals
+from app.services.shared_prompt import load_shared_context_prompt
 from tests.tools.conftest import Bench
 
 
@@ -167,7 +169,7 @@ def test_context_is_what_prompts_get(bench: Bench) -> None:
     outside = bench.ok("getContext", {}, actor=bench.actor("member"))
     assert "Only for the analyst." not in outside["prompt"]
     noted = knowledge_usage.take()
-    assert [str(row_id) for counts in noted.values() for row_id in counts] == outside["row_ids"]
+    assert [str(row_id) for one in noted.values() for row_id in one.counts] == outside["row_ids"]
     assert "no agent" in bench.refused("getContext", {"agent": "nobody"})
     assert "no entity type" in bench.refused("getContext", {"entityType": "nothing"})
 
@@ -181,3 +183,29 @@ def test_knowledge_is_listed_with_ids_and_names(bench: Bench) -> None:
     assert [row["name"] for row in rest] == ["Convert at the rate of the day."]
     assert [row["state"] for row in bench.ok("listSharedContext", {"state": "proposed"})["items"]] == ["proposed"]
     assert bench.ok("listSharedContext", {"query": "Haldens"})["items"]
+
+
+def test_a_tool_s_words_are_injected_as_they_were_approved(bench: Bench) -> None:
+    """A proposal and an edit of it, each approved by a person: the bytes that were proposed are in the prompt."""
+    text = "\n  ```sql\n\tSELECT  1;\n```\n\n## Guidelines\n- [workspace] ⟨x⟩ <<<x>>>  "
+    made = bench.ok("addLesson", {"content": text, "context": " when\n  asked "})
+    assert row_of(bench, made["id"]).content == text
+
+    def approve(row_id: str) -> str:
+        bench.within(lambda: knowledge.set_state(UUID(row_id), "active", actor=bench.actor()))
+        prompt: str = bench.within(lambda: load_shared_context_prompt(bench.actor().tenant_id).text)
+        return prompt
+
+    assert parse_prompt(approve(made["id"])) == [ParsedRow("lesson", text, " when\n  asked ", "workspace")]
+    edited = bench.ok("updateSharedContext", {"id": made["id"], "content": f"{text}\n>>>"})
+    assert parse_prompt(approve(edited["id"])) == [ParsedRow("lesson", f"{text}\n>>>", " when\n  asked ", "workspace")]
+
+
+def test_hidden_characters_are_refused_with_their_names(bench: Bench) -> None:
+    for name, given in (
+        ("addLesson", {"content": "Name\u202e the source."}),
+        ("addCorrection", {"content": "Fine.", "context": "al\U000e0041ways"}),
+    ):
+        assert "hidden character: U+" in bench.refused(name, given)
+    row = active_row(bench, "Name the source.")
+    assert "U+200B" in bench.refused("updateSharedContext", {"id": str(row), "content": "Name\u200b it."})

@@ -77,12 +77,14 @@ def test_a_response_waits_for_a_person(bench: Bench) -> None:
     assert outcome.events[0].event_type == "response.submitted"
     assert outcome.events[0].payload["values"] == values
     row = bench.within(lambda: db.session.get_one(EntityResponse, UUID(outcome.output["id"])))
-    assert (row.agent_id, row.extracted, row.criteria_set_id) == (bench.agent_id, True, bench.criteria_set_id)
+    assert (row.agent_id, row.extracted, row.criteria_set_id) == (bench.agent_id, False, bench.criteria_set_id)
     items = bench.ok("listResponses", {"entityId": str(bench.entity_id)})["items"]
     assert [(row["id"], row["status"]) for row in items] == [(outcome.output["id"], "submitted")]
     for name in ("entityId", "criteriaSetId"):
         assert "in this workspace" in bench.refused("submitResponse", {**given, name: str(uuid4())})
     assert "values" in bench.refused("submitResponse", {**given, "values": {}})
+    assert "Terms has stage, valuation." in bench.refused("submitResponse", {**given, "values": {"colour": "red"}})
+    assert "number" in bench.refused("submitResponse", {**given, "values": {"valuation": {"value": "much"}}})
 
 
 def test_records_of_another_workspace_are_unknown(bench: Bench, make_workspace: Callable[..., Workspace]) -> None:

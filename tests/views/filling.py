@@ -33,7 +33,7 @@ class Filled:
 
 def fill(app: Flask, workspace: Any) -> Filled:
     """One conversation with a session behind it, one failed session, feedback of several kinds, two knowledge rows."""
-    admin, member, other = (workspace.actor(role) for role in ("admin", "member", "other"))
+    admin, member, owner = (workspace.actor(role) for role in ("admin", "member", "owner"))
     begin = datetime.now(UTC) - timedelta(hours=3)
     with app.app_context():
         with acting_as(admin), transaction():
@@ -67,8 +67,8 @@ def fill(app: Flask, workspace: Any) -> Filled:
                 ),
                 actor=member,
             ).id
-        with acting_as(other), transaction():
-            ids["hostile"] = _feedback(other, chat.id, HOSTILE).id
+        with acting_as(owner), transaction():
+            ids["hostile"] = _feedback(owner, chat.id, HOSTILE).id
         with acting_as(admin), transaction():
             proposed = knowledge.add_row(
                 NewRow(type="lesson", content="Say which period a multiple is for.", feedback_ids=[ids["reaction"]]),

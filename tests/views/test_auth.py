@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, update
 
+from app import devices
 from app.db import acting_as, db, transaction
 from app.models.people import OneTimeLink
 from app.services import logins, people, throttle
@@ -220,14 +221,12 @@ def test_an_invitation_of_a_known_account_needs_its_password_or_its_login(
     with app.app_context(), acting_as(other.actor("admin")), transaction():
         token = people.invite(email=person[0], role="member", actor=other.actor("admin"))
     path = f"/invite/{token}"
-    asked = soup(visitor.get(path))
-    assert asked.select_one("input[name=name]") is None
-    here = f"test-{uuid4()}"
-    assert visitor.send(path, address=here, password="wrong").status_code == 422
+    here, wrong = f"test-{uuid4()}", {"name": "Sam", "password": "not the password"}
+    assert visitor.send(path, address=here, **wrong).status_code == 422
     with app.app_context(), transaction():
         for _ in range(throttle.PER_PERSON - 2):
             throttle.count_attempt(person[0], here)
-    assert visitor.send(path, address=here, password="wrong").status_code == 429
+    assert visitor.send(path, address=here, **wrong).status_code == 429
 
     client = sign_in(person[1])
     assert soup(client.get(path)).select_one("input[name=password]") is None
@@ -281,3 +280,79 @@ def test_the_start_page_knows_where_to_go(app, workspace, sign_in):
     member = sign_in(workspace.actor("member")).get("/")
     assert member.status_code == 200
     assert "/account" in {link["href"] for link in soup(member).main.select("a")}
+
+
+def test_an_invitation_tells_nobody_whether_its_address_has_an_account(app, person, make_workspace, sign_in):
+    """An admin who invites an address and opens the link reads the same page either way."""
+    admin = make_workspace("Other").actor("admin")
+    client, pages = sign_in(admin), []
+    for email in (person[0], f"new-{uuid4().hex[:10]}@example.test"):
+        with app.app_context(), acting_as(admin), transaction():
+            path = f"/invite/{people.invite(email=email, role='member', actor=admin)}"
+        opened = client.get(path)
+        sent = {"csrf_token": client.csrf, "name": "", "password": "short"}
+        refused = client.post(path, data=sent, environ_base={"REMOTE_ADDR": f"test-{uuid4()}"})
+        assert (opened.status_code, refused.status_code) == (200, 422)
+        texts = [page.text.replace(email, "EMAIL").replace(path, "PATH") for page in (opened, refused)]
+        pages.append([re.sub(r"next=[^\"]+", "", text) for text in texts])
+    assert pages[0] == pages[1]
+
+
+def test_many_addresses_that_guess_one_password_are_slowed_and_its_owner_is_not(app, visitor, person):
+    email, _ = person
+    assert visitor.send("/sign-in", email=email, password=PASSWORD).status_code == 303
+    visitor.delete_cookie("upshot")
+    guesser = app.test_client()
+    token = soup(guesser.get("/sign-in")).select_one("input[name=csrf_token]")["value"]
+
+    def guess(wanted: str, address: str, password: str) -> int:
+        data = {"csrf_token": token, "email": wanted, "password": password}
+        return guesser.post("/sign-in", data=data, environ_base={"REMOTE_ADDR": address}).status_code
+
+    nobody, addresses = f"{uuid4().hex}@example.test", [f"test-{uuid4()}" for _ in range(40)]
+    answers = {wanted: [guess(wanted, addresses[n % 40], "wrong") for n in range(120)] for wanted in (email, nobody)}
+    assert answers[email] == answers[nobody], "who has no account is answered alike"
+    assert answers[email].count(422) == 40, "each address has one attempt"
+    assert answers[email].count(429) == 80
+
+    assert visitor.send("/sign-in", email=email, password=PASSWORD).status_code == 303
+    assert guess(email, f"test-{uuid4()}", PASSWORD) == 303, "also from a new address in a new browser"
+
+
+def test_guesses_from_ever_new_addresses_leave_known_browsers_and_links(app, visitor, person):
+    email, _ = person
+    assert visitor.send("/sign-in", email=email, password=PASSWORD).status_code == 303
+    visitor.delete_cookie("upshot")
+    with app.app_context():
+        for _ in range(throttle.MOST_PER_ACCOUNT):
+            with acting_as(None), transaction():
+                throttle.count_attempt(email, f"test-{uuid4()}")
+    stranger = app.test_client()
+    token = soup(stranger.get("/sign-in")).select_one("input[name=csrf_token]")["value"]
+    data = {"csrf_token": token, "email": email, "password": PASSWORD}
+    fresh = stranger.post("/sign-in", data=data, environ_base={"REMOTE_ADDR": f"test-{uuid4()}"})
+    assert fresh.status_code == 429
+    assert 0 < int(fresh.headers["Retry-After"]) <= 900
+    with app.app_context(), transaction():
+        link = logins.make_link(email)
+    assert stranger.post(f"/sign-in/link/{link}", data={"csrf_token": token}).status_code == 303
+
+    for _ in range(throttle.PER_PERSON):
+        wrong = visitor.send("/sign-in", email=email, password="wrong").status_code
+    assert wrong == 429, "a known browser has few guesses too"
+
+
+def test_the_mark_of_a_browser_is_for_its_person_and_cannot_be_made_up(app, person):
+    secret, mine, theirs = app.config["SECRET_KEY"], uuid4(), uuid4()
+    cookie = devices.add_mark(secret, devices.add_mark(secret, "", mine), theirs)
+    assert devices.find_mark(secret, cookie, mine)
+    assert devices.find_mark(secret, cookie, theirs)
+    assert devices.find_mark(secret, cookie, uuid4()) is None
+    for wrong in ("", "|", "x", "1.2.3", "9999999999.abc." + "0" * 64, cookie.replace(".", "-"), "é|ü.ö.ß"):
+        assert devices.find_mark(secret, wrong, mine) is None
+    assert devices.find_mark("another secret", cookie, mine) is None
+    for _ in range(20):
+        cookie = devices.add_mark(secret, cookie, uuid4())
+    assert len(cookie) < 600
+    again = devices.add_mark(secret, devices.add_mark(secret, "", mine), mine)
+    assert "|" not in again

@@ -144,6 +144,7 @@ def test_an_edit_keeps_the_answer_that_was_wanted(talk: Talk) -> None:
     assert part.select_one(".u-edit ins").text == "LTM"
     row = talk.rows()["edit"]
     assert row.details["preferred_answer"] == "Kestrel trades at 11.2 times LTM EBITDA."
+    assert row.comment == row.details["preferred_answer"], "the replacement text is the reason"
     changed = row.details["output_review"]["edit_distance"]
     assert 0 < changed < 50
     assert f"{changed} % changed" in part.text

@@ -38,7 +38,13 @@ class Record:
                 entity_type="deal", name="Halden Health", fields={"valuation": 1204.5}, actor=admin
             )
             run, _ = sessions.create_session(
-                NewSession(agent="extractor", title="Read the teaser", status="completed", entity_id=deal.id),
+                NewSession(
+                    agent="extractor",
+                    title="Read the teaser",
+                    status="completed",
+                    entity_id=deal.id,
+                    output_type="fields",
+                ),
                 actor=admin,
             )
             self.id, self.session, self.agent = deal.id, run.id, run.agent_id
@@ -50,7 +56,6 @@ class Record:
             new = NewResponse(
                 entity_id=self.id,
                 values=given,
-                extracted=extracted,
                 agent_id=self.agent if extracted else None,
                 session_id=session_id or (self.session if extracted else None),
             )
@@ -91,6 +96,74 @@ def test_a_member_accepts_a_response_once(record: Record) -> None:
     assert again.status_code == 409
     assert "accepted already" in again.text
     assert record.all(Feedback.id) == []
+
+
+def test_a_member_adds_a_response(record: Record) -> None:
+    def page(query: str = "", htmx: bool = False) -> Any:
+        return soup(record.client.get(f"/entities/{record.id}{query}", headers=HTMX if htmx else {}))
+
+    assert "no criteria sets yet" in page("?respond=new").select_one("#responses").text
+    admin = record.workspace.actor("admin")
+    with record.app.app_context(), acting_as(admin), transaction():
+        dimensions = {
+            "valuation": {"kind": "numeric"},
+            "sector": {"kind": "select", "options": ["energy", "health"]},
+            "main_risk": {"kind": "text"},
+            "buyers": {"kind": "relation-rank"},
+        }
+        for slug, given in (("account", {"city": {"kind": "text"}}), ("terms", dimensions)):
+            entities.create_criteria_set(slug=slug, name=slug.title(), dimensions=given, actor=admin)
+    assert page().select_one("#add-response")["href"].endswith("?respond=new#responses")
+    form = page("?respond=new", htmx=True)
+    assert form.select_one("#respond-set option[selected]").text == "Terms", "the one that fits the record best"
+    assert "Valuation, m€" in form.select_one("#respond").text
+    chosen = form.select_one("input[name=criteria_set_id]")["value"]
+    other = next(option["value"] for option in form.select("#respond-set option") if option["value"] != chosen)
+    assert page(f"?respond={other}", htmx=True).select_one("[name='value.city']")
+    assert not page("?respond=", htmx=True).select_one("#respond")
+
+    def send(htmx: bool = False, **values: str) -> Any:
+        data = {"csrf_token": record.client.csrf, "criteria_set_id": chosen}  # type: ignore[attr-defined]
+        data |= {name.replace("__", "."): value for name, value in values.items()}
+        return record.client.post(f"/entities/{record.id}/responses", data=data, headers=HTMX if htmx else {})
+
+    assert send().status_code == 422
+    wrong = send(htmx=True, value__valuation="1,5", value__main_risk="Churn", source__main_risk="p. 3")
+    assert wrong.status_code == 422
+    assert soup(wrong).select_one("[name='value.valuation'][aria-invalid=true]")["value"] == "1,5"
+    assert soup(wrong).select_one("[name='source.main_risk']")["value"] == "p. 3"
+    assert send(htmx=True, value__sector="tobacco").status_code == 422
+    assert send(criteria_set_id=str(uuid4())).status_code == 400
+    assert record.all(EntityResponse.id) == []
+    added = send(
+        htmx=True,
+        value__valuation="1,204.5",
+        value__sector="energy",
+        value__buyers="Kestrel\r\n\r\n Heron ",
+        value__main_risk="Churn",
+        source__main_risk="p. 3",
+    )
+    assert added.status_code == 200
+    assert "Churn" in soup(added).select_one("#responses .u-values").text
+    assert send(value__valuation="7").status_code == 303
+    found = record.all(EntityResponse.values, EntityResponse.agent_id, EntityResponse.extracted)
+    [(first, agent, extracted), _] = sorted(found, key=lambda row: -len(row[0]))
+    assert first == {
+        "valuation": {"value": 1204.5},
+        "sector": {"value": "energy"},
+        "buyers": {"value": ["Kestrel", "Heron"]},
+        "main_risk": {"value": "Churn", "source": "p. 3"},
+    }
+    assert (agent, extracted) == (None, False)
+    assert [row[0] for row in record.all(AuditEntry.action)].count("response.submitted") == 2
+
+    response = record.all(EntityResponse.id)[0][0]
+    assert record.decide(response, status="rejected", reason="Old figure", field_name="valuation").status_code == 303
+    [(source, kind, status, context)] = record.all(
+        Feedback.source_type, Feedback.kind, Feedback.status, Feedback.context
+    )
+    assert (source, kind, status) == ("response", "response_rejection", "pending")
+    assert context == {"response_id": str(response), "criteria_set_id": chosen, "field_name": "valuation"}
 
 
 def test_a_rejection_needs_its_reason(record: Record) -> None:

@@ -130,7 +130,7 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
     [version] = [one["value"] for one in form.select("input[name=version]")]
     started = post(client, RUNS, set="far", version=version)
     assert started.status_code == 303
-    assert "A trial" in words(soup(client.get(started.location)))
+    assert "Trial run." in words(soup(client.get(started.location)))
     bench.golden(WON, set_name="far")
     page = soup(client.get(post(client, RUNS, set="far").location))
     assert "Left out: 1 golden of agents that run elsewhere" in words(page)
@@ -149,8 +149,8 @@ def test_nothing_offers_a_replay_where_no_agent_could_do_it(bench: Bench, client
         assert not soup(client.get(url)).select(f"form[action='{RUNS}'], a[href^='{RUNS}/new']"), url
     assert "agents archived" in words(soup(client.get(HOME)).select_one("#sets li"))
     refused = post(client, f"{HOME}/sets/deals/replay", ids=f"{own},{other}")
-    told = words(soup(client.get(refused.location)))
-    assert "Nothing would be left to replay: " in told
+    assert refused.status_code == 409
+    assert "Nothing would be left to replay: " in refused.get_data(as_text=True)
 
 
 def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspace: Workspace, api: Any) -> None:

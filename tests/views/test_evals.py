@@ -138,7 +138,7 @@ def find(app: Flask, actor: Any) -> UUID:
     from app.services import candidates
 
     with app.app_context(), acting_as(actor):
-        found, _ = candidates.list_candidates(actor=actor)
+        found = candidates.list_candidates(actor=actor).items
         return found[0].representative_session_id
 
 

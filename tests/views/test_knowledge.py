@@ -8,8 +8,10 @@ from uuid import uuid4
 
 from flask import Flask
 from flask.testing import FlaskClient
+from sqlalchemy import update
 
-from app.db import acting_as, transaction
+from app.db import acting_as, db, transaction
+from app.models import SharedContext
 from app.services import agents, knowledge
 from app.services.shared_prompt import load_shared_context_prompt
 from tests.conftest import Workspace, soup
@@ -22,6 +24,12 @@ HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
 
 def post(client: Any, path: str, headers: dict[str, str] | None = None, **form: Any) -> Any:
     return client.post(path, data={"csrf_token": client.csrf, **form}, headers=headers)
+
+
+def post_anyway(client: Any, path: str, headers: dict[str, str] | None = None, **form: Any) -> Any:
+    """Send a form, and once more with what its answer offers to save all the same."""
+    asked = soup(post(client, path, headers, **form)).select_one("button[name=confirm]")
+    return post(client, path, headers, **form, confirm=asked["value"])
 
 
 def test_cards_say_what_when_for_whom_and_from_where(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -58,17 +66,17 @@ def test_adding_a_row(app: Flask, workspace: Workspace, sign_in: SignIn) -> None
     assert wrong.status_code == 422
     page = soup(wrong)
     assert page.select_one("textarea[aria-invalid=true][autofocus]") is not None
-    assert page.select_one("[name=context]")["value"] == "always"
+    assert page.select_one("[name=context]").text.strip() == "always"
     assert post(client, URL, type="lesson", content="x" * 2001).status_code == 422
     assert post(client, URL, type="rumour", content="x").status_code == 422
     assert post(client, URL, type="lesson", content="x", agent_id=uuid4()).status_code == 422
 
-    answer = post(client, URL, type="lesson", content="Say which period it is.")
+    answer = post(client, URL, type="lesson", content="Say which period it is, such as FY2024.")
     assert answer.status_code == 303
     page = soup(client.get(answer.location))
-    assert page.select_one(".u-rule").get_text(strip=True) == "Say which period it is."
+    assert page.select_one(".u-rule").get_text(strip=True) == "Say which period it is, such as FY2024."
     assert "Added" in page.select_one("#toasts").text
-    twice = post(client, URL, type="lesson", content="Say which period it is.")
+    twice = post(client, URL, type="lesson", content="Say which period it is, such as FY2024.")
     assert twice.status_code == 422
     assert "says the same" in soup(twice).select_one(".invalid-feedback").text
 
@@ -95,17 +103,17 @@ def test_whoever_is_late_sees_both_texts(app: Flask, workspace: Workspace, sign_
     with app.app_context(), acting_as(owner), transaction():
         knowledge.edit_row(row, {"content": "Theirs."}, 1, actor=owner)
     client = sign_in(workspace.actor())
-    mine = {"type": "correction", "content": "Mine.", "version": "1"}
+    mine = {"type": "correction", "content": "Compare deals on LTM EBITDA.", "version": "1"}
 
     late = post(client, f"{URL}/{row}/edit", **mine)
     assert late.status_code == 409
     page = soup(late)
     assert "Theirs." in page.select_one(".u-theirs").text
-    assert page.select_one("textarea").text.strip() == "Mine."
+    assert page.select_one("textarea").text.strip() == "Compare deals on LTM EBITDA."
     version = page.select_one("[name=version]")["value"]
     assert version == "2"
     assert post(client, f"{URL}/{row}/edit", **{**mine, "version": version}).status_code == 303
-    assert "Mine." in soup(client.get(f"{URL}/{row}")).select_one(".u-rule").text
+    assert "on LTM EBITDA." in soup(client.get(f"{URL}/{row}")).select_one(".u-rule").text
 
 
 def test_retiring_needs_a_reason_and_can_be_undone(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
@@ -165,7 +173,7 @@ def test_a_proposal_leads_with_the_evidence(app: Flask, workspace: Workspace, si
     card = soup(sign_in(workspace.actor()).get(f"{URL}?state=proposed")).select_one(f"#knowledge-{row}")
 
     order = [one.name if one.name != "p" else " ".join(one["class"]) for one in card.find_all(["ul", "p", "footer"])]
-    assert order.index("ul") < order.index("u-rule u-break") < order.index("footer")
+    assert order.index("ul") < order.index("u-rule u-break u-verbatim") < order.index("footer")
     links = {link["href"].split("/")[-2] for link in card.select(".u-evidence a")}
     assert links == {"feedback", "sessions"}
     keys = {one["data-key"]: one.get_text(" ", strip=True) for one in card.select("footer [data-key]")}
@@ -189,14 +197,15 @@ def test_what_is_saved_is_checked_in_place(app: Flask, workspace: Workspace, sig
     row = fill(app, workspace).ids["correction"]
     client = sign_in(workspace.actor())
 
-    parts = soup(post(client, URL, HTMX, type="lesson", content="Use the LTM EBITDA when comparing deals."))
+    parts = soup(post_anyway(client, URL, HTMX, type="lesson", content="Use the LTM EBITDA when comparing deals."))
     found = parts.select_one(".u-findings").get_text(" ", strip=True)
     assert "duplicate" in found
     assert "says the same as “Use LTM EBITDA when comparing deals.”" in found
     assert any(str(row) in link["href"] for link in parts.select(".u-findings a"))
     assert "2 things to look at" in parts.select_one(".u-toast").text
-    edited = post(client, f"{URL}/{row}/edit", HTMX, type="correction", content="Be careful.", version="1")
-    assert edited.status_code == 200, "advice does not stop an admin"
+    vague = {"type": "correction", "content": "Be careful.", "version": "1"}
+    edited = post_anyway(client, f"{URL}/{row}/edit", HTMX, **vague)
+    assert edited.status_code == 200, "findings do not stop an admin who has read them"
     assert "vague" in soup(edited).select_one("article .u-findings").text
 
 
@@ -209,25 +218,45 @@ def test_what_nobody_sees_is_shown_and_not_saved(app: Flask, workspace: Workspac
     page = soup(refused)
     assert "U+200B zero width space" in page.select_one(".invalid-feedback").text
     assert page.select_one("textarea").text.strip() == "State the period.", "what is offered can be seen"
-    member = workspace.actor("member")
-    with app.app_context(), acting_as(member), transaction():
-        hidden = knowledge.add_row(knowledge.NewRow(type="lesson", content="Name\u202e the source."), actor=member).id
-    assert "Name the source." in soup(client.get(f"{URL}/{hidden}")).select_one(".u-rule").text
-    stopped = post(client, f"{URL}/{hidden}/state", HTMX, state="active")
+
+
+def test_a_row_stored_with_hidden_characters_is_in_no_prompt_and_says_so(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    """Rows of earlier versions may have such texts: saving refuses them today."""
+    actor, ids = workspace.actor(), fill(app, workspace).ids
+    with app.app_context(), acting_as(actor), transaction():
+        for name in ("correction", "proposed"):
+            stored = update(SharedContext).where(SharedContext.id == ids[name])
+            db.session.execute(stored.values(content=f"Name\u202e the source of a {name}."))
+        assert load_shared_context_prompt(workspace.id).text == ""
+    client = sign_in(actor)
+    card = soup(client.get(f"{URL}/{ids['correction']}")).select_one("article")
+    assert "Not in prompts: the text has hidden characters." in card.text
+    assert "has hidden characters" in soup(client.get(f"{URL}/preview")).select_one(".u-below").text
+    stopped = post(client, f"{URL}/{ids['proposed']}/state", HTMX, state="active")
     assert stopped.status_code == 422
-    assert "nobody sees" in soup(stopped).select_one(".u-toast").text
-    assert post(client, f"{URL}/{hidden}/set", HTMX, clean="1", version="1").status_code == 200
-    assert post(client, f"{URL}/{hidden}/state", HTMX, state="active").status_code == 200
+    assert "U+202E" in soup(stopped).select_one(".u-toast").text
+    for name in ("correction", "proposed"):
+        assert post(client, f"{URL}/{ids[name]}/set", HTMX, clean="1", version="1").status_code == 200
+    assert post(client, f"{URL}/{ids['proposed']}/state", HTMX, state="active").status_code == 200
+    assert "Not in prompts" not in soup(client.get(f"{URL}/{ids['correction']}")).text
+    with app.app_context(), acting_as(actor):
+        assert load_shared_context_prompt(workspace.id).text.count("Name the source of a ") == 2
 
 
 def test_what_is_shown_is_what_prompts_get(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     client = sign_in(workspace.actor())
-    text = "Write\n  ``` fences ⟨so⟩ ##  and   nothing else."
-    post(client, URL, type="lesson", content=text)
+    text = "Write\n  ```sql\n\tSELECT  1\n``` ⟨so⟩ <<<x>>> ##  and   nothing else."
+    # Browsers send two characters for a line break.
+    post(client, URL, type="lesson", content=text.replace("\n", "\r\n"), context="writing\r\n  SQL")
 
-    shown = soup(client.get(URL)).select_one(".u-rule").get_text(strip=True)
+    assert soup(client.get(URL)).select_one(".u-rule").text == text
+    row = soup(client.get(URL)).select_one("[data-row]")["id"].removeprefix("knowledge-")
+    form = soup(client.get(f"{URL}/{row}/edit", headers=HTMX))
+    assert [area.text.removeprefix("\n") for area in form.select("textarea")] == [text, "writing\n  SQL"]
     preview = soup(client.get(f"{URL}/preview"))
-    assert f"- [workspace] {shown}\n" in preview.select_one("#prompt-text").text
+    assert f"\n{text}\nwhen " in preview.select_one("#prompt-text").text
     with app.app_context(), acting_as(workspace.actor()):
         prompt = load_shared_context_prompt(workspace.id)
     assert preview.select_one("#prompt-text").text == prompt.text, "to the last byte"
@@ -261,7 +290,8 @@ def test_the_preview_says_what_fell_below_the_line(app: Flask, workspace: Worksp
 def test_rolling_back_from_the_history(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     row = fill(app, workspace).ids["correction"]
     client = sign_in(workspace.actor())
-    saved = soup(post(client, f"{URL}/{row}/edit", HTMX, type="lesson", content="Other words.", version="1"))
+    words = "Use FY2024 EBITDA."
+    saved = soup(post(client, f"{URL}/{row}/edit", HTMX, type="lesson", content=words, version="1"))
     undo = {field["name"]: field["value"] for field in saved.select_one("[data-undo]").select("input")}
     assert (undo["to"], undo["version"]) == ("1", "2")
 
@@ -283,7 +313,13 @@ def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspac
     assert [one["value"] for one in form.select("[name=into]")] == [str(ids["correction"])]
     assert soup(client.get(f"{URL}/{ids['proposed']}/choose?q=zanzibar")).select("[name=into]") == []
 
-    assert post(client, form["action"], HTMX).status_code == 422
+    assert form.select("[checked]") == [], "whose text stays is for the person to say"
+    unchosen = post(client, form["action"], HTMX)
+    assert unchosen.status_code == 422
+    assert "Choose the row whose text stays." in soup(unchosen).select_one("form [role=alert]").text
+    assert "Choose the row whose text stays." in soup(post(client, form["action"])).select_one("main [role=alert]").text
+    linked = soup(client.get(f"{URL}/{ids['proposed']}/choose?into={ids['correction']}"))
+    assert [one.has_attr("checked") for one in linked.select("[name=into]")] == [False]
     done = soup(post(client, form["action"], HTMX, into=str(ids["correction"])))
     assert "superseded" in done.select_one("article .u-meta").text
     target = soup(client.get(f"{URL}/{ids['correction']}"))
@@ -293,8 +329,11 @@ def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspac
     heir = soup(client.get(f"{URL}?type=lesson&state=active")).select_one("[data-row]")["id"].removeprefix("knowledge-")
     chooser = soup(client.get(f"{URL}/{ids['correction']}/choose", headers=HTMX))
     assert [one["value"] for one in chooser.select("[name=superseded_by]")] == [heir]
-    sent = {"state": "superseded", "superseded_by": heir}
-    assert post(client, f"{URL}/{ids['correction']}/state", HTMX, **sent).status_code == 200
+    path = chooser.select_one("form")["action"]
+    unchosen = post(client, path, HTMX)
+    assert unchosen.status_code == 422
+    assert "Choose the row that takes its place." in soup(unchosen).select_one("form [role=alert]").text
+    assert post(client, path, HTMX, superseded_by=heir).status_code == 200
     assert "Say which period" in soup(client.get(f"{URL}/{ids['correction']}")).select_one("#knowledge-detail").text
 
 
@@ -347,8 +386,8 @@ def test_all_findings_on_one_page(
         knowledge.add_row(new, actor=actor)
     client = sign_in(actor)
     assert "Nothing found" in soup(client.get(f"{URL}/checks")).select_one(".u-blank").text
-    post(client, URL, type="lesson", content="Use the LTM EBITDA when comparing deals.")
-    post(client, URL, type="guideline", content="Be careful.")
+    post_anyway(client, URL, type="lesson", content="Use the LTM EBITDA when comparing deals.")
+    post_anyway(client, URL, type="guideline", content="Be careful.")
     post(client, URL, type="guideline", content="When deal-analyst answers, it states the period.")
 
     with count_queries() as seen:
@@ -379,3 +418,105 @@ def test_proposals_take_few_queries(
         with count_queries() as seen:
             assert client.get(URL + path).status_code == 200
         assert len(seen) <= 8, (path, len(seen))
+
+
+def texts_in_use(client: Any) -> list[str]:
+    return [one.text for one in soup(client.get(f"{URL}?state=active")).select(".u-rule")]
+
+
+def test_a_vague_or_repeated_rule_goes_live_after_a_second_look(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    fill(app, workspace)
+    client = sign_in(workspace.actor())
+    before = texts_in_use(client)
+    for form, check, reason in (
+        ({"type": "guideline", "content": "Be careful."}, "vague", "names no tool, field, record, number or name"),
+        ({"type": "lesson", "content": "Use the LTM EBITDA when comparing deals."}, "duplicate", "says the same as"),
+        ({"type": "lesson", "content": "Never use LTM EBITDA when comparing deals."}, "contradiction", "contradicts"),
+    ):
+        asked = post(client, URL, **form, context="always")
+        assert asked.status_code == 422
+        page = soup(asked)
+        assert check in page.select_one(".u-asked").text
+        assert reason in page.select_one(".u-asked").text
+        assert [area.text.strip() for area in page.select("textarea")] == [form["content"], "always"]
+        assert page.select_one("form.is-editing button").text == "Save", "Enter must not save anyway"
+        assert page.select_one("button[name=confirm]").text == "Save anyway"
+        assert texts_in_use(client) == before, "nothing was saved"
+        assert post(client, URL, **form, confirm="1").status_code == 422, "only these findings are confirmed"
+        assert post_anyway(client, URL, **form).status_code == 303
+        assert form["content"] in texts_in_use(client)
+        row = soup(client.get(f"{URL}?type={form['type']}&state=active")).select_one("[data-row]")["id"]
+        path = f"{URL}/{row.removeprefix('knowledge-')}/state"
+        assert post(client, path, state="deleted").status_code == 303
+
+
+def test_other_findings_do_not_stop_a_rule(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    fill(app, workspace)
+    client = sign_in(workspace.actor())
+    said = "When deal-analyst answers, it states the period."
+    assert post(client, URL, type="guideline", content=said).status_code == 303
+
+
+def test_an_edit_that_is_vague_asks_and_a_pin_does_not(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    edit = f"{URL}/{ids['correction']}/edit"
+    vague = {"type": "correction", "content": "Be careful."}
+    asked = post(client, edit, HTMX, **vague, version="1")
+    assert asked.status_code == 422
+    assert "vague" in soup(asked).select_one("form .u-asked").text
+    assert "Be careful." not in texts_in_use(client)
+    assert post_anyway(client, edit, HTMX, **vague, version="1").status_code == 200
+    assert post(client, edit, HTMX, **vague, pinned="1", version="2").status_code == 200, "its words are the same"
+
+    proposal = f"{URL}/{ids['proposed']}/edit"
+    sent = {"type": "lesson", "content": "Be clear.", "version": "1"}
+    assert post(client, proposal, HTMX, **sent, approve="1").status_code == 422
+    approved = soup(post_anyway(client, proposal, HTMX, **sent, approve="1"))
+    assert "active" in approved.select_one("article .u-meta").text
+
+
+def test_what_stays_proposed_is_not_asked_about(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    row = fill(app, workspace).ids["proposed"]
+    client = sign_in(workspace.actor())
+    kept = post(client, f"{URL}/{row}/edit", HTMX, type="lesson", content="Be clear.", version="1")
+    assert kept.status_code == 200
+    assert "proposed" in soup(kept).select_one("article .u-meta").text
+
+
+def test_a_vague_rule_comes_back_after_a_second_look(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    client = sign_in(workspace.actor())
+    post_anyway(client, URL, type="guideline", content="Be careful.")
+    row = soup(client.get(URL)).select_one("[data-row]")["id"].removeprefix("knowledge-")
+    state = f"{URL}/{row}/state"
+    off = soup(post(client, state, HTMX, state="inactive", reason="Says nothing."))
+    undo = {field["name"]: field["value"] for field in off.select_one("[data-undo]").select("input")}
+
+    asked = post(client, state, HTMX, state="active")
+    assert asked.status_code == 422
+    box = soup(asked).select_one(f"hx-partial[hx-target='article #choose-{row}'] form")
+    assert "vague" in box.text
+    assert texts_in_use(client) == []
+    page = soup(post(client, state, state="active"))
+    assert "vague" in page.select_one("main .u-asked").text, "and to those without a script"
+    many = post(client, f"{URL}/decide", HTMX, state="active", ids=row)
+    assert "Not activated." in soup(many).select_one(".u-toast").text
+    assert texts_in_use(client) == []
+    sent = {field["name"]: field["value"] for field in box.select("input")}
+    assert client.post(box["action"], data=sent, headers=HTMX).status_code == 200
+    assert texts_in_use(client) == ["Be careful."]
+
+    assert post(client, state, HTMX, state="inactive", reason="Says nothing.").status_code == 200
+    assert client.post(state, data=undo, headers=HTMX).status_code == 200, "an undo asks nothing"
+    assert texts_in_use(client) == ["Be careful."]
+
+
+def test_a_form_on_a_page_of_its_own_answers_with_a_page(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+    """There is no list beside it that an answer could be swapped into."""
+    row = fill(app, workspace).ids["correction"]
+    client = sign_in(workspace.actor())
+    for path in (f"{URL}/new", f"{URL}/{row}/edit"):
+        assert soup(client.get(path)).select_one("main form.is-editing").has_attr("hx-post") is False
+        assert soup(client.get(path, headers=HTMX)).select_one("form.is-editing").has_attr("hx-post") is True

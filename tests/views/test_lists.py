@@ -80,7 +80,7 @@ def test_search_finds_by_words(app: Flask, workspace: Workspace, sign_in: SignIn
     for tab, words in (
         ("conversations", "bluefin"),
         ("sessions", "bluefin"),
-        ("feedback", "ebitda"),
+        ("feedback", "year"),
         ("knowledge", "ebitda"),
     ):
         html = soup(client.get(f"{BASE}/{tab}?q={words}"))

@@ -130,17 +130,14 @@ def test_a_failed_schedule_is_red_there_and_in_the_header(
     assert not soup(client.get("/tasks")).select(".u-alarm, .u-failed")
 
 
-def test_the_review_task_says_that_it_waits_for_a_later_release(desk: Desk, sign_in: SignIn) -> None:
+def test_the_review_task_is_hidden_until_it_can_run(desk: Desk, sign_in: SignIn) -> None:
     client = sign_in(desk.workspace.actor("admin"))
     review = task_of(desk, "Feedback Review")
-    page = soup(client.get("/tasks"))
-    row = page.find("a", string="Feedback Review").find_parent("tr")
-    assert "not part of this release" in row.text
-    assert not row.select("form")
-    assert post(client, f"/tasks/{review.id}/switch", enabled="1").status_code == 409
-    shown = soup(client.get(f"/tasks/{review.id}"))
-    assert "not part of this release" in shown.text
-    assert not shown.select("main form")
+    assert "Feedback Review" not in soup(client.get("/tasks")).text
+    assert client.get(f"/tasks/{review.id}").status_code == 404
+    for action in ("", "/switch", "/run", "/delete"):
+        assert post(client, f"/tasks/{review.id}{action}", enabled="1").status_code == 404
+    assert task_of(desk, "Feedback Review").enabled is False
 
 
 def test_work_is_stopped_by_its_person_and_by_admins(desk: Desk, sign_in: SignIn) -> None:

@@ -11,6 +11,10 @@ from uuid import UUID, uuid4
 from flask import Flask
 from flask.testing import FlaskClient
 
+from app.db import acting_as, transaction
+from app.services import intake, sessions
+from app.services.intake import NewFeedback
+from app.services.sessions import NewEvent, NewSession
 from app.views import timeline, transcript
 from app.views.amounts import money, span
 from tests.conftest import Workspace, soup
@@ -63,17 +67,31 @@ def test_the_page_tells_the_whole_run(app: Flask, workspace: Workspace, sign_in:
     assert rail.select_one(f"a[href$='{filled.chat}']") is not None
 
 
-def test_any_member_opens_a_session_and_sees_their_own_feedback(
+def test_members_open_the_workspaces_own_work_and_see_their_own_feedback(
     app: Flask, workspace: Workspace, sign_in: SignIn
 ) -> None:
     filled = fill(app, workspace)
+    task = NewSession(
+        agent="deal-analyst",
+        title="Reads filings",
+        status="completed",
+        events=[NewEvent("user.message", {"text": "Read."}), NewEvent("agent.message", {"text": "Done."})],
+    )
+    with app.app_context():
+        with acting_as(workspace.actor()), transaction():
+            shared = sessions.create_session(task, actor=workspace.actor())[0].id
+        for role in ("member", "other"):
+            with acting_as(workspace.actor(role)), transaction():
+                new = NewFeedback(source_type="session", rating="negative", session_id=shared, comment=f"By {role}")
+                intake.give_feedback(new, actor=workspace.actor(role))
 
-    for role, notes in (("member", 2), ("other", 1)):
-        page = soup(sign_in(workspace.actor(role)).get(f"/sessions/{filled.session}"))
+    for role, session_id, notes in (("member", filled.session, 2), ("member", shared, 1), ("other", shared, 1)):
+        page = soup(sign_in(workspace.actor(role)).get(f"/sessions/{session_id}"))
         assert len(page.select(".u-margin .u-note")) == notes
         assert not page.select(".u-margin a")
         assert not page.select("a[href*='/admin/']")
         assert "Flag" not in page.select_one("main").text
+    assert sign_in(workspace.actor("other")).get(f"/sessions/{filled.session}").status_code == 404
 
 
 def test_a_session_without_events_says_so(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

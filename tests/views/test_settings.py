@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.db import acting_as, transaction
+from app.learning.settings import NOT_YET
 from app.services import assessments, desk, feedback, intake, keys, workspaces
 from tests.conftest import soup
 
@@ -10,10 +11,7 @@ URL = "/admin/settings"
 FORM = {
     "name": "Acme",
     "timezone": "UTC",
-    "review_cron": "0 * * * *",
-    "knowledge_gate": "propose",
     "context_top_n": "8",
-    "retention_days": "",
     "feedback_origins": "",
 }
 
@@ -22,8 +20,8 @@ def test_settings_are_saved_together(app, workspace, sign_in):
     client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
     changed = {
         "name": "Acme Capital",
-        "review_enabled": "1",
-        "retention_days": "90",
+        "author_private": "1",
+        "context_top_n": "12",
         "feedback_origins": "https://a.example\r\n https://b.example:8443 ",
     }
 
@@ -32,12 +30,29 @@ def test_settings_are_saved_together(app, workspace, sign_in):
     assert answer.status_code == 303
     page = soup(client.get(URL))
     assert page.select_one("input[name=name]")["value"] == "Acme Capital"
-    assert page.select_one("input[name=review_enabled]").has_attr("checked")
-    assert page.select_one("input[name=retention_days]")["value"] == "90"
+    assert page.select_one("input[name=author_private]").has_attr("checked")
+    assert page.select_one("input[name=context_top_n]")["value"] == "12"
     with app.app_context(), acting_as(admin):
         saved = workspaces.get_settings(admin)
     assert saved.feedback_origins == ["https://a.example", "https://b.example:8443"]
-    assert (saved.review_enabled, saved.author_private) == (True, False)
+    assert (saved.review_enabled, saved.author_private) == (False, True)
+
+
+def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspace, sign_in):
+    client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
+    kept = {"review_enabled": True, "review_cron": "15 7 * * *", "knowledge_gate": "proved", "retention_days": 90,
+            "training_consent": True}  # fmt: skip
+    with app.app_context(), acting_as(admin), transaction():
+        workspaces.change_settings(kept, actor=admin)
+
+    names = {field["name"] for field in soup(client.get(URL)).select("main [name]")} - {"csrf_token"}
+    assert names == {*FORM, "author_private"}
+    assert set(kept) == set(NOT_YET)
+    other = {"review_enabled": "0", "retention_days": "1", "knowledge_gate": "propose"}
+    assert client.post(URL, data={**FORM, **other, "csrf_token": client.csrf}).status_code == 303
+    with app.app_context(), acting_as(admin):
+        saved = workspaces.get_settings(admin).model_dump()
+    assert {name: saved[name] for name in kept} == kept
 
 
 def test_what_does_not_fit_changes_nothing_and_stays_in_the_form(app, workspace, sign_in):
@@ -45,9 +60,7 @@ def test_what_does_not_fit_changes_nothing_and_stays_in_the_form(app, workspace,
     wrong = {
         "name": " ",
         "timezone": "Mars",
-        "review_cron": "now",
         "context_top_n": "many",
-        "retention_days": "-1",
         "feedback_origins": "evil.test/path",
         "author_private": "1",
     }

@@ -349,3 +349,13 @@ def test_the_system_is_followed_without_a_script(app: Flask) -> None:
     assert said is not None
     assert left is not None
     assert left.group(1) == said.group(1)
+
+
+def test_a_normal_state_has_no_sign_of_an_error(app: Flask) -> None:
+    """`!` is for what went wrong, and reviewed feedback did not."""
+    with app.app_context():
+        macros = app.jinja_env.get_template("macros/state.html").module
+    signs = {name: glyph for name, (_, glyph) in macros.statuses.items()}
+    assert {name for name, glyph in signs.items() if glyph == "!"} == {"errored"}
+    for plain in (False, True):
+        assert "!" not in macros.status("reviewed", plain=plain)

@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as
-from app.serve import count_once
+from app.server.run import count_once
 from app.services import daily
 from app.services.daily import Day, Volume
 from app.views import strip

@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import runs, sessions, workspaces
+from app.services import runs, schedules, sessions, workspaces
 from app.services.sessions import NewSession
 from app.views.tasks import schedule
 from tests.agents.running import Desk
@@ -50,18 +50,20 @@ def test_schedules_read_as_words_where_they_are_plain() -> None:
 def test_scheduled_work_and_its_state(workspace: Workspace, app: Flask, sign_in: SignIn) -> None:
     client = sign_in(workspace.actor("member"))
     page = soup(client.get("/tasks"))
-    row = page.select_one("table tbody tr").text
-    assert "Feedback Review" in row
-    assert "every hour" in row
-    assert "off" in row
-    assert "not part of this release" in row
+    assert "Nothing is scheduled" in page.select_one("main section").text
     assert "No work yet" in page.select_one(".u-blank").text
     assert page.select_one(".u-blank a")["href"] == "/chat"
 
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
         workspaces.change_settings({"review_enabled": True, "review_cron": "30 7 * * *"}, actor=owner)
+    assert soup(client.get("/tasks")).select("table tbody tr") == [], "a setting without effect shows no task"
+    Desk(app, workspace).agent("ours", instructions="Read.")
+    with app.app_context(), acting_as(owner), transaction():
+        plan = schedules.Plan(name="Pipeline report", agent="ours", message="Which deals moved?", cron="30 7 * * *")
+        schedules.create_task(plan, actor=owner)
     row = soup(client.get("/tasks")).select_one("table tbody tr").text
+    assert "Pipeline report" in row
     assert "every day at 07:30" in row
     assert "on" in row
 

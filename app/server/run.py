@@ -1,18 +1,19 @@
-"""The server: one process with waitress's threads, and beside them what watches, counts and runs agents."""
+"""`upshot serve`: one process that answers requests, watches the database, counts and runs agents."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
@@ -37,8 +38,8 @@ def run(*, demo: bool, as_json: bool = False) -> None:
     signal.signal(signal.SIGTERM, _stop)
     settings = Settings.from_env()
     refuse_unknown(settings)
-    listener = listen(settings)
-    opened = open_database(settings)
+    with listen(settings):
+        opened = open_database(settings)
     try:
         app = create_app(settings, opened, demo=demo)
         if opened.embedded:
@@ -47,10 +48,13 @@ def run(*, demo: bool, as_json: bool = False) -> None:
             _fill(app)
         count_days(app)
         with told(settings), jobs_of(app, settings):
-            serve(app, listener, settings, lambda: announce(app, settings, as_json=as_json))
+            finished = serve(app, settings, lambda: announce(app, settings, as_json=as_json))
     finally:
-        listener.close()
         _close(opened)
+    if not finished:
+        # Threads that wait for a database which never answers would keep the process alive.
+        log.warning("stopped with requests unanswered")
+        os._exit(0)
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> None:
@@ -58,7 +62,8 @@ def _stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Take the port before anything else is touched."""
+    """Take the port before anything else is touched. Granian shares its port with others that do, so that only this
+    shows that another server has it."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -135,36 +140,18 @@ def announce(app: Flask, settings: Settings, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def serve(app: Flask, listener: socket.socket, settings: Settings, when_up: Any) -> None:
-    from waitress.server import create_server
+def serve(app: Flask, settings: Settings, when_up: Callable[[], None]) -> bool:
+    """Answer requests until a signal stops us; false when some that were accepted could not be answered in time."""
+    from app.server.http import HttpServer
 
-    from app.one_piece import Channel
+    async def until_stopped() -> bool:
+        server = HttpServer(app, settings)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        return await server.serve(when_up)
 
-    options: dict[str, Any] = {
-        "sockets": [listener],
-        "threads": settings.threads,
-        "ident": None,
-        "channel_timeout": 120,
-        "connection_limit": 500,
-        "max_request_body_size": 1 << 30,  # Views have limits of their own; imports are streamed.
-        "send_bytes": 1,  # Streams reach the page as they are written.
-        "clear_untrusted_proxy_headers": True,
-    }
-    if settings.trusted_proxy:
-        options |= {
-            "trusted_proxy": settings.trusted_proxy,
-            "trusted_proxy_headers": {"x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"},
-            "trusted_proxy_count": 1,
-        }
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-    server = create_server(app, **options)
-    server.channel_class = Channel
-    when_up()
     spare_collections()
-    try:
-        server.run()
-    finally:
-        server.close()
+    return asyncio.run(until_stopped())
 
 
 def spare_collections() -> None:
