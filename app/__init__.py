@@ -105,14 +105,14 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
         SEND_FILE_MAX_AGE_DEFAULT=3600,
     )
     connect_app(app, opened, settings)
-    from app import gate, headers, said
+    from app.security import authentication, flash_cookie, headers
     from app.services.session_budget import use_budget
 
     use_budget(settings.session_bytes)
 
-    app.session_interface = said.OnlyWhenSent()
+    app.session_interface = flash_cookie.OnlyWhenSent()
 
-    gate.install(app)
+    authentication.install(app)
     headers.install(app)
     for name in (*VIEWS, *APIS):
         import_module(name).register(app)

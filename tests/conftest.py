@@ -226,8 +226,9 @@ def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
 @pytest.fixture
 def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     """A browser without JavaScript that is signed in as somebody. `client.csrf` is its token."""
-    from app import gate, tokens
+    from app import tokens
     from app.db import acting_as, transaction
+    from app.security import authentication
     from app.services import logins
 
     def enter(actor: Any) -> FlaskClient:
@@ -235,7 +236,7 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
         with app.app_context(), acting_as(actor), transaction():
             token = logins.begin(actor=actor, user_agent="tests")
         with app.test_request_context():
-            name = gate.cookie_name()
+            name = authentication.cookie_name()
         client.set_cookie(name, token, domain="localhost")
         client.csrf = tokens.sign(app.config["SECRET_KEY"], "csrf", token)  # type: ignore[attr-defined]
         return client

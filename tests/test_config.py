@@ -10,10 +10,10 @@ import pytest
 from flask import Flask
 from werkzeug.sansio.utils import host_is_trusted
 
-from app.address import address, told
 from app.agents.models import refuse_unknown
 from app.config import Settings
 from app.errors import Unusable
+from app.server.address import address, told
 
 
 def test_names_and_addresses_of_both_kinds_are_trusted() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from flask import Blueprint, Flask, Response, g, request
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.access import access
 from app.db import db
+from app.security.access import access
 from app.services import outside_people
 
 PATH = "/api/v1/feedback"

@@ -8,9 +8,9 @@ from typing import Any
 
 from flask import Blueprint, Flask, render_template
 
-from app.access import access
 from app.api import problems
 from app.api.openapi import described
+from app.security.access import access
 
 SERVICE = "Service"
 

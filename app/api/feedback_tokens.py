@@ -10,12 +10,12 @@ from uuid import UUID
 from flask import Blueprint, Flask, current_app, g
 from pydantic import Field
 
-from app import visitors
 from app.api.fields import Answer, Body, Moment
 from app.api.route import route
 from app.errors import Forbidden
+from app.security import feedback_tokens
+from app.security.feedback_tokens import LONGEST_LIFE, Visitor
 from app.services import outside_people
-from app.visitors import LONGEST_LIFE, Visitor
 
 bp = Blueprint("feedback_tokens", __name__)
 
@@ -56,7 +56,7 @@ def make(body: TokenBody) -> TokenAnswer:
     expires_at = int(time.time()) + body.ttl
     visitor = Visitor(g.actor.tenant_id, user_id, g.actor.key_id, expires_at)
     return TokenAnswer(
-        token=visitors.make_token(current_app.config["SECRET_KEY"], visitor),
+        token=feedback_tokens.make_token(current_app.config["SECRET_KEY"], visitor),
         user_id=user_id,
         expires_at=datetime.fromtimestamp(expires_at, UTC),
     )

@@ -14,12 +14,12 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, request
 
-from app import gate
-from app.access import access
 from app.api import limits
 from app.api.json import read_body
 from app.db import db
 from app.errors import Invalid, SignInNeeded
+from app.security import authentication
+from app.security.access import access
 from app.tools.mcp_server import build_server
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
@@ -33,7 +33,7 @@ def messages() -> Response:
     """One JSON-RPC message in, its answer out. Keys only: a cookie is not how programs sign in."""
     if g.actor.key_id is None:
         raise SignInNeeded("Send `Authorization: Bearer KEY`; MCP takes no cookie.")
-    gate.check_origin()
+    authentication.check_origin()
     limits.take(g.actor.key_id)
     try:
         message = read_body(request)

@@ -14,12 +14,12 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 
-from app import access as gatekeeping
 from app.api import idempotency, limits
 from app.api.fields import Body, Query, invalid
 from app.api.json import check_text, read_body
 from app.db import transaction
 from app.errors import Invalid
+from app.security import access as gatekeeping
 
 Handler = Callable[..., Any]
 

@@ -8,10 +8,10 @@ import click
 from flask import current_app
 
 from app.actor import SCOPES
-from app.address import address
 from app.cli.output import emit, workspace_command
 from app.errors import Invalid, NotFound
 from app.models.people import ROLES
+from app.server.address import address
 
 
 @click.group()

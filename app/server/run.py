@@ -19,13 +19,13 @@ from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
-from app.address import told
 from app.agents.models import refuse_unknown
 from app.config import Settings
 from app.db import acting_as, transaction
 from app.db.boot import Opened, open_database
 from app.errors import Unusable
 from app.logs import write_logs
+from app.server.address import told
 from app.services import accounts, daily
 
 log = logging.getLogger("upshot")

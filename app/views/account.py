@@ -7,9 +7,9 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
+from app.security.access import access
 from app.services import logins, memories, people, throttle, uses, workspaces
 from app.views.auth import count_attempt, paused
 

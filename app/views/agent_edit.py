@@ -8,13 +8,13 @@ from uuid import UUID
 from flask import Blueprint, Flask, current_app, flash, g, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused, Stale
 from app.learning.agent_config import ENV_PREFIX
 from app.learning.agent_diff import LIMITS, Change, diff_versions
 from app.models import Agent
+from app.security.access import access
 from app.services import agent_edits, agents, model_words
 from app.views.agent_forms import KINDS, METHODS, TYPES, AgentForm
 from app.views.htmx import page

@@ -10,7 +10,7 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
+from app.security.access import access
 from app.services import agents, transcripts
 from app.services.feedback import FeedbackRow
 from app.services.transcripts import KnownRow

@@ -8,10 +8,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, flash, g, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent
+from app.security.access import access
 from app.services import agents, entity_search, runs
 from app.services.runs import Progress
 from app.views import session_pages

@@ -22,10 +22,10 @@ from flask import (
 )
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.access import access
 from app.actor import SCOPES
 from app.db import acting_as, transaction
 from app.errors import Invalid
+from app.security.access import access
 from app.services import accounts, keys, knowledge_usage, uses
 
 bp = Blueprint("keys", __name__, url_prefix="/admin/settings/keys")

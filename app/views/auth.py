@@ -9,11 +9,11 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request
 
-from app import devices, gate
-from app.access import access
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Throttled
+from app.security import authentication, known_browsers
+from app.security.access import access
 from app.services import accounts, logins, people, throttle
 from app.services.people import Invitation
 from app.views.htmx import varied
@@ -192,12 +192,12 @@ def count_attempt(email: str, device: str | None) -> throttle.Attempt:
 
 def known_device(email: str) -> str | None:
     """What this browser is called if the person with this e-mail signed in with it before."""
-    cookie = request.cookies.get(gate.cookie_name(DEVICE))
+    cookie = request.cookies.get(authentication.cookie_name(DEVICE))
     if not cookie:
         return None
     with acting_as(g.actor):
         user_id = accounts.find(email)
-    return devices.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
+    return known_browsers.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
 
 
 def address() -> str:
@@ -215,14 +215,14 @@ def signed_in(actor: Actor, token: str, to: str) -> Response:
         with acting_as(g.actor), transaction():
             logins.end(g.login_id, actor=g.actor)
     answer: Any = redirect(to, 303)
-    name = gate.cookie_name(DEVICE)
-    mark = devices.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
-    _keep(answer, name, mark, devices.LIFETIME)
+    name = authentication.cookie_name(DEVICE)
+    mark = known_browsers.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
+    _keep(answer, name, mark, known_browsers.LIFETIME)
     return set_cookie(answer, token)
 
 
 def set_cookie(answer: Response, token: str) -> Response:
-    _keep(answer, gate.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
+    _keep(answer, authentication.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
     return varied(answer)
 
 
@@ -233,7 +233,7 @@ def _keep(answer: Response, name: str, value: str, seconds: int) -> None:
 
 def forget_cookie(answer: Any) -> Response:
     answer.delete_cookie(
-        gate.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
+        authentication.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
     )
     return varied(answer)
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
+from app.security.access import access
 from app.services import answers, chat_pages, chat_runs
 from app.services.chat_pages import Answer
 from app.services.filters import ChatFilters

@@ -13,10 +13,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models import Message
+from app.security.access import access
 from app.services import chat_pages, chat_runs, transcripts
 from app.services.chat_pages import Said
 from app.services.chat_runs import Standing

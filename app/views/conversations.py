@@ -7,10 +7,10 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models.feedback import RATINGS
+from app.security.access import access
 from app.services import chats, intake, margins, transcripts
 from app.services.chat_lists import LOOKED_AT
 from app.services.filters import ChatFilters

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from flask import g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
+from app.security.access import access
 from app.services import assessments, desk, feedback
 from app.views.agent_review import as_id
 from app.views.beside import AssessmentForm, beside

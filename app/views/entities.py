@@ -10,10 +10,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import CriteriaSet, EntityType
+from app.security.access import access
 from app.services import entities, entity_pages, intake, own_feedback
 from app.services.entities import EntityRow, NewResponse, ResponseRow, TypeRow
 from app.services.filters import EntityFilters

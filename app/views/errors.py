@@ -14,11 +14,11 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, InternalServerError, SecurityError
 
-from app import gate
-from app.access import Access
 from app.db import db
 from app.db.watch import NO_SPACE, database_watch, is_out_of_space
 from app.errors import Problem, SignInNeeded, Throttled
+from app.security import authentication
+from app.security.access import Access
 from app.views.htmx import Toast, varied, wants_fragment
 
 JSON_ANSWER = "json_problem"
@@ -134,7 +134,7 @@ def _recognised() -> bool:
     """Whether somebody is signed in. An address that leads nowhere never asked who it is, so it is asked here."""
     try:
         if g.get("actor") is None and request.endpoint is None:
-            gate.identify(Access("signed_in"))
+            authentication.identify(Access("signed_in"))
         db.session.rollback()
         return g.get("actor") is not None
     except (OperationalError, InterfaceError, PoolTimeout, Problem):

@@ -11,11 +11,11 @@ from uuid import UUID
 from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.evals import align
 from app.evals.align import Piece, Row, Step
+from app.security.access import access
 from app.services import diffs, golden_swap, run_lists, run_pages
 from app.services.diffs import Diff
 from app.services.golden import Incomplete

@@ -9,10 +9,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, flash, g, make_response, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.evals import CONTEXT_MODES
+from app.security.access import access
 from app.services import agents, eval_runs, golden, golden_lists, run_control, run_lists, run_pages
 from app.services.eval_runs import NewRun
 from app.services.pages import Page

@@ -9,9 +9,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
+from app.security.access import access
 from app.services import candidate_runs, candidates, complaints, entities, golden, golden_sets, promotions
 from app.services.candidates import Candidate
 from app.services.golden import Incomplete

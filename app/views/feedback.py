@@ -9,11 +9,11 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Refused
 from app.learning.feedback_shapes import ERROR_CATEGORIES
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
+from app.security.access import access
 from app.services import daily, desk, feedback, feedback_lists
 from app.services.feedback import FeedbackDetail
 from app.services.filters import FeedbackFilters

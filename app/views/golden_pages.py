@@ -7,9 +7,9 @@ from uuid import UUID
 
 from flask import g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid
+from app.security.access import access
 from app.services import entities, expected_effects, golden, golden_lists, golden_marks
 from app.views.agent_review import as_id
 from app.views.evals import bp

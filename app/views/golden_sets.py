@@ -7,10 +7,10 @@ from uuid import UUID
 
 from flask import g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Problem
 from app.evals.stats import smallest_regression
+from app.security.access import access
 from app.services import eval_runs, golden, golden_lists, golden_marks, golden_sets, run_lists
 from app.services.pages import Page
 from app.views import filters as listing

@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Blueprint, Flask, current_app, g, redirect, render_template, url_for
 
-from app.access import access
+from app.security.access import access
 
 bp = Blueprint("home", __name__)
 

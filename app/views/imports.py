@@ -7,9 +7,9 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Refused
+from app.security.access import access
 from app.services import imports
 from app.services.pages import Page
 from app.views.htmx import page

@@ -9,12 +9,12 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
 from app.learning.hygiene import Finding
 from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.security.access import access
 from app.services import (
     agents,
     entities,

@@ -9,12 +9,12 @@ from uuid import UUID
 from flask import g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.learning.hygiene import CHECKS
 from app.learning.hygiene_text import strip_hidden
 from app.models import SharedContext
+from app.security.access import access
 from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors
 from app.services.filters import KnowledgeFilters
 from app.services.pages import Page

@@ -7,10 +7,10 @@ from typing import Any
 from flask import g, request
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.errors import NotFound
 from app.learning.prompt import PromptRow
 from app.learning.ranking import rank
+from app.security.access import access
 from app.services import agents, entities, knowledge, shared_prompt
 from app.views.agent_review import as_id
 from app.views.htmx import page

@@ -6,9 +6,9 @@ from typing import Any
 
 from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.learning.masking import Masking
+from app.security.access import access
 from app.services import workspaces
 from app.views.htmx import page
 

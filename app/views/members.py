@@ -19,10 +19,10 @@ from flask import (
     url_for,
 )
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.people import ROLES
+from app.security.access import access
 from app.services import people
 from app.views.auth import forget_cookie
 

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, g, url_for
 
-from app.access import access
 from app.models.feedback import RATINGS, STATUSES
+from app.security.access import access
 from app.services import own_feedback
 from app.services.filters import FeedbackFilters
 from app.services.own_feedback import Learned, OwnRow, Place, Retry

@@ -10,8 +10,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, current_app, g, render_template, request, url_for
 
-from app import access
-from app.access import access as open_to
+from app.security import access
+from app.security.access import access as open_to
 from app.services import palette
 from app.services.palette import Found
 from app.views.htmx import varied

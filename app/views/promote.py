@@ -8,9 +8,9 @@ from uuid import UUID
 
 from flask import g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
+from app.security.access import access
 from app.services import candidates, complaints, golden, promotions
 from app.services.golden import Incomplete, Promotion
 from app.views.agent_review import as_id

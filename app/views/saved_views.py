@@ -9,10 +9,10 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.desk import TABS
+from app.security.access import access
 from app.services import saved_views
 from app.services.saved_views import ViewRow
 from app.views.htmx import wants_fragment

@@ -9,11 +9,11 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.models import Task
 from app.models.agents import REPLAYABLE_KINDS
+from app.security.access import access
 from app.services import agents, golden, schedules
 from app.services.schedules import Plan
 from app.views.htmx import varied

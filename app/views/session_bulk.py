@@ -8,9 +8,9 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, g, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, Refused
+from app.security.access import access
 from app.services import session_deletes
 from app.services.filters import SessionFilters
 from app.views import filters as listing

@@ -8,10 +8,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid, NotFound
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+from app.security.access import access
 from app.services import event_pages, intake, sessions
 from app.services.filters import SessionFilters
 from app.services.list_menus import menus_of

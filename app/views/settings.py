@@ -7,10 +7,10 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
 
-from app.access import access
 from app.db import transaction
 from app.errors import Invalid
 from app.learning.settings import WorkspaceSettings, timezones
+from app.security.access import access
 from app.services import audit, workspaces
 from app.services.pages import Page
 from app.views.audit_words import details_line, sentence

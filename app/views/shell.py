@@ -9,10 +9,10 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, redirect, render_template, request
 
-from app import gate
-from app.access import access
 from app.actor import Actor
-from app.gate import Person
+from app.security import authentication
+from app.security.access import access
+from app.security.authentication import Person
 from app.views import errors, markdown, texts, times, visible
 from app.views.htmx import Toast, flashed_toasts, varied
 from app.views.sections import TABS, Group, Tab, navigation
@@ -120,7 +120,7 @@ def keys() -> str:
 
 def context() -> dict[str, Any]:
     """`shell` for the frame, and the token that every form on the page carries."""
-    g.csrf = gate.csrf_token()
+    g.csrf = authentication.csrf_token()
     return {"shell": Shell()}
 
 

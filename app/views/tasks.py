@@ -9,8 +9,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, flash, g, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
-from app.access import access
 from app.db import transaction
+from app.security.access import access
 from app.services import runs, task_pages
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from flask import Blueprint, Flask, g, redirect, request
 
-from app.access import access
 from app.db import transaction
 from app.errors import NotFound
+from app.security.access import access
 from app.services import logins
 from app.views.auth import set_cookie
 

@@ -13,12 +13,12 @@ import pytest
 from flask import Flask
 from sqlalchemy import func, select, update
 
-from app import visitors
 from app.db import acting_as, db, transaction
 from app.models import ApiKey, AuditEntry, Feedback, Membership, User
+from app.security import feedback_tokens
+from app.security.feedback_tokens import Visitor
 from app.services import chats, workspaces
 from app.services.chats import NewMessage
-from app.visitors import Visitor
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/feedback"
@@ -135,12 +135,12 @@ def test_forged_changed_and_old_tokens_are_refused(app: Flask, team: Api, worksp
         f"fbt_{body}",
         f"fbt_{body}.{'0' * 64}",
         f"fbt_{packed(told[0], member, key, later)}.{signature}",
-        visitors.make_token("another secret", Visitor(workspace.id, person, key, later)),
-        visitors.make_token(secret, Visitor(workspace.id, person, key, int(time.time()) - 1)),
-        visitors.make_token(secret, Visitor(workspace.id, member, key, later)),  # type: ignore[arg-type]
-        visitors.make_token(secret, Visitor(uuid4(), person, key, later)),
-        visitors.make_token(secret, Visitor(workspace.id, person, uuid4(), later)),
-        visitors.make_token(secret, Visitor("x", person, key, later)),  # type: ignore[arg-type]
+        feedback_tokens.make_token("another secret", Visitor(workspace.id, person, key, later)),
+        feedback_tokens.make_token(secret, Visitor(workspace.id, person, key, int(time.time()) - 1)),
+        feedback_tokens.make_token(secret, Visitor(workspace.id, member, key, later)),  # type: ignore[arg-type]
+        feedback_tokens.make_token(secret, Visitor(uuid4(), person, key, later)),
+        feedback_tokens.make_token(secret, Visitor(workspace.id, person, uuid4(), later)),
+        feedback_tokens.make_token(secret, Visitor("x", person, key, later)),  # type: ignore[arg-type]
     ]
     for token in wrong:
         response = Api(team.client, token).post(PATH, GOOD)
@@ -202,7 +202,7 @@ def test_a_page_can_read_that_its_token_ran_out(
 ) -> None:
     allow(workspace, site)
     old = Visitor(workspace.id, uuid4(), uuid4(), int(time.time()) - 1)
-    visitor = Api(team.client, visitors.make_token(app.config["SECRET_KEY"], old))
+    visitor = Api(team.client, feedback_tokens.make_token(app.config["SECRET_KEY"], old))
     answer = visitor.post(PATH, GOOD, headers={"Origin": site})
     assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (401, site)
 
@@ -232,7 +232,7 @@ def test_tokens_are_minted_by_keys_within_limits(
     refused = browser.post(MINT, json={"subject": "s"}, headers={"X-CSRFToken": browser.csrf})
     assert refused.status_code == 403
     assert api(workspace.actor("owner"), "ingest").post(MINT, {"subject": "s"}).status_code == 403
-    read = visitors.read_token(team.client.application.config["SECRET_KEY"], response.get_json()["token"])
+    read = feedback_tokens.read_token(team.client.application.config["SECRET_KEY"], response.get_json()["token"])
     assert read is not None
     assert before + 3599 <= read.expires_at <= time.time() + 3600
 

@@ -84,8 +84,8 @@ class Visitor:
 @pytest.fixture
 def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Visitor]]:
     """Open a browser for somebody: signed in as the actor, or as a stranger without one."""
-    from app import gate
     from app.db import acting_as, transaction
+    from app.security import authentication
     from app.services import logins
 
     contexts: list[BrowserContext] = []
@@ -102,7 +102,7 @@ def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Vis
             with app.app_context(), acting_as(actor), transaction():
                 token = logins.begin(actor=actor, user_agent="browser tests")
             with app.test_request_context():
-                name = gate.cookie_name()
+                name = authentication.cookie_name()
             context.add_cookies([{"name": name, "value": token, "url": live}])
         visitor = Visitor(context.new_page(), live)
         visitors.append(visitor)

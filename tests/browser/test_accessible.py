@@ -9,7 +9,7 @@ from typing import Any
 from flask import Flask
 from playwright.sync_api import Page, expect
 
-from app import access
+from app.security import access
 from tests.browser.conftest import ROOT
 from tests.conftest import Workspace
 from tests.views.filling import fill

@@ -10,8 +10,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
 
-from app import access
 from app.actor import SCOPES
+from app.security import access
 from tests.conftest import Api, Workspace
 
 # Whoever adds to this list opens an address to the whole world.

@@ -17,9 +17,9 @@ from sqlalchemy import select
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
-from app import access
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, Message, SessionEvent
+from app.security import access
 from app.services import entities, eval_runs, golden, golden_swap
 from app.services.eval_runs import NewRun
 from app.services.golden import Promotion

@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from app import gate, tokens
+from app import tokens
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
 from app.models.people import ApiKey, AuditEntry
+from app.security import authentication
 from app.services import accounts, keys, uses
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
@@ -35,7 +36,7 @@ def test_a_key_is_stored_as_a_hash_with_a_prefix_to_know_it_by(app, workspace):
         details = db.session.scalars(select(AuditEntry.details).where(AuditEntry.action == "key.created")).one()
         assert key not in str(details)
     with app.test_request_context():
-        found = gate.bind(key)
+        found = authentication.bind(key)
         assert (found.kind, found.credential_id, found.user_id, found.role) == ("key", key_id, admin.id, "admin")
 
 
@@ -48,7 +49,7 @@ def test_a_revoked_or_expired_key_is_none(app, workspace):
         db.session.execute(update(ApiKey).where(ApiKey.id == expired_id).values(expires_at=func.now()))
     for key in (revoked, expired):
         with app.test_request_context():
-            assert gate.bind(key) is None
+            assert authentication.bind(key) is None
     with pytest.raises(NotFound), acting_as(admin), transaction():
         keys.revoke_key(revoked_id, actor=admin)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, g, request
 from werkzeug.http import dump_cookie
 
-from app.gate import cookie_name
+from app.security.authentication import cookie_name
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse

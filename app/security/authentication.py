@@ -17,10 +17,11 @@ from flask import Flask, current_app, g, request
 from sqlalchemy.exc import OperationalError
 from werkzeug.exceptions import NotFound as UnknownRoute
 
-from app import access, tokens, visitors
+from app import tokens
 from app.actor import RANK, Actor
 from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
+from app.security import access, feedback_tokens
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BIND = "select * from bind_credential(%(hash)s)"
@@ -113,7 +114,7 @@ def identify(declared: access.Access) -> bool:
         if scheme.lower() == "bearer" and is_operators(key.strip()):
             g.operator = True
             return True
-        if scheme.lower() == "bearer" and key.strip().startswith(visitors.PREFIX):
+        if scheme.lower() == "bearer" and key.strip().startswith(feedback_tokens.PREFIX):
             _enter_visitor(key.strip())
             return True
         if scheme.lower() != "bearer" or not _enter(key.strip()):
@@ -162,8 +163,8 @@ def _enter_visitor(token: str) -> None:
     alone. Whatever is wrong with the token is refused in the same words."""
     if request.endpoint not in current_app.config["TAKES_VISITORS"]:
         raise Forbidden("A feedback token is for /api/v1/feedback alone; send an API key here.")
-    visitor = visitors.read_token(current_app.config["SECRET_KEY"], token)
-    found = visitors.find(visitor, g.request_id) if visitor is not None else None
+    visitor = feedback_tokens.read_token(current_app.config["SECRET_KEY"], token)
+    found = feedback_tokens.find(visitor, g.request_id) if visitor is not None else None
     if visitor is None or found is None:
         raise SignInNeeded("This feedback token is not valid or has run out; ask your own server for a new one.")
     origin = request.headers.get("Origin")
