@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.errors import Invalid, Unusable
-from app.learning.outbound_rules import read_allow
-from app.learning.session_limits import SESSION_BYTES
+from app.formats.outbound_rules import read_allow
+from app.formats.session_limits import SESSION_BYTES
 
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)

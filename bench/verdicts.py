@@ -19,9 +19,9 @@ from app.evals.compare import Comparison, Golden, compare
 from app.evals.nearness import nearness_of
 from app.evals.runs import Run, make_run
 from app.evals.stats import wilson
+from app.formats.tool_results import with_error_mark
 from app.learning.embeddings import embed
 from app.learning.import_format import read_line
-from app.learning.tool_calls import with_error_mark
 
 SECONDS = 3.0
 

@@ -14,13 +14,13 @@ from app.agents.history import Talk, system_prompt
 from app.agents.secrets import hide, hide_in
 from app.agents.turn import Answer, Draft, RunFailed, Spent, fit
 from app.errors import Invalid, Problem
-from app.learning import session_limits
-from app.learning.outbound_rules import Target, check_address
-from app.learning.truncation import is_truncated
-from app.rfc3339 import read_past_moment
+from app.formats import session_limits
+from app.formats.outbound_rules import Target, check_address
+from app.formats.rfc3339 import read_past_moment
+from app.formats.strict_json import parse
+from app.formats.truncation import is_truncated
 from app.services.run_inputs import Work
 from app.services.session_events import NewEvent, check_event
-from app.strict_json import parse
 
 if TYPE_CHECKING:
     import httpx2

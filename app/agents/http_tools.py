@@ -12,10 +12,10 @@ import httpx2
 from app.agents.outbound import SECONDS, OutboundError, secret_headers
 from app.agents.outside import Outside
 from app.errors import Invalid
-from app.learning.agent_config import HttpTool
-from app.learning.argument_check import check_arguments
-from app.learning.outbound_rules import PLACEHOLDER, Target, check_template
-from app.strict_json import parse
+from app.formats.agent_config import HttpTool
+from app.formats.json_schema import check_arguments
+from app.formats.outbound_rules import PLACEHOLDER, Target, check_template
+from app.formats.strict_json import parse
 from app.tools import Outcome, Tool, ToolScope
 
 LONGEST_TROUBLE = 300

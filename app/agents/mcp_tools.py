@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from app.agents.outbound import SECONDS, OutboundError, open_client, secret_headers
 from app.agents.outside import Outside
 from app.errors import Problem, Refused
-from app.learning.agent_config import McpServer
-from app.learning.outbound_rules import check_address
+from app.formats.agent_config import McpServer
+from app.formats.outbound_rules import check_address
 from app.tools import Outcome, Tool, ToolScope
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from app.agents.secrets import hide_in
 from app.config import LOOPBACK, Settings, variable
 from app.errors import Refused, Unusable
-from app.learning.model_names import KEYS, OFFLINE
+from app.formats.model_names import KEYS, OFFLINE
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from app.agents.offline_values import Schema
-from app.learning.tool_calls import looks_failed
+from app.formats.tool_results import looks_failed
 from app.learning.words import split_name, words
 
 # Whatever is fenced is a section with a reader of its own, no instruction.

@@ -19,7 +19,7 @@ import httpx2
 
 from app.config import variable
 from app.errors import Refused
-from app.learning.outbound_rules import Unreachable, check_address, check_ip, check_port
+from app.formats.outbound_rules import Unreachable, check_address, check_ip, check_port
 
 MOST_BYTES = 1_048_576
 SECONDS = 30.0

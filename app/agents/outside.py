@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.errors import Refused
-from app.learning.agent_config import AgentConfig
+from app.formats.agent_config import AgentConfig
 from app.tools import Tool
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from app.errors import Invalid
-from app.learning.session_limits import AGENT_SLUG, SLUG_FORM
-from app.misfits import sentence
-from app.rfc3339 import read_past_moment
+from app.formats.messages import sentence
+from app.formats.rfc3339 import read_past_moment
+from app.formats.session_limits import AGENT_SLUG, SLUG_FORM
 
 MAX_LIMIT = 100
 SET_NAME = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)

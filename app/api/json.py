@@ -7,7 +7,7 @@ from typing import Any
 from flask import Request
 from werkzeug.exceptions import UnsupportedMediaType
 
-from app.strict_json import MAX_DEPTH, MAX_DIGITS, check_text, parse
+from app.formats.strict_json import MAX_DEPTH, MAX_DIGITS, check_text, parse
 
 __all__ = ["MAX_DEPTH", "MAX_DIGITS", "check_text", "parse", "read_body"]
 

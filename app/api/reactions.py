@@ -12,6 +12,7 @@ from app.api.fields import Answer, Body, Moment, PastMoment
 from app.api.json import check_text
 from app.api.route import route
 from app.errors import Invalid, NotFound
+from app.formats.rfc3339 import read_moment
 from app.learning.reaction_shapes import (
     LogEntry,
     Reaction,
@@ -21,7 +22,6 @@ from app.learning.reaction_shapes import (
     resource_name,
     tags_of,
 )
-from app.rfc3339 import read_moment
 from app.services import reactions, reports, turn_logs
 from app.services.reactions import Conversation
 from app.services.reports import Activity, Period, Turn

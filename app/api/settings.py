@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body
 from app.api.route import route
-from app.learning.settings import WorkspaceSettings, without_effect
+from app.formats.workspace_settings import WorkspaceSettings, without_effect
 from app.services import workspaces
 
 bp = Blueprint("settings_api", __name__)

@@ -11,7 +11,7 @@ from pydantic import Field
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.route import route
 from app.api.v1_sessions import Name
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.services import chats, pages
 from app.services.filters import ChatFilters
 

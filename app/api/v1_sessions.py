@@ -15,7 +15,7 @@ from app.api.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Q
 from app.api.route import route
 from app.db import db
 from app.errors import Invalid, Refused
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.services import agents, pages, runs, session_metadata, sessions
 from app.services.event_windows import Place, RawEvent, read_raw_window
 from app.services.filters import SessionFilters

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.evals import own_tools
 from app.evals.equal import Reader
-from app.learning.tool_calls import looks_failed
+from app.formats.tool_results import looks_failed
 
 NO_RESULT = "no result recorded"
 FINISHED = "completed"

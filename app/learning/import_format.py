@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from app.errors import Invalid
-from app.learning import session_limits as limits
-from app.rfc3339 import read_past_moment
-from app.strict_json import parse
+from app.formats import session_limits as limits
+from app.formats.rfc3339 import read_past_moment
+from app.formats.strict_json import parse
 
 TEXTS = {
     "external_id": limits.NAME,

@@ -16,9 +16,9 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
-from app.learning.agent_config import AgentConfig, check_config, read_config
-from app.learning.agent_diff import diff_versions
-from app.learning.outbound_rules import config_problems
+from app.formats.agent_config import AgentConfig, check_config, read_config
+from app.formats.agent_diff import diff_versions
+from app.formats.outbound_rules import config_problems
 from app.models import Agent, AgentVersion
 from app.models.agents import AGENT_KINDS
 from app.services import agents, audit

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.session_limits import AGENT_SLUG
+from app.formats.session_limits import AGENT_SLUG
 from app.models import Agent, AgentVersion
 
 LONGEST_NAME = 120

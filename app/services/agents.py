@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning.session_limits import AGENT_SLUG, SLUG_FORM
+from app.formats.session_limits import AGENT_SLUG, SLUG_FORM
 from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
 from app.services import audit

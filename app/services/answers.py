@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from app.actor import Actor
 from app.errors import Invalid
+from app.formats.feedback_details import ErrorCategory
 from app.learning.edits import edit_distance
-from app.learning.feedback_shapes import ErrorCategory
 from app.models import Feedback
 from app.services import intake, retractions
 from app.services.chat_pages import Answer

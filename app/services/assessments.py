@@ -15,7 +15,7 @@ from sqlalchemy import select, update
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, NotFound
-from app.learning.feedback_shapes import ASSESSMENT, read_assessment
+from app.formats.feedback_details import ASSESSMENT, read_assessment
 from app.models import Feedback
 from app.services import audit
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
-from app.learning.truncation import is_truncated
+from app.formats.truncation import is_truncated
 from app.models import AgentSession
 from app.services import agents
 from app.services.bulk_events import EventRow, add_rows_of

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.learning.agent_config import AgentConfig, read_config
+from app.formats.agent_config import AgentConfig, read_config
 from app.models import Agent, AgentSession, AgentVersion, Chat, Message, SessionDraft
 from app.services import answers, chats, runs
 from app.services.chat_pages import Answer

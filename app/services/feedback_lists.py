@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.learning.feedback_shapes import ASSESSMENT, RETRACTED, judged, said_by_author
+from app.formats.feedback_details import ASSESSMENT, RETRACTED, judged, said_by_author
 from app.learning.signals import weight_of
 from app.models import (
     Agent,

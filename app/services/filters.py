@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import any_, func, literal, select
 
-from app.learning.feedback_shapes import ERROR_CATEGORIES
+from app.formats.feedback_details import ERROR_CATEGORIES
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, EntityType, Feedback, SharedContext
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES

@@ -15,8 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
+from app.formats.session_limits import LINE_BYTES
 from app.learning.import_format import ImportedSession, read_line
-from app.learning.session_limits import LINE_BYTES
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
 from app.services.bulk_sessions import create_sessions

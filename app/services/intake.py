@@ -14,8 +14,8 @@ from sqlalchemy import select, text
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid
+from app.formats.feedback_details import read_context, read_details
 from app.learning.edits import edit_distance
-from app.learning.feedback_shapes import read_context, read_details
 from app.learning.signals import OPPOSITE, rating_of
 from app.models import Feedback, Membership
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES

@@ -13,9 +13,9 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from app.actor import Actor
 from app.db import db
+from app.formats.tool_groups import tool_names
 from app.learning.embeddings import near_pairs, nearness
 from app.learning.hygiene import T_REL, Finding, Named, Row, World, check_alone, compare
-from app.learning.tool_names import tool_names
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
 from app.services.knowledge_vectors import vectors_of
 

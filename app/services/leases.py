@@ -18,8 +18,8 @@ from sqlalchemy import func, select, text, update
 
 from app.actor import Actor
 from app.db import db, run
+from app.formats.truncation import is_truncated
 from app.learning.masking import Masking
-from app.learning.truncation import is_truncated
 from app.models import AgentSession, SessionDraft
 from app.services import audit
 from app.services.bulk_events import as_rows

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from app.config import LOOPBACK, Settings, variable
-from app.learning.model_names import EXAMPLES, OFFLINE, about_model
+from app.formats.model_names import EXAMPLES, OFFLINE, about_model
 
 
 @dataclass(frozen=True)

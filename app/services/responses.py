@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.learning.response_values import find_misfits, wrap_value
+from app.formats.response_values import find_misfits, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
 from app.services import agents, audit
 from app.services.intake import NewFeedback, give_feedback

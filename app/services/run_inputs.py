@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db, run
 from app.errors import NotFound, Refused
-from app.learning.agent_config import AgentConfig, read_config
+from app.formats.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
 from app.models import AgentSession, Message
 from app.models.agents import REPLAYABLE_KINDS

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.models import Agent, AgentSession, SessionDraft
 from app.services import agents, audit
 from app.services.session_events import lock_for_events

@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, delete, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning.cron import next_after, upcoming
-from app.learning.settings import cron as checked_cron
+from app.formats.cron import next_after, upcoming
+from app.formats.workspace_settings import cron as checked_cron
 from app.models import Agent, Task, TaskTick
 from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, Problem
-from app.learning.session_limits import SESSION_BYTES, STORED_PAYLOAD_BYTES
+from app.formats.session_limits import SESSION_BYTES, STORED_PAYLOAD_BYTES
 from app.models import AgentSession
 from app.services import audit
 

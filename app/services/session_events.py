@@ -14,10 +14,10 @@ from sqlalchemy.orm.attributes import set_committed_value
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
+from app.formats.tool_results import with_error_mark
+from app.formats.truncation import is_truncated
 from app.learning.masking import Masking
-from app.learning.tool_calls import with_error_mark
-from app.learning.truncation import is_truncated
 from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services.bulk_events import EventRow, add_rows, as_json

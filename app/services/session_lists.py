@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
-from app.learning.feedback_shapes import RETRACTED
+from app.formats.feedback_details import RETRACTED
 from app.models import Agent, AgentSession, AgentVersion, Feedback
 from app.services import search
 from app.services.filters import SessionFilters

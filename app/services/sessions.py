@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.learning.import_format import size_of
 from app.learning.masking import Masking
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User

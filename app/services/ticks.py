@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Problem, Refused
-from app.learning.cron import next_after
+from app.formats.cron import next_after
 from app.models import Agent, AgentSession, EvalRun, Membership, Task, TaskTick, User
 from app.services import eval_runs, runs
 from app.services.eval_runs import NewRun

@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import acting_as, db
 from app.errors import Invalid, NotFound, Refused
-from app.learning.settings import WorkspaceSettings, complaints
+from app.formats.workspace_settings import WorkspaceSettings, complaints
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.desk import FeedbackDaily
 from app.models.people import Membership, Tenant, User

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.learning.response_values import wrap_value
+from app.formats.response_values import wrap_value
 from app.services import entities
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
 from app.tools.entities_read import Slug, shown

@@ -15,10 +15,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Forbidden, Invalid, Problem
-from app.misfits import sentence
+from app.formats.messages import sentence
+from app.formats.strict_json import parse
 from app.services.leases import LeaseLost
 from app.services.session_budget import SessionFull
-from app.strict_json import parse
 from app.tools.base import Outcome, Tool, ToolScope
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.learning.response_values import NUMERIC, RANKED
+from app.formats.response_values import NUMERIC, RANKED
 from app.models import CriteriaSet
 from app.services import entities
 from app.services.entities import TypeRow

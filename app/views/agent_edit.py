@@ -11,8 +11,8 @@ from werkzeug.wrappers import Response
 from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.learning.agent_config import ENV_PREFIX
-from app.learning.agent_diff import LIMITS, Change, diff_versions
+from app.formats.agent_config import ENV_PREFIX
+from app.formats.agent_diff import LIMITS, Change, diff_versions
 from app.models import Agent
 from app.security.access import access
 from app.services import agent_edits, agents, model_words

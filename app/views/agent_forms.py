@@ -12,9 +12,9 @@ from typing import Any
 
 from app.api.tools import tool_groups
 from app.errors import Invalid, Problem
-from app.learning.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer, read_config
-from app.learning.agent_config import HEADER as HEADER_NAME
-from app.learning.agent_diff import LIMITS, Change
+from app.formats.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer, read_config
+from app.formats.agent_config import HEADER as HEADER_NAME
+from app.formats.agent_diff import LIMITS, Change
 from app.services.agent_edits import Draft
 from app.views.typed import whole_number
 

@@ -22,8 +22,8 @@ from flask import (
 from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
-from app.learning.agent_config import read_config
-from app.learning.agent_diff import LIMITS
+from app.formats.agent_config import read_config
+from app.formats.agent_diff import LIMITS
 from app.security.access import access
 from app.services import agent_lists, agent_merge, agents, model_words
 from app.views import agent_try

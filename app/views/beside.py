@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from flask import g
 
 from app.errors import Invalid
-from app.learning.feedback_shapes import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
+from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
 from app.services import desk, trails
 from app.services.desk import Colleague
 from app.services.feedback import FeedbackDetail

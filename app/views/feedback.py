@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Refused
-from app.learning.feedback_shapes import ERROR_CATEGORIES
+from app.formats.feedback_details import ERROR_CATEGORIES
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.security.access import access
 from app.services import daily, desk, feedback, feedback_lists

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid
-from app.learning.response_values import LONGEST_SOURCE, LONGEST_TEXT, NUMERIC, RANKED
+from app.formats.response_values import LONGEST_SOURCE, LONGEST_TEXT, NUMERIC, RANKED
 from app.models import CriteriaSet
 from app.views.typed import typed
 

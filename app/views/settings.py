@@ -9,7 +9,7 @@ from flask import Blueprint, Flask, Response, flash, g, make_response, redirect,
 
 from app.db import transaction
 from app.errors import Invalid
-from app.learning.settings import WorkspaceSettings, timezones
+from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
 from app.services import audit, workspaces
 from app.services.pages import Page

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from app.learning.truncation import is_truncated
+from app.formats.truncation import is_truncated
 from app.views.times import duration, short_id
 
 

@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
-from app.learning.session_limits import SESSION_BYTES
+from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Message, UserMemory
 from app.services import accounts, chats, leases, memories, runs, session_budget
 from app.services.leases import Ending, LeaseLost

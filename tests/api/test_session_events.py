@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 
 from app.db import acting_as, transaction
-from app.learning.session_limits import SESSION_BYTES
+from app.formats.session_limits import SESSION_BYTES
 from app.services import session_budget
 from tests.conftest import Api, Workspace, soup
 

@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from app.db import acting_as, db
-from app.learning.settings import NOT_YET
+from app.formats.workspace_settings import NOT_YET
 from app.models.people import AuditEntry
 from tests.conftest import Api, Workspace
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/chats"

@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.models import AgentSession, Feedback, SessionEvent
 from tests.conftest import Api, Workspace, golden_mark
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.learning.argument_check import check_arguments
+from app.formats.json_schema import check_arguments
 
 SCHEMA: dict[str, Any] = {
     "properties": {

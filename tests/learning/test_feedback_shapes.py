@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from app.errors import Invalid
-from app.learning.feedback_shapes import CONTEXTS, read_context, read_details
+from app.formats.feedback_details import CONTEXTS, read_context, read_details
 from app.learning.ranking import rank
 from app.models.feedback import SOURCES
 

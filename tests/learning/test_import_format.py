@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.learning import session_limits as limits
+from app.formats import session_limits as limits
 from app.learning.import_format import ImportedSession, read_line
 
 RUN: dict[str, Any] = {

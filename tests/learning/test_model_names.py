@@ -6,7 +6,7 @@ import pytest
 
 from app.agents.models import NoModel, check_model
 from app.config import Settings
-from app.learning.model_names import EXAMPLES, KEYS
+from app.formats.model_names import EXAMPLES, KEYS
 from app.services.model_words import suggestions, words_of
 
 NAMES = [*EXAMPLES, "offline", "", "gpt-5", *(f"{provider}:openai/some-model" for provider in KEYS)]

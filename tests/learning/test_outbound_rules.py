@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from app.errors import Invalid
-from app.learning.agent_config import AgentConfig
-from app.learning.outbound_rules import (
+from app.formats.agent_config import AgentConfig
+from app.formats.outbound_rules import (
     Unreachable,
     check_address,
     check_template,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.learning.tool_calls import looks_failed, with_error_mark
+from app.formats.tool_results import looks_failed, with_error_mark
 
 FAILED: list[Any] = [
     None,

@@ -12,7 +12,7 @@ from sqlalchemy import func, select, text
 from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
-from app.learning.feedback_shapes import judged
+from app.formats.feedback_details import judged
 from app.models import AuditEntry, Feedback
 from app.services import assessments, audit, chats, desk, feedback, feedback_lists, sessions, waiting, workspaces
 from app.services.filters import FeedbackFilters

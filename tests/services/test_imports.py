@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, NotFound, Refused
-from app.learning.session_limits import EVENTS_AT_ONCE, LINE_BYTES
+from app.formats.session_limits import EVENTS_AT_ONCE, LINE_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Import, SessionEvent
 from app.services import imports, intake, sessions, workspaces
 from app.services.imports import Result

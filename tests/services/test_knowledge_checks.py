@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
+from app.formats.tool_groups import TOOLS_OF_GROUP
 from app.learning import embeddings
-from app.learning.tool_names import TOOLS_OF_GROUP
 from app.models import SharedContextEmbedding
 from app.services import agents, entities, knowledge, knowledge_checks, knowledge_vectors
 from app.services.knowledge import NewRow

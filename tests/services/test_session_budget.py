@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
 from app.errors import Invalid
-from app.learning.session_limits import SESSION_BYTES
+from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, SessionEvent
 from app.services import bulk_sessions, session_budget, sessions
 from app.services.session_budget import SessionFull

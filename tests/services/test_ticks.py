@@ -16,8 +16,8 @@ from sqlalchemy import select, update
 
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.formats.cron import next_after
 from app.jobs.ticks import begin_due
-from app.learning.cron import next_after
 from app.models import AgentSession, AuditEntry, Task, TaskTick
 from app.services import knowledge, people, runs, schedules, sessions
 from tests.agents.running import Desk

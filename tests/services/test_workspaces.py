@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Refused
-from app.learning.settings import WorkspaceSettings
+from app.formats.workspace_settings import WorkspaceSettings
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.people import AuditEntry, Tenant
 from app.services import workspaces

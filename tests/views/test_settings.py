@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.db import acting_as, transaction
-from app.learning.settings import NOT_YET
+from app.formats.workspace_settings import NOT_YET
 from app.services import assessments, desk, feedback, intake, keys, workspaces
 from tests.conftest import soup
 

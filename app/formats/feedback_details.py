@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.errors import Invalid
-from app.misfits import sentence
+from app.formats.messages import sentence
 
 ErrorCategory = Literal[
     "missing_context", "wrong_context", "ignored_constraints", "hallucination", "style_mismatch", "other"

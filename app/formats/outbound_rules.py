@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from app.errors import Invalid
 
 if TYPE_CHECKING:
-    from app.learning.agent_config import AgentConfig
+    from app.formats.agent_config import AgentConfig
 
 LONGEST = 2000
 PORTS = {"http": 80, "https": 443}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.learning.agent_config import AgentConfig, HttpTool, McpServer, Skill, read_config
+from app.formats.agent_config import AgentConfig, HttpTool, McpServer, Skill, read_config
 
 # What an agent is called and what kind it is stand beside its configuration in a version since forms write them.
 PROFILE = {"kind": "Kind", "name": "Name", "slug": "Short name", "description": "Description"}

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import ErrorDetails
 
 from app.errors import Invalid
+from app.formats.messages import sentence
 from app.learning.hygiene_text import describe_hidden
-from app.misfits import sentence
 
 TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
