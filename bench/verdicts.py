@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from app.evals.compare import Comparison, Golden, compare
-from app.evals.nearness import nearness_of
 from app.evals.runs import Run, make_run
 from app.evals.stats import wilson
 from app.formats.tool_results import with_error_mark
-from app.learning.embeddings import embed
 from app.learning.import_format import read_line
+from app.text.embeddings import embed
+from app.text.nearness import nearness_of
 
 SECONDS = 3.0
 

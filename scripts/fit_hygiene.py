@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.learning import hygiene
-from app.learning.embeddings import cosine
 from app.learning.hygiene import Row
 from app.learning.hygiene_pairs import contradiction
+from app.text.embeddings import cosine
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, pairs, score, score_of
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from app.learning import hygiene
-from app.learning.embeddings import embed
 from app.learning.hygiene import Named, Row, World
+from app.text.embeddings import embed
 
 DATA = Path(__file__).resolve().parents[1] / "tests/data/hygiene"
 OF_PAIRS = ("duplicate", "contradiction")

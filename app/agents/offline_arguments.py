@@ -28,7 +28,7 @@ from app.agents.offline_values import (
     resolved,
 )
 from app.learning.rules import Rulebook, same
-from app.learning.words import quotations, split_name, spoken, stem, stems, without_quotations
+from app.text.words import quotations, split_name, spoken, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))
 TITLE_NAMES = frozenset(("name", "title"))

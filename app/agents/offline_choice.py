@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.agents.offline_talk import OfferedTool
 from app.learning.rules import Rulebook
-from app.learning.words import stem, words
+from app.text.words import stem, words
 
 LEAST_SCORE = 0.2
 PREFERRED = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from app.learning.words import STOP, split_name, without_quotations
+from app.text.words import STOP, split_name, without_quotations
 
 MOST_WORDS = 12
 _QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')

@@ -9,7 +9,7 @@ from app.agents.offline_talk import Call, OfferedTool
 from app.agents.offline_values import is_scalar, items_of, name_of, parsed
 from app.learning.prompt import ParsedRow
 from app.learning.rules import Rulebook
-from app.learning.words import sentences, split_name, words
+from app.text.words import sentences, split_name, words
 
 MOST_ITEMS = 3
 MOST_FIELDS = 3

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.agents.offline_values import Schema
 from app.formats.tool_results import looks_failed
-from app.learning.words import split_name, words
+from app.text.words import split_name, words
 
 # Whatever is fenced is a section with a reader of its own, no instruction.
 FENCED = re.compile(r"^<<<([a-z-]+) ([0-9a-f]+)>>>$.*?^<<<end \1 \2>>>$", re.MULTILINE | re.DOTALL)

@@ -13,7 +13,7 @@ from app.agents.offline_talk import Call, OfferedTool, Talk
 from app.agents.offline_values import fits, items_of, name_of, resolved
 from app.learning.prompt import parse_prompt
 from app.learning.rules import Rulebook, Rules, read_rules
-from app.learning.words import split_name, steps, words
+from app.text.words import split_name, steps, words
 
 MOST_STEPS = 4
 MOST_CALLS = 6

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from typing import Any
 
-from app.learning.words import stems
+from app.text.words import stems
 
 Schema = dict[str, Any]
 NOTHING = object()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from app.evals.runs import Run, Turn, last_message, text_of, turns_of
-from app.evals.similarity import tokens
+from app.text.similarity import tokens
 
 # English, as are the other rules that read sentences.
 _ASKS = re.compile(

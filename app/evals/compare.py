@@ -14,8 +14,8 @@ from app.evals.effects import Effect
 from app.evals.equal import Reader
 from app.evals.expected import Expected, read_expected
 from app.evals.runs import FINISHED, Call, Run, last_message, make_run
-from app.evals.similarity import LONGEST_TEXT, Nearness
 from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
+from app.text.similarity import LONGEST_TEXT, Nearness
 
 __all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
 MOST_CALLS = 5_000

@@ -16,7 +16,7 @@ from app.evals.effects import RESPONSE, Effect, effects_of
 from app.evals.equal import Reader
 from app.evals.expected import Expected
 from app.evals.runs import Call, Run, Tool, calls_of, last_message
-from app.evals.similarity import Nearness
+from app.text.similarity import Nearness
 
 
 @dataclass(frozen=True)

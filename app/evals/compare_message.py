@@ -9,7 +9,7 @@ from app.evals.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standa
 from app.evals.equal import spelled
 from app.evals.expected import Expected
 from app.evals.runs import Run, turns_of
-from app.evals.similarity import Nearness, Said, alike
+from app.text.similarity import Nearness, Said, alike
 
 Message = tuple[str, int | None]
 SAME = "the answer is the same, word for word"

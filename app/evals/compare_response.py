@@ -11,8 +11,8 @@ from app.evals.dimensions import Dimension, Divergence, in_words
 from app.evals.effects import RESPONSE, Effect
 from app.evals.equal import CUT, Reader, as_number, equal, from_json
 from app.evals.runs import Call, Run
-from app.evals.similarity import Nearness, alike
-from app.learning.words import words
+from app.text.similarity import Nearness, alike
+from app.text.words import words
 
 TEXT_PASS, KEYWORD_PASS, RANK_PASS, SOURCES_PASS = 0.60, 0.80, 0.80, 0.60
 VALUES_WEIGHT, SOURCES_WEIGHT, CONFIDENCE_WEIGHT = 0.80, 0.10, 0.10

@@ -11,7 +11,7 @@ from app.evals.effects import UPDATED, change_of_call
 from app.evals.equal import Leaves, Path, Reader, leaves, same, shown
 from app.evals.expected import Expected
 from app.evals.runs import Call, Tool, tool_named
-from app.evals.similarity import Said
+from app.text.similarity import Said
 
 
 def check_agreed(expected: Expected) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.evals.runs import Run, Turn, turns_of
-from app.evals.similarity import Nearness, alike
+from app.text.similarity import Nearness, alike
 
 LEAST_ALIKE = 0.35
 _CLOSING = "\"'”’)]*_`~"

@@ -10,7 +10,7 @@ from typing import Any
 from app.evals import own_tools
 from app.evals.equal import CUT, Leaves, Reader, clipped, equal, from_json, leaves
 from app.evals.runs import Call, Event, Run
-from app.learning.words import split_name
+from app.text.words import split_name
 
 CREATED, UPDATED, RESPONSE = "created", "updated", "response"
 # Ids that may be replaced wherever they stand; a shorter one could be any number or word.

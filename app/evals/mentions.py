@@ -9,8 +9,8 @@ from typing import Any
 
 from app.evals.equal import spelled
 from app.evals.runs import Run, last_message
-from app.evals.similarity import Said
-from app.learning.words import quotations
+from app.text.similarity import Said
+from app.text.words import quotations
 
 MOST = 8
 LONGEST = 200

@@ -17,7 +17,7 @@ from typing import Any
 from app.evals.clipping import clip_arguments
 from app.evals.equal import CUT, Leaves, Reader, leaves, likeness
 from app.evals.runs import NO_RESULT, Call, Run, Tool, calls_of, tool_named
-from app.learning.words import split_name
+from app.text.words import split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"
 KINDS = (EXACT, NEAREST, READ, SIMULATED, MISS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
-from app.learning.words import split_name
+from app.text.words import split_name
 
 LIKE = 0.6
 SLIP = 0.9

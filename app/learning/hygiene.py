@@ -86,7 +86,7 @@ class Finding:
 
 def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:
     """Everything that is wrong with one row: by itself, and beside others."""
-    from app.learning.embeddings import cosine
+    from app.text.embeddings import cosine
 
     found = check_alone(row, world, today)
     for other in others:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from app.learning.prompt import ParsedRow
-from app.learning.words import lines_and_sentences, split_name, words
+from app.text.words import lines_and_sentences, split_name, words
 
 # How near a rule stands to the agent that reads it. A row is stronger than an instruction.
 STRENGTH = {"both": 0, "agent": 1, "entity_type": 2, "workspace": 3}

@@ -14,13 +14,13 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.learning.masking import Masking
 from app.models import Agent, AgentSession, Chat, Message, User
 from app.models.conversations import MESSAGE_ROLES
 from app.services import agents
 from app.services.chat_lists import ChatRow, list_chats
 from app.services.masks import masking_for
 from app.services.privacy import id_of, name_of
+from app.text.masking import Masking
 
 __all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat",
            "find_with_agent", "get_chat", "list_chats", "messages_of", "page_of_messages"]  # fmt: skip

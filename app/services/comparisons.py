@@ -14,13 +14,13 @@ from app.db import db
 from app.errors import NotFound
 from app.evals.compare import Comparison, Golden, compare
 from app.evals.expected import read_expected
-from app.evals.nearness import nearness_of
 from app.evals.runs import Run, make_tool
-from app.evals.similarity import Nearness
 from app.evals.verdict import Policy
-from app.learning.embeddings import embed
 from app.models import AgentSession, CriteriaSet
 from app.services.run_loads import LoadedEvents, load_events
+from app.text.embeddings import embed
+from app.text.nearness import nearness_of
+from app.text.similarity import Nearness
 
 
 def compare_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor, policy: Policy | None = None) -> Comparison:

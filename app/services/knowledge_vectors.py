@@ -14,8 +14,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
-from app.learning.embeddings import MODEL_NAME, embed
 from app.models import SharedContext, SharedContextEmbedding
+from app.text.embeddings import MODEL_NAME, embed
 
 # A vector is a kilobyte.
 MOST_REMEMBERED = 8192

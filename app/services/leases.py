@@ -19,7 +19,6 @@ from sqlalchemy import func, select, text, update
 from app.actor import Actor
 from app.db import db, run
 from app.formats.truncation import is_truncated
-from app.learning.masking import Masking
 from app.models import AgentSession, SessionDraft
 from app.services import audit
 from app.services.bulk_events import as_rows
@@ -27,6 +26,7 @@ from app.services.chats import NewMessage, append_messages
 from app.services.session_budget import FOR_THE_END, check_sizes
 from app.services.session_events import NewEvent, rows_of
 from app.services.sessions import after_end, milliseconds_between
+from app.text.masking import Masking
 
 MOST_ATTEMPTS = 3
 # A replay changes nothing outside itself, so losing its process is no reason to give up on it early.

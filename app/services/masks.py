@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
-from app.learning.masking import Masking
 from app.models import Tenant
+from app.text.masking import Masking
 
 DIGITS = re.compile("[0-9]")
 _kept: ContextVar[tuple[UUID, Masking] | None] = ContextVar("kept_masking", default=None)

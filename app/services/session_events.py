@@ -17,12 +17,12 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats import session_limits as limits
 from app.formats.tool_results import with_error_mark
 from app.formats.truncation import is_truncated
-from app.learning.masking import Masking
 from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services.bulk_events import EventRow, add_rows, as_json
 from app.services.event_windows import Event, iterate_events
 from app.services.masks import masking_for
+from app.text.masking import Masking
 
 __all__ = [
     "Event", "NewEvent", "check_event", "events_of", "lock_for_events", "rows_of", "times_of", "write_events",

@@ -17,7 +17,6 @@ from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats import session_limits as limits
 from app.learning.import_format import size_of
-from app.learning.masking import Masking
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import agents, audit
@@ -26,6 +25,7 @@ from app.services.privacy import name_of
 from app.services.session_events import Event, NewEvent, events_of, lock_for_events, times_of, write_events
 from app.services.session_lists import SessionRow, list_sessions
 from app.services.task_outcomes import note_end
+from app.text.masking import Masking
 
 __all__ = [
     "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",

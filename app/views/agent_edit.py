@@ -16,10 +16,10 @@ from app.formats.agent_diff import LIMITS, Change, diff_versions
 from app.models import Agent
 from app.security.access import access
 from app.services import agent_edits, agents, model_words
+from app.text.diff import text_diff
 from app.views.agent_forms import KINDS, METHODS, TYPES, AgentForm
 from app.views.htmx import page
 from app.views.typed import whole_number
-from app.views.worddiff import text_diff
 
 SHOWN = 30
 

@@ -12,9 +12,9 @@ from app.models import Chat, Message
 from app.services import answers, chat_pages, own_feedback, transcripts
 from app.services.chat_pages import Answer, Said
 from app.services.own_feedback import Learned, OwnRow
+from app.text.diff import Part, word_diff
 from app.views import transcript
 from app.views.own_feedback import Own, as_own
-from app.views.worddiff import Part, word_diff
 
 OFFLINE = "offline model: follows rules, no language model"
 

@@ -12,7 +12,7 @@ from app.errors import Invalid, Problem, Stale
 from app.learning.hygiene import Finding
 from app.learning.hygiene_text import hidden_signs, strip_hidden
 from app.services.knowledge import KnowledgeRow, NewRow
-from app.views.worddiff import Part, word_diff
+from app.text.diff import Part, word_diff
 
 
 class Unconfirmed(Exception):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.services.knowledge import HistoryRow
-from app.views.worddiff import Part, word_diff
+from app.text.diff import Part, word_diff
 
 WORDS = {
     "created": "Written",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from app.views.visible import visible
+from app.text.hidden_characters import visible
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -7,9 +7,9 @@ from typing import Any
 from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 
 from app.db import transaction
-from app.learning.masking import Masking
 from app.security.access import access
 from app.services import workspaces
+from app.text.masking import Masking
 from app.views.htmx import page
 
 bp = Blueprint("masking", __name__, url_prefix="/admin/settings/masking")

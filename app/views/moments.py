@@ -10,11 +10,11 @@ from flask import g
 from app.services import chats, diffs, event_windows, feedback, sessions, transcripts
 from app.services.feedback import FeedbackDetail
 from app.services.transcripts import KnownRow
+from app.text.diff import word_diff
 from app.views import transcript
 from app.views.agent_review import as_id, call_by_name, marks_of, rows_loaded, with_version
 from app.views.said import said
 from app.views.transcript import Turn
-from app.views.worddiff import word_diff
 
 MOST_EVENTS = 2000
 MOST_BYTES = 2_000_000

@@ -13,7 +13,8 @@ from app.actor import Actor
 from app.security import authentication
 from app.security.access import access
 from app.security.authentication import Person
-from app.views import errors, markdown, texts, times, visible
+from app.text import hidden_characters
+from app.views import errors, markdown, texts, times
 from app.views.htmx import Toast, flashed_toasts, varied
 from app.views.sections import TABS, Group, Tab, navigation
 
@@ -140,7 +141,7 @@ def register(app: Flask) -> None:
     app.register_blueprint(bp)
     app.config["KNOWS_PERSON"].add("shell.theme")
     app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
-    app.jinja_env.finalize = visible.shown
+    app.jinja_env.finalize = hidden_characters.shown
     app.context_processor(context)
     app.url_defaults(stamp_static)
     errors.register(app)

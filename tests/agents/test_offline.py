@@ -6,7 +6,7 @@ import pytest
 
 from app.agents.offline_talk import Call, Turn
 from app.learning.rules import read_forms
-from app.learning.words import steps, words
+from app.text.words import steps, words
 from tests.agents.offline_desk import (
     COMPARE,
     CONTACTS,

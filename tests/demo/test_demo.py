@@ -26,7 +26,6 @@ from app.demo.seed import seed
 from app.demo.talks import expand, moment, place_of, read_remark, read_talks
 from app.demo.world import World, load, talks
 from app.errors import Unusable
-from app.learning.words import lines_and_sentences
 from app.models import (
     AgentSession,
     AgentVersion,
@@ -49,6 +48,7 @@ from app.models.sessions import SESSION_TYPES
 from app.services import comparisons, feedback, knowledge_checks, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.pages import Page
+from app.text.words import lines_and_sentences
 
 # One worker, so that the demo is made once.
 pytestmark = pytest.mark.xdist_group("demo")

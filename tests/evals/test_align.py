@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from app.evals.align import align, field_diffs, word_diff
-from app.evals.nearness import nearness_of
-from app.evals.similarity import alike
-from app.learning.embeddings import embed
+from app.text.embeddings import embed
+from app.text.nearness import nearness_of
+from app.text.similarity import alike
 from tests.evals import edits
 from tests.evals.test_compare import talk
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.learning import embeddings
-from app.learning.embeddings import DIMENSIONS, cosine, embed, near_pairs, nearness
+from app.text import embeddings
+from app.text.embeddings import DIMENSIONS, cosine, embed, near_pairs, nearness
 
 ROOT = Path(__file__).resolve().parents[2]
 # Run in a process of its own: nothing is loaded yet, every socket is refused, and the home directory holds no cache.
@@ -25,7 +25,7 @@ socket.socket.connect_ex = refuse
 socket.create_connection = refuse
 socket.getaddrinfo = refuse
 
-import app.learning.embeddings as embeddings
+import app.text.embeddings as embeddings
 assert not {"numpy", "wordllama", "tokenizers"} & set(sys.modules), "loaded before it was needed"
 vector = embeddings.embed(["State the period next to every multiple."])[0]
 assert not logging.getLogger().handlers, "the package set up our logging"

@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from app.learning import hygiene
-from app.learning.embeddings import embed
 from app.learning.hygiene import CHECKS, Finding, Named, Row, World, check_alone, check_row
 from app.learning.hygiene_dates import last_day
 from app.learning.hygiene_text import hidden_signs, strip_hidden, talks_to_model
+from app.text.embeddings import embed
 from app.tools import tools_of
 from scripts.fit_hygiene import fitted
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, id_of, lines, score_of

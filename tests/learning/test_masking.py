@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from app.learning import masking
-from app.learning.masking import Masking
+from app.text import masking
+from app.text.masking import Masking
 
 SECRETS = Masking()
 ALL = Masking(emails=True, phones=True)

@@ -10,10 +10,10 @@ from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
 from app.formats.tool_groups import TOOLS_OF_GROUP
-from app.learning import embeddings
 from app.models import SharedContextEmbedding
 from app.services import agents, entities, knowledge, knowledge_checks, knowledge_vectors
 from app.services.knowledge import NewRow
+from app.text import embeddings
 from app.tools import TOOLS
 from tests.conftest import Workspace
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from app.db import acting_as, db
 from app.models import AuditEntry, Feedback
-from app.views.worddiff import MOST_WORDS, word_diff
+from app.text.diff import MOST_WORDS, word_diff
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 

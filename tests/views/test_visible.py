@@ -14,7 +14,7 @@ from app.models import Feedback
 from app.services import chats, desk, intake
 from app.services.chats import NewMessage
 from app.services.intake import NewFeedback
-from app.views.visible import MARK, visible
+from app.text.hidden_characters import MARK, visible
 from tests.conftest import Workspace
 
 SignIn = Callable[..., FlaskClient]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import mul
 
-from app.evals.similarity import Nearness, Pair
+from app.text.similarity import Nearness, Pair
 
 Embed = Callable[[Sequence[str]], list[list[float]]]
 
