@@ -19,7 +19,7 @@ from app.evals.compare import Comparison, Golden, compare
 from app.evals.runs import Run, make_run
 from app.evals.stats import wilson
 from app.formats.tool_results import with_error_mark
-from app.learning.import_format import read_line
+from app.ingest.messages import read_line
 from app.text.embeddings import embed
 from app.text.nearness import nearness_of
 

@@ -16,7 +16,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
 from app.formats.session_limits import LINE_BYTES
-from app.learning.import_format import ImportedSession, read_line
+from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
 from app.services.bulk_sessions import create_sessions

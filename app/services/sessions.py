@@ -16,7 +16,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats import session_limits as limits
-from app.learning.import_format import size_of
+from app.ingest.messages import size_of
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import agents, audit

@@ -13,7 +13,7 @@ from app.db import db
 from app.errors import Unprocessable
 from app.evals.runs import Run, make_run
 from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
-from app.learning.import_format import size_of
+from app.ingest.messages import size_of
 from app.models import (
     Agent,
     AgentSession,

@@ -12,7 +12,7 @@ from app.evals.effects import UPDATED, effects_of
 from app.evals.equal import Reader
 from app.evals.runs import Run, calls_of, make_run
 from app.formats.tool_results import with_error_mark
-from app.learning.import_format import read_line
+from app.ingest.messages import read_line
 
 DATA = Path(__file__).parents[1] / "data" / "evals" / "sessions.ndjson"
 Session = dict[str, Any]

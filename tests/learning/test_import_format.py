@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import Invalid
 from app.formats import session_limits as limits
-from app.learning.import_format import ImportedSession, read_line
+from app.ingest.messages import ImportedSession, read_line
 
 RUN: dict[str, Any] = {
     "external_id": "desk-1",
