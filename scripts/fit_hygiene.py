@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.learning import hygiene
-from app.learning.hygiene import Row
-from app.learning.hygiene_pairs import contradiction
+from app.learning.hygiene import checks
+from app.learning.hygiene.checks import Row
+from app.learning.hygiene.contradictions import contradiction
 from app.text.embeddings import cosine
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, pairs, score, score_of
 
@@ -23,7 +23,7 @@ def fitted(split: str = "dev") -> dict[str, float]:
 
 
 def repeats(a: Row, b: Row) -> bool:
-    return not clash(a, b) and hygiene.says_alike(a.content, b.content)
+    return not clash(a, b) and checks.says_alike(a.content, b.content)
 
 
 def clash(a: Row, b: Row) -> bool:
@@ -32,7 +32,7 @@ def clash(a: Row, b: Row) -> bool:
 
 def best_threshold(check: str, may_be: Callable[[Row, Row], bool], split: str) -> float:
     rows = [
-        (label == check, hygiene.overlap(a, b) and may_be(a, b), cosine(a.vector, b.vector))
+        (label == check, checks.overlap(a, b) and may_be(a, b), cosine(a.vector, b.vector))
         for label, a, b in pairs(split)
     ]
     places = [step / 100 for step in range(20, 100)]
@@ -50,7 +50,7 @@ def best_threshold(check: str, may_be: Callable[[Row, Row], bool], split: str) -
 
 def main() -> None:
     for name, value in fitted().items():
-        print(f"{name} = {value} (in use: {getattr(hygiene, name)})")
+        print(f"{name} = {value} (in use: {getattr(checks, name)})")
     print(f"{'check':22}{'dev F1':>8}{'held F1':>9}   held: right, missed, false")
     for check in (*OF_PAIRS, *OF_ROWS):
         dev, held = score_of(check, "dev"), score_of(check, "held")

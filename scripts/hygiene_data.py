@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from app.learning import hygiene
-from app.learning.hygiene import Named, Row, World
+from app.learning.hygiene import checks
+from app.learning.hygiene.checks import Named, Row, World
 from app.text.embeddings import embed
 
 DATA = Path(__file__).resolve().parents[1] / "tests/data/hygiene"
@@ -93,7 +93,7 @@ def score_rows(check: str, split: str) -> Score:
     judged = []
     for given in lines("rows.jsonl"):
         if given["check"] == check and given["split"] == split:
-            found = hygiene.check_alone(row(given["row"]), ground, today)
+            found = checks.check_alone(row(given["row"]), ground, today)
             judged.append((given["label"], check in {one.check for one in found}, given["row"]["content"]))
     return score(judged)
 
@@ -101,7 +101,7 @@ def score_rows(check: str, split: str) -> Score:
 def score_pairs(check: str, split: str) -> Score:
     judged = []
     for label, a, b in pairs(split):
-        found = [one.check for one in hygiene.check_row(a, [b], World(), world()[1]) if one.other_id]
+        found = [one.check for one in checks.check_row(a, [b], World(), world()[1]) if one.other_id]
         judged.append((label == check, check in found, f"{a.content} | {b.content}"))
     return score(judged)
 

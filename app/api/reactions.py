@@ -13,15 +13,7 @@ from app.api.json import check_text
 from app.api.route import route
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
-from app.learning.reaction_shapes import (
-    LogEntry,
-    Reaction,
-    UserType,
-    print_log,
-    reaction_entry,
-    resource_name,
-    tags_of,
-)
+from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of
 from app.services import reactions, reports, turn_logs
 from app.services.reactions import Conversation
 from app.services.reports import Activity, Period, Turn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.learning.hygiene_text import hidden_signs
+from app.learning.hygiene.texts import hidden_signs
 from app.learning.prompt import MARK_DIGITS, make_mark, token_count
 
 LABEL = (

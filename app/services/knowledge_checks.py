@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from app.actor import Actor
 from app.db import db
 from app.formats.tool_groups import tool_names
-from app.learning.hygiene import T_REL, Finding, Named, Row, World, check_alone, compare
+from app.learning.hygiene.checks import T_REL, Finding, Named, Row, World, check_alone, compare
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
 from app.services.knowledge_vectors import vectors_of
 from app.text.embeddings import near_pairs, nearness

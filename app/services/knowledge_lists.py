@@ -14,7 +14,7 @@ from sqlalchemy.orm import aliased
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.learning.hygiene_text import hidden_signs
+from app.learning.hygiene.texts import hidden_signs
 from app.models import (
     Agent,
     EntityType,

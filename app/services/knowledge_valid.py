@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.hygiene_text import describe_hidden
+from app.learning.hygiene.texts import describe_hidden
 from app.models import Agent, EntityType, Feedback
 from app.models.knowledge import KNOWLEDGE_TYPES
 

@@ -12,7 +12,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.learning import memory_prompt
-from app.learning.hygiene_text import describe_hidden
+from app.learning.hygiene.texts import describe_hidden
 from app.models import AgentSession, Tenant, User, UserMemory
 from app.services import audit
 from app.services.masks import masking_for

@@ -11,7 +11,7 @@ from sqlalchemy import or_, select
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.learning.reaction_shapes import Reaction, rating_of, user_type_of
+from app.learning.reactions import Reaction, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Message
 from app.services.intake import NewFeedback, give_feedback
 from app.services.intake_links import AN_ID

@@ -18,7 +18,7 @@ from app.evals.compare import Golden, compare
 from app.evals.expected import read_expected
 from app.evals.runs import Event, Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
-from app.learning.hygiene_text import strip_hidden
+from app.learning.hygiene.texts import strip_hidden
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit, feedback, intake, leases

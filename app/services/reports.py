@@ -20,7 +20,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.reaction_shapes import Counts, Reaction, by_turn, user_type_of
+from app.learning.reactions import Counts, Reaction, by_turn, user_type_of
 from app.models import Chat, Feedback, Membership, Message
 from app.services.intake_links import AN_ID
 from app.services.privacy import is_hidden

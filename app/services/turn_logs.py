@@ -12,7 +12,7 @@ from sqlalchemy import Text, cast, func, or_, select
 
 from app.actor import Actor
 from app.db import db
-from app.learning.reaction_shapes import LogEntry
+from app.learning.reactions import LogEntry
 from app.models import AgentSession, Message, SessionEvent
 from app.services.reactions import Conversation
 

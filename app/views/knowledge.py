@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
-from app.learning.hygiene import Finding
+from app.learning.hygiene.checks import Finding
 from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.security.access import access

@@ -11,8 +11,8 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
-from app.learning.hygiene import CHECKS
-from app.learning.hygiene_text import strip_hidden
+from app.learning.hygiene.checks import CHECKS
+from app.learning.hygiene.texts import strip_hidden
 from app.models import SharedContext
 from app.security.access import access
 from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors

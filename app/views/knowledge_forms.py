@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
-from app.learning.hygiene import Finding
-from app.learning.hygiene_text import hidden_signs, strip_hidden
+from app.learning.hygiene.checks import Finding
+from app.learning.hygiene.texts import hidden_signs, strip_hidden
 from app.services.knowledge import KnowledgeRow, NewRow
 from app.text.diff import Part, word_diff
 

@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import pytest
 
-from app.learning import hygiene
-from app.learning.hygiene import CHECKS, Finding, Named, Row, World, check_alone, check_row
-from app.learning.hygiene_dates import last_day
-from app.learning.hygiene_text import hidden_signs, strip_hidden, talks_to_model
+from app.learning.hygiene import checks
+from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone, check_row
+from app.learning.hygiene.dates import last_day
+from app.learning.hygiene.texts import hidden_signs, strip_hidden, talks_to_model
 from app.text.embeddings import embed
 from app.tools import tools_of
 from scripts.fit_hygiene import fitted
@@ -44,7 +44,7 @@ def test_each_check_agrees_with_the_half_it_was_not_fitted_on(check: str) -> Non
 
 
 def test_the_thresholds_are_those_that_the_other_half_gives() -> None:
-    assert fitted("dev") == {"T_DUP": hygiene.T_DUP, "T_REL": hygiene.T_REL}
+    assert fitted("dev") == {"T_DUP": checks.T_DUP, "T_REL": checks.T_REL}
 
 
 def test_every_family_of_injections_is_found() -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.learning.hygiene_text import hidden_signs
+from app.learning.hygiene.texts import hidden_signs
 from app.learning.memory_prompt import format_memories, one_line
 from app.learning.prompt import (
     KEY_DIGITS,

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from uuid import UUID
 
-from app.learning.hygiene_dates import last_day
-from app.learning.hygiene_pairs import contradiction, shared_words, tells_apart
-from app.learning.hygiene_text import describe_hidden, mixed_words, name_of, strip_hidden, talks_to_model
-from app.learning.hygiene_words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
+from app.learning.hygiene.contradictions import contradiction, shared_words, tells_apart
+from app.learning.hygiene.dates import last_day
+from app.learning.hygiene.texts import describe_hidden, mixed_words, name_of, strip_hidden, talks_to_model
+from app.learning.hygiene.words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
 T_DUP = 0.59

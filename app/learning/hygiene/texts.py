@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from app.learning.hygiene_prompts import ABOUT_THE_PROMPT
+from app.learning.hygiene.prompt_talk import ABOUT_THE_PROMPT
 
 # Letters that look like Latin ones. A word that mixes them with Latin letters reads as something it is not; a Greek
 # sign such as Δ or β beside Latin letters is ordinary notation and looks like itself.

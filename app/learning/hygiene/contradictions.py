@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.learning.hygiene_words import (
+from app.learning.hygiene.words import (
     KIND_OF,
     LIGHT_STEMS,
     NUMBERS,
