@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.evals.compare import Comparison, Golden, compare
-from app.evals.runs import Run, make_run
+from app.evals.compare.sessions import Comparison, Golden, compare
 from app.evals.stats import wilson
+from app.evals.trace import Run, make_run
 from app.formats.tool_results import with_error_mark
 from app.ingest.messages import read_line
 from app.text.embeddings import embed

@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from app.agents.history import Open
 from app.db import db
-from app.evals.recorded import READ, Answered, recording_of
-from app.evals.runs import Event as RecordedEvent
+from app.evals.recording import READ, Answered, recording_of
+from app.evals.trace import Event as RecordedEvent
 from app.services.replays import LIVE, Replay
 from app.services.session_events import Event, NewEvent
 from app.tools import Outcome, Tool, ToolScope

@@ -11,7 +11,7 @@ import click
 
 from app.cli.output import Command, emit, fail, json_option, opened_app
 from app.errors import Problem, Unusable
-from app.evals.compare import Comparison
+from app.evals.compare.sessions import Comparison
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 
 PASSED, REGRESSION, CONFIGURATION, UNREACHABLE, INCONCLUSIVE = 0, 1, 3, 4, 5

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import Invalid
-from app.evals.dimensions import Dimension, Divergence
+from app.evals.compare.dimensions import Dimension, Divergence
 
 PASS, FAIL, FLAKY, ERRORED, UNKNOWN = "pass", "fail", "flaky", "errored", "unknown"
 VERDICTS = (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)

@@ -12,9 +12,9 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.evals.compare import Comparison, Golden, compare
-from app.evals.expected import read_expected
-from app.evals.runs import Run, make_tool
+from app.evals.compare.sessions import Comparison, Golden, compare
+from app.evals.expected.expectations import read_expected
+from app.evals.trace import Run, make_tool
 from app.evals.verdict import Policy
 from app.models import AgentSession, CriteriaSet
 from app.services.run_loads import LoadedEvents, load_events

@@ -13,13 +13,13 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.evals import align
-from app.evals.compare import OPEN, compare
-from app.evals.compare_effects import pair_effects
-from app.evals.effects import RESPONSE, Effect
-from app.evals.equal import Reader, differences, equal
-from app.evals.expected import Expected, read_expected
-from app.evals.runs import Run, last_message
+from app.evals.compare import align
+from app.evals.compare.effect_pairs import pair_effects
+from app.evals.compare.effects import RESPONSE, Effect
+from app.evals.compare.sessions import OPEN, compare
+from app.evals.compare.values import Reader, differences, equal
+from app.evals.expected.expectations import Expected, read_expected
+from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
 from app.services.comparisons import load_run, nearness
 

@@ -12,15 +12,15 @@ from sqlalchemy import or_, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.evals import own_tools
-from app.evals.compare_calls import covered
-from app.evals.contradictions import check_makable
-from app.evals.effects import CREATED, RESPONSE, UPDATED, effects_of
-from app.evals.equal import Reader, as_number
-from app.evals.expected import Expected
-from app.evals.runs import Run, Tool, calls_of
-from app.evals.schema_fit import misfit
-from app.evals.tool_names import is_slip, nearest
+from app.evals.compare import builtin_tools
+from app.evals.compare.calls import covered
+from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
+from app.evals.compare.values import Reader, as_number
+from app.evals.expected.contradictions import check_makable
+from app.evals.expected.expectations import Expected
+from app.evals.expected.tool_names import is_slip, nearest
+from app.evals.trace import Run, Tool, calls_of
+from app.formats.value_schema import misfit
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.expected_effects import OWN, as_id, fitting, values_misfit
 
@@ -45,7 +45,7 @@ class Tools:
             return None
         if meant:
             return f"There is no tool “{name[:60]}”. Did you mean {meant}?"
-        others = sorted(self.named.keys() - own_tools.WRITES - own_tools.READS)[:MOST_NAMED]
+        others = sorted(self.named.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MOST_NAMED]
         has = f" It has {', '.join(others)}." if others else ""
         return f"There is no tool “{name[:60]}”.{has}"
 
@@ -80,8 +80,8 @@ def tools_of(session: AgentSession, run: Run, *, actor: Actor) -> Tools:
     whole = listed or (rows[0][0] == "builtin" and not any(config.get("mcp_servers") for config in configs))
     called = {str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"}
     had = {str(tool.get("name")) for config in configs for tool in config.get("http_tools") or ()}
-    names = {*own_tools.READS, *own_tools.WRITES, *called, *had}
-    ours = {name: Tool(name, schema=own_tools.schema_of(name) if whole and not listed else None) for name in names}
+    names = {*builtin_tools.READS, *builtin_tools.WRITES, *called, *had}
+    ours = {name: Tool(name, schema=builtin_tools.schema_of(name) if whole and not listed else None) for name in names}
     return Tools({**ours, **run.tools}, whole)
 
 
@@ -116,12 +116,12 @@ class _Checks:
         wrong = misfit(given, tool.schema) if tool else None
         if wrong:
             return f"{name[:60]}, {wrong[0][:60]}: {wrong[1]}"
-        if tool is None or tool.schema is None or name not in own_tools.WRITES | own_tools.READS:
+        if tool is None or tool.schema is None or name not in builtin_tools.WRITES | builtin_tools.READS:
             return None
         kind = given.get("entityType")
         if isinstance(kind, str) and kind not in self.kinds:
             return f"{name}, entityType: {self._no_kind(kind)}"
-        made = own_tools.change_of(name, given)
+        made = builtin_tools.change_of(name, given)
         wrong_change = self._change(*made) if made else None
         return f"{name}, {wrong_change}" if wrong_change else None
 
@@ -139,7 +139,7 @@ class _Checks:
             return self._update(target, fields)
         if kind == CREATED and of in self.kinds:
             return _fields({name: value for name, value in fields.items() if name != "name"}, self.kinds[of])
-        if own_tools.makers(kind, of)[0] != of or (kind == UPDATED and of in RECORDS):
+        if builtin_tools.makers(kind, of)[0] != of or (kind == UPDATED and of in RECORDS):
             return None
         return self._of_tool(kind, of, fields)
 

@@ -14,16 +14,16 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.evals import own_tools
-from app.evals.amended import names_writes
-from app.evals.contradictions import clash
-from app.evals.effect_words import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
-from app.evals.effects import RESPONSE, effects_of
-from app.evals.equal import Reader, holds_cut
-from app.evals.expected import Expected
-from app.evals.runs import Run, Tool, calls_of, tool_named
-from app.evals.schema_fit import misfit
-from app.evals.tool_names import nearest
+from app.evals.compare import builtin_tools
+from app.evals.compare.effects import RESPONSE, effects_of
+from app.evals.compare.values import Reader, holds_cut
+from app.evals.expected.contradictions import clash
+from app.evals.expected.corrected_effects import names_writes
+from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
+from app.evals.expected.expectations import Expected
+from app.evals.expected.tool_names import nearest
+from app.evals.trace import Run, Tool, calls_of, tool_named
+from app.formats.value_schema import misfit
 from app.models import CriteriaSet, Entity, EntityType
 from app.services import entities
 
@@ -205,13 +205,13 @@ def _as_text(value: Any, schema: Any) -> Any:
 def _tools(run: Run) -> dict[str, Tool]:
     """What the session could use: what it was offered, what it called, and ours."""
     called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
-    names = {*own_tools.WRITES, *own_tools.READS, *called, *run.tools}
+    names = {*builtin_tools.WRITES, *builtin_tools.READS, *called, *run.tools}
     return {name: tool_named(name, run.tools) for name in names}
 
 
 def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
     if name not in known:
-        others = sorted(known.keys() - own_tools.WRITES - own_tools.READS)[:MOST_NAMED]
+        others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MOST_NAMED]
         meant = nearest(name, [UPDATE, CREATE, SUBMIT, *known])
         had = f" Did you mean {meant}?" if meant else f" It had {', '.join(others)}." if others else ""
         raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")

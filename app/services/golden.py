@@ -18,8 +18,8 @@ from sqlalchemy import exists, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
-from app.evals.contradictions import check_agreed
-from app.evals.expected import read_expected
+from app.evals.expected.contradictions import check_agreed
+from app.evals.expected.expectations import read_expected
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, CriteriaSet, GoldenSet, SessionEvent
 from app.models.agents import REPLAYABLE_KINDS

@@ -12,7 +12,7 @@ from sqlalchemy import case, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
-from app.evals.mentions import suggest
+from app.evals.expected.mentions import suggest
 from app.models import Agent, AgentSession, AgentVersion, SessionEvent
 from app.services import complaints, golden
 from app.services.expected_effects import recorded_changes

@@ -13,10 +13,10 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db, run
 from app.errors import Refused
-from app.evals.clipping import clip_event, clip_run
-from app.evals.compare import Golden, compare
-from app.evals.expected import read_expected
-from app.evals.runs import Event, Run, make_run
+from app.evals.compare.clipping import clip_event, clip_run
+from app.evals.compare.sessions import Golden, compare
+from app.evals.expected.expectations import read_expected
+from app.evals.trace import Event, Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.hygiene.texts import strip_hidden
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt

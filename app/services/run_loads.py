@@ -9,8 +9,8 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.db import run
-from app.evals.clipping import WHOLE_BYTES, TooDense, read_events
-from app.evals.runs import Event
+from app.evals.compare.clipping import WHOLE_BYTES, TooDense, read_events
+from app.evals.trace import Event
 from app.services.event_windows import iterate_raw_events
 
 WHOLE = """

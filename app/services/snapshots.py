@@ -11,8 +11,8 @@ from sqlalchemy import func, select, tuple_
 from app.actor import Actor
 from app.db import db
 from app.errors import Unprocessable
-from app.evals.runs import Run, make_run
 from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
+from app.evals.trace import Run, make_run
 from app.ingest.messages import size_of
 from app.models import (
     Agent,

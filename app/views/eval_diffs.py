@@ -13,8 +13,8 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid
-from app.evals import align
-from app.evals.align import Piece, Row, Step
+from app.evals.compare import align
+from app.evals.compare.align import Piece, Row, Step
 from app.security.access import access
 from app.services import diffs, golden_swap, run_lists, run_pages
 from app.services.diffs import Diff

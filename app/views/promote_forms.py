@@ -10,7 +10,7 @@ from typing import Any
 from flask import request
 
 from app.errors import Invalid, Problem
-from app.evals.expected import MOST_CALLS
+from app.evals.expected.expectations import MOST_CALLS
 from app.services.golden import DEFAULT_SET, Incomplete, Promotion
 from app.services.promotions import Offer
 from app.views.agent_review import as_id

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.errors import NotFound, Refused
-from app.evals import clipping
+from app.evals.compare import clipping
 from app.models import AgentSession, EvalRun, Feedback
 from app.services import agents, entities, eval_runs, feedback, golden, knowledge, run_control, run_loads
 from app.services.eval_runs import NewRun

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.evals.effects import UPDATED, effects_of
-from app.evals.equal import Reader
-from app.evals.runs import Run, calls_of, make_run
+from app.evals.compare.effects import UPDATED, effects_of
+from app.evals.compare.values import Reader
+from app.evals.trace import Run, calls_of, make_run
 from app.formats.tool_results import with_error_mark
 from app.ingest.messages import read_line
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from app.evals.align import align, field_diffs, word_diff
+from app.evals.compare.align import align, field_diffs, word_diff
 from app.text.embeddings import embed
 from app.text.nearness import nearness_of
 from app.text.similarity import alike

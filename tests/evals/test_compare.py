@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.evals.compare import compare_sessions
-from app.evals.mentions import suggest
-from app.evals.runs import make_run
+from app.evals.compare.sessions import compare_sessions
+from app.evals.expected.mentions import suggest
+from app.evals.trace import make_run
 from tests.evals import edits
 
 READ = {"name": "find", "annotations": {"readOnlyHint": True}}

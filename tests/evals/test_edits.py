@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from app.evals.compare import Comparison, Golden, compare
+from app.evals.compare.sessions import Comparison, Golden, compare
 from tests.evals import edits
 
 SESSIONS = {name: session for name, session in edits.sessions().items() if edits.writes(session)}

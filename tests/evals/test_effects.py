@@ -3,10 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 from app import tools
-from app.evals import own_tools
-from app.evals.effects import Effect, effects_of
-from app.evals.equal import Reader
-from app.evals.runs import calls_of, make_run
+from app.evals.compare import builtin_tools
+from app.evals.compare.effects import Effect, effects_of
+from app.evals.compare.values import Reader
+from app.evals.trace import calls_of, make_run
 from tests.evals import edits
 
 
@@ -28,8 +28,8 @@ def seen(found: list[Effect]) -> list[tuple[Any, ...]]:
 
 
 def test_every_tool_of_ours_is_known() -> None:
-    assert {tool.name for tool in tools.TOOLS if tool.writes} == own_tools.WRITES
-    assert {tool.name for tool in tools.TOOLS if not tool.writes} == own_tools.READS
+    assert {tool.name for tool in tools.TOOLS if tool.writes} == builtin_tools.WRITES
+    assert {tool.name for tool in tools.TOOLS if not tool.writes} == builtin_tools.READS
 
 
 def test_the_target_is_the_thing_in_the_tools_name() -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from app import tools
 from app.errors import Invalid
-from app.evals import own_tools
-from app.evals.compare import compare_sessions
-from app.evals.contradictions import check_agreed, check_makable, clash
-from app.evals.expected import read_expected
-from app.evals.runs import make_tool
-from app.evals.schema_fit import misfit
-from app.evals.tool_names import is_slip, nearest
+from app.evals.compare import builtin_tools
+from app.evals.compare.sessions import compare_sessions
+from app.evals.expected.contradictions import check_agreed, check_makable, clash
+from app.evals.expected.expectations import read_expected
+from app.evals.expected.tool_names import is_slip, nearest
+from app.evals.trace import make_tool
+from app.formats.value_schema import misfit
 from tests.evals.test_compare import talk
 from tests.evals.test_put_right import filled, judged, moved
 
@@ -62,11 +62,11 @@ def test_what_a_schema_leaves_open_fits(schema: Any) -> None:
 
 def test_what_our_tools_take_is_known() -> None:
     for tool in tools.TOOLS:
-        known = own_tools.schema_of(tool.name)
+        known = builtin_tools.schema_of(tool.name)
         assert known is not None, tool.name
         kinds = {name: {"type": given["type"]} for name, given in tool.parameters["properties"].items()}
         assert known["properties"] == kinds, tool.name
-    assert own_tools.schema_of("sendMail") is None
+    assert builtin_tools.schema_of("sendMail") is None
 
 
 @pytest.mark.parametrize(

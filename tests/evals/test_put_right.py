@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from app.errors import Invalid
-from app.evals.compare import compare_sessions
-from app.evals.contradictions import check_agreed
-from app.evals.expected import read_expected
+from app.evals.compare.sessions import compare_sessions
+from app.evals.expected.contradictions import check_agreed
+from app.evals.expected.expectations import read_expected
 from tests.evals.test_compare import READ, WRITE, talk
 
 ASKED = "Marlow EBITDA in one line"

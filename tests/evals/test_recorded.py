@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.evals.recorded import Recording, recording_of
-from app.evals.runs import make_run
+from app.evals.recording import Recording, recording_of
+from app.evals.trace import make_run
 from tests.evals import edits
 
 TOOLS = [

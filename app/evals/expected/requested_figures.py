@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from app.evals.runs import Run, Turn, last_message, text_of, turns_of
+from app.evals.trace import Run, Turn, last_message, text_of, turns_of
 from app.text.similarity import tokens
 
 # English, as are the other rules that read sentences.

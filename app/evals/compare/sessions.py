@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.evals import verdict
-from app.evals.compare_agent import Golden, dimensions_of, held_to, side_of
-from app.evals.dimensions import Dimension, Divergence
-from app.evals.drift import Drift, first_drift
-from app.evals.effects import Effect
-from app.evals.equal import Reader
-from app.evals.expected import Expected, read_expected
-from app.evals.runs import FINISHED, Call, Run, last_message, make_run
+from app.evals.compare.agent import Golden, dimensions_of, held_to, side_of
+from app.evals.compare.dimensions import Dimension, Divergence
+from app.evals.compare.drift import Drift, first_drift
+from app.evals.compare.effects import Effect
+from app.evals.compare.values import Reader
+from app.evals.expected.expectations import Expected, read_expected
+from app.evals.trace import FINISHED, Call, Run, last_message, make_run
 from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
 from app.text.similarity import LONGEST_TEXT, Nearness
 

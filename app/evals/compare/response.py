@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from app.evals.dimensions import Dimension, Divergence, in_words
-from app.evals.effects import RESPONSE, Effect
-from app.evals.equal import CUT, Reader, as_number, equal, from_json
-from app.evals.runs import Call, Run
+from app.evals.compare.dimensions import Dimension, Divergence, in_words
+from app.evals.compare.effects import RESPONSE, Effect
+from app.evals.compare.values import CUT, Reader, as_number, equal, from_json
+from app.evals.trace import Call, Run
 from app.text.similarity import Nearness, alike
 from app.text.words import words
 

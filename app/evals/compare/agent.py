@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.evals import compare_response, compare_tool
-from app.evals.amended import amended
-from app.evals.compare_calls import call_dimensions
-from app.evals.compare_effects import effect_dimensions
-from app.evals.compare_message import asked_dimension, message_dimension, told_dimension
-from app.evals.dimensions import Dimension
-from app.evals.effects import RESPONSE, Effect, effects_of
-from app.evals.equal import Reader
-from app.evals.expected import Expected
-from app.evals.runs import Call, Run, Tool, calls_of, last_message
+from app.evals.compare import response, tool
+from app.evals.compare.calls import call_dimensions
+from app.evals.compare.dimensions import Dimension
+from app.evals.compare.effect_pairs import effect_dimensions
+from app.evals.compare.effects import RESPONSE, Effect, effects_of
+from app.evals.compare.message import asked_dimension, message_dimension, told_dimension
+from app.evals.compare.values import Reader
+from app.evals.expected.corrected_effects import amended
+from app.evals.expected.expectations import Expected
+from app.evals.trace import Call, Run, Tool, calls_of, last_message
 from app.text.similarity import Nearness
 
 
@@ -70,12 +70,12 @@ def dimensions_of(
     """What is compared in a session of the golden's type."""
     kind = golden.run.session_type
     names = (before.names, after.names)
-    submitted = [compare_response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
+    submitted = [response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
     if before.put_right:
-        submitted[0] = compare_response.expected_of(before.effects, submitted[0])
+        submitted[0] = response.expected_of(before.effects, submitted[0])
     any_values = any(side.values for side in submitted)
     if kind == "tool":
-        output = compare_tool.output_dimension(before.run, after.run, reader, names)
+        output = tool.output_dimension(before.run, after.run, reader, names)
         return [
             *effect_dimensions(before.effects, after.effects, put_right=before.put_right),
             output,
@@ -83,17 +83,17 @@ def dimensions_of(
         ]
     extraction = kind == "agent" and golden.run.output_type in ("field", "fields")
     if any_values and (kind in ("response", "mixed") or extraction):
-        values = compare_response.response_dimensions(
+        values = response.response_dimensions(
             submitted[0], submitted[1], golden.criteria, nearness, put_right=before.put_right
         )
         rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
         if kind == "mixed":
-            return [*_agent(golden, before, after, rest, nearness), *compare_response.scaled(values, 1.0)]
+            return [*_agent(golden, before, after, rest, nearness), *response.scaled(values, 1.0)]
         other = effect_dimensions(*rest, put_right=before.put_right) if any(rest) else []
         other += _named(golden, before, after, nearness)
         if extraction:
-            values = compare_response.scaled(values, compare_response.VALUES_WEIGHT)
-            values += compare_response.extraction_dimensions(*submitted)
+            values = response.scaled(values, response.VALUES_WEIGHT)
+            values += response.extraction_dimensions(*submitted)
         return [*other, *values]
     return _agent(golden, before, after, [before.effects, after.effects], nearness)
 

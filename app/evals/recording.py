@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from app.evals.clipping import clip_arguments
-from app.evals.equal import CUT, Leaves, Reader, leaves, likeness
-from app.evals.runs import NO_RESULT, Call, Run, Tool, calls_of, tool_named
+from app.evals.compare.clipping import clip_arguments
+from app.evals.compare.values import CUT, Leaves, Reader, leaves, likeness
+from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, tool_named
 from app.text.words import split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"

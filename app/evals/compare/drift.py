@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.evals.runs import Run, Turn, turns_of
+from app.evals.trace import Run, Turn, turns_of
 from app.text.similarity import Nearness, alike
 
 LEAST_ALIKE = 0.35

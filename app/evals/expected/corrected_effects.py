@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.evals.compare_calls import covered
-from app.evals.effects import UPDATED, Effect, change_of_call, changes_of, over, renamed, settled
-from app.evals.equal import Reader
-from app.evals.expected import Expected
-from app.evals.runs import Call, Run, Tool, tool_named
+from app.evals.compare.calls import covered
+from app.evals.compare.effects import UPDATED, Effect, change_of_call, changes_of, over, renamed, settled
+from app.evals.compare.values import Reader
+from app.evals.expected.expectations import Expected
+from app.evals.trace import Call, Run, Tool, tool_named
 
 Wanted = tuple[str, Any]
 

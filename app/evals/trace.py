@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.evals import own_tools
-from app.evals.equal import Reader
+from app.evals.compare import builtin_tools
+from app.evals.compare.values import Reader
 from app.formats.tool_results import looks_failed
 
 NO_RESULT = "no result recorded"
@@ -115,7 +115,7 @@ _TARGET = "x-upshot-target"
 
 def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
     """The tool of that name. One that nobody described is taken to write, unless it is a reading tool of ours."""
-    return tools.get(name) or Tool(name, name not in own_tools.READS)
+    return tools.get(name) or Tool(name, name not in builtin_tools.READS)
 
 
 def calls_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> list[Call]:

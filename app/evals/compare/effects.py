@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from app.evals import own_tools
-from app.evals.equal import CUT, Leaves, Reader, clipped, equal, from_json, leaves
-from app.evals.runs import Call, Event, Run
+from app.evals.compare import builtin_tools
+from app.evals.compare.values import CUT, Leaves, Reader, clipped, equal, from_json, leaves
+from app.evals.trace import Call, Event, Run
 from app.text.words import split_name
 
 CREATED, UPDATED, RESPONSE = "created", "updated", "response"
@@ -88,7 +88,7 @@ def change_of_call(call: Call) -> Effect:
     """What a call of a tool that writes changed."""
     if not isinstance(call.arguments, dict):
         return Effect(CREATED, call.name, None, CUT, call.sequence, call.id)
-    ours = own_tools.change_of(call.name, call.arguments)
+    ours = builtin_tools.change_of(call.name, call.arguments)
     if ours is not None:
         kind, of, target, fields = ours
         fields = values_of(fields) if kind == RESPONSE else fields

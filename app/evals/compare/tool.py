@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.evals.dimensions import Dimension, Divergence, leaf_divergences
-from app.evals.effects import rename
-from app.evals.equal import Reader, from_json, leaves, likeness
-from app.evals.runs import Run, result_failed, text_of
+from app.evals.compare.dimensions import Dimension, Divergence, leaf_divergences
+from app.evals.compare.effects import rename
+from app.evals.compare.values import Reader, from_json, leaves, likeness
+from app.evals.trace import Run, result_failed, text_of
 
 OUTPUT = "output"
 WEIGHT = 0.40

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.evals.equal import spelled
-from app.evals.runs import Run, last_message
+from app.evals.compare.values import spelled
+from app.evals.trace import Run, last_message
 from app.text.similarity import Said
 from app.text.words import quotations
 

@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from app.evals import own_tools
-from app.evals.effects import CREATED, RESPONSE, UPDATED, change_of_call
-from app.evals.equal import Reader
-from app.evals.runs import Call, Tool
+from app.evals.compare import builtin_tools
+from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, change_of_call
+from app.evals.compare.values import Reader
+from app.evals.trace import Call, Tool
 
 UPDATE, CREATE, SUBMIT = "update", "create", "submit"
 OF = " for "
@@ -180,7 +180,7 @@ def effect_of(line: Line, tool: Tool) -> dict[str, Any]:
     if line.verb == SUBMIT:
         criteria, _, record = str(line.subject).partition(OF)
         return {"kind": RESPONSE, "type": criteria, "target": record or None, "fields": line.fields}
-    if line.subject is not None and tool.name not in own_tools.WRITES:
+    if line.subject is not None and tool.name not in builtin_tools.WRITES:
         return {"kind": UPDATED, "type": tool.name, "target": line.subject, "fields": line.fields}
     given = line.fields if line.subject is None else {"id": line.subject, **line.fields}
     found = change_of_call(Call("", tool.name, Reader().arguments(given, tool.schema), None, False, True, 0, tool))

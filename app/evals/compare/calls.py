@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from app.evals.compare_effects import likest
-from app.evals.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
-from app.evals.effects import rename, values_of
-from app.evals.equal import Leaves, Reader, leaves, likeness, same
-from app.evals.expected import Expected
-from app.evals.runs import Call
+from app.evals.compare.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
+from app.evals.compare.effect_pairs import likest
+from app.evals.compare.effects import rename, values_of
+from app.evals.compare.values import Leaves, Reader, leaves, likeness, same
+from app.evals.expected.expectations import Expected
+from app.evals.trace import Call
 
 SUBMIT = "submitResponse"
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from app.errors import Invalid
-from app.evals import own_tools
-from app.evals.effects import UPDATED, change_of_call
-from app.evals.equal import Leaves, Path, Reader, leaves, same, shown
-from app.evals.expected import Expected
-from app.evals.runs import Call, Tool, tool_named
+from app.evals.compare import builtin_tools
+from app.evals.compare.effects import UPDATED, change_of_call
+from app.evals.compare.values import Leaves, Path, Reader, leaves, same, shown
+from app.evals.expected.expectations import Expected
+from app.evals.trace import Call, Tool, tool_named
 from app.text.similarity import Said
 
 
@@ -59,11 +59,11 @@ def _check_calls(expected: Expected) -> None:
         raise _both("calls", "no_calls", f"It cannot both call {both[:60]} and not call it.")
     if expected.effects is None:
         return
-    writes = next((name for name in must if name in own_tools.WRITES), None)
+    writes = next((name for name in must if name in builtin_tools.WRITES), None)
     if writes is not None and not expected.effects:
         raise _both("calls", "effects", f"Where nothing may change, it cannot call {writes}.")
     for one in expected.effects:
-        made_by = own_tools.makers(one["kind"], one["type"])
+        made_by = builtin_tools.makers(one["kind"], one["type"])
         if one["type"] in forbidden or forbidden.issuperset(made_by):
             raise _unmade(made_by[0])
 
@@ -89,12 +89,12 @@ def check_makable(expected: Expected, tools: Mapping[str, Tool], kinds: Collecti
 def _could_make(tool: Tool, given: dict[str, Any], effect: Mapping[str, Any]) -> bool:
     """Whether a call with these arguments, and any others, can make a change. Arguments that do not say what is
     changed leave it open."""
-    if tool.name not in own_tools.makers(effect["kind"], effect["type"]):
+    if tool.name not in builtin_tools.makers(effect["kind"], effect["type"]):
         return False
     arguments = Reader().arguments(given, tool.schema)
     if not isinstance(arguments, dict):
         return True
-    if tool.name in own_tools.WRITES and own_tools.change_of(tool.name, arguments) is None:
+    if tool.name in builtin_tools.WRITES and builtin_tools.change_of(tool.name, arguments) is None:
         return True
     made = change_of_call(Call("", tool.name, arguments, None, False, True, 0, tool))
     if tool.name == "createEntity" and made.type != effect["type"]:
