@@ -97,7 +97,7 @@ def serving(data: Path, *arguments: str) -> Iterator[Serving]:
 @contextmanager
 def database(path: Path) -> Iterator[tuple[str, str, str]]:
     """An embedded database at the newest schema: the app's, the owner's and the superuser's address."""
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
     from app.db.migrate import upgrade
 
     embedded = Embedded(path / "postgres").start()

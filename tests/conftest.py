@@ -90,7 +90,7 @@ def server() -> Iterator[Server]:
     if named:
         yield Server(lambda role, dbname: named_conninfo(named, role, dbname))
         return
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
 
     mark = hashlib.sha256(f"{ROOT}:{os.getuid()}".encode()).hexdigest()[:12]
     embedded = Embedded(Path(tempfile.gettempdir()) / f"upshot-tests-{mark}" / "postgres").start()

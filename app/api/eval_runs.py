@@ -11,9 +11,10 @@ from pydantic import Field, create_model
 
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
+from app.db import paging
 from app.errors import NotFound
 from app.models import EvalRun
-from app.services import agents, eval_runs, golden, pages, run_control, run_lists, run_results
+from app.services import agents, eval_runs, golden, run_control, run_lists, run_results
 from app.services.eval_runs import NewRun
 
 bp = Blueprint("eval_runs_api", __name__)
@@ -155,7 +156,7 @@ def _started(run: EvalRun) -> Started:
     about="Newest first, without their results.",
 )  # fmt: skip
 def list_runs(query: RunQuery) -> RunPage:
-    found = run_lists.list_runs(pages.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
+    found = run_lists.list_runs(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
     return RunPage(
         items=[RunAnswer.model_validate({**vars(row), "results": {}}) for row in found.items],
         next_cursor=found.next_cursor,

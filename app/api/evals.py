@@ -10,7 +10,8 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
-from app.services import candidate_runs, candidates, golden, golden_lists, pages
+from app.db import paging
+from app.services import candidate_runs, candidates, golden, golden_lists
 
 bp = Blueprint("evals_api", __name__)
 ADMIN = ("admin", "admin")
@@ -175,7 +176,7 @@ def resolve_candidates(body: Resolution) -> Resolved:
     summary="List goldens",
 )  # fmt: skip
 def list_goldens(query: GoldenQuery) -> GoldenPage:
-    found = golden_lists.list_goldens(pages.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
+    found = golden_lists.list_goldens(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
     return GoldenPage(items=[_golden(row) for row in found.items], next_cursor=found.next_cursor)
 
 

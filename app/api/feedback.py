@@ -11,8 +11,9 @@ from pydantic import Field, model_validator
 from app.api import idempotency
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
+from app.db import paging
 from app.errors import Invalid
-from app.services import agents, feedback, feedback_lists, intake, pages
+from app.services import agents, feedback, feedback_lists, intake
 from app.services.feedback_lists import FeedbackContents, FeedbackRow
 from app.services.filters import FeedbackFilters
 
@@ -210,7 +211,7 @@ def agent_called(slug: str | None) -> UUID | None:
 )
 def index(query: FeedbackQuery) -> FeedbackPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = feedback.list_feedback(FeedbackFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = feedback.list_feedback(FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     contents = feedback_lists.contents_of([row.id for row in found.items], actor=g.actor)
     items = [FeedbackItem.model_validate(together(row, contents[row.id])) for row in found.items]
     return FeedbackPage(items=items, next_cursor=found.next_cursor)

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Id, Moment, Page
 from app.api.route import route
+from app.db import paging
 from app.errors import Invalid
-from app.services import knowledge, knowledge_checks, knowledge_vectors, pages
+from app.services import knowledge, knowledge_checks, knowledge_vectors
 from app.services.filters import KnowledgeFilters
 
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
@@ -147,7 +148,7 @@ class KnowledgeRead(KnowledgeSaved):
 )
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = knowledge.list_rows(KnowledgeFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = knowledge.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     items = [KnowledgeItem.model_validate(_values(row)) for row in found.items]
     return KnowledgePage(items=items, next_cursor=found.next_cursor)
 

@@ -11,8 +11,9 @@ from pydantic import Field
 from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.route import route
 from app.api.v1_sessions import Name
+from app.db import paging
 from app.formats import session_limits as limits
-from app.services import chats, pages
+from app.services import chats
 from app.services.filters import ChatFilters
 
 bp = Blueprint("v1_chats", __name__)
@@ -165,7 +166,7 @@ def list_chats(query: ChatQuery) -> ChatPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     if not g.actor.is_admin:
         wanted["person_id"] = g.actor.id
-    found = chats.list_chats(ChatFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = chats.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 

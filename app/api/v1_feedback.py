@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from app.api import idempotency
 from app.api.fields import Answer, Body, Moment, Page, Query
 from app.api.route import route
-from app.services import pages, signals
+from app.db import paging
+from app.services import signals
 from app.services.signals import NewSignal, SignalFilters
 
 SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
@@ -105,7 +106,7 @@ def give(body: SignalBody) -> tuple[SignalAnswer, int]:
 )
 def own(query: SignalQuery) -> SignalPage:
     wanted = SignalFilters(query.message_id, query.chat_id, query.trace_id, query.signal)
-    found = signals.list_signals(wanted, pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = signals.list_signals(wanted, paging.Page(query.limit, query.cursor), actor=g.actor)
     return SignalPage(items=[SignalAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 

@@ -12,8 +12,8 @@ from werkzeug.exceptions import UnsupportedMediaType
 
 from app.api.fields import Answer, Moment, Page, Query
 from app.api.route import route
-from app.db import transaction
-from app.services import imports, pages
+from app.db import paging, transaction
+from app.services import imports
 
 bp = Blueprint("v1_imports", __name__)
 
@@ -104,7 +104,7 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
     about="The workspace's imports, newest first.",
 )
 def list_imports(query: Page) -> ImportPage:
-    found = imports.list_imports(pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
     return ImportPage(items=[ImportItem.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 

@@ -13,10 +13,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
 from app.api.route import route
-from app.db import db
+from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
-from app.services import agents, pages, runs, session_metadata, sessions
+from app.services import agents, runs, session_metadata, sessions
 from app.services.event_windows import Place, RawEvent, read_raw_window
 from app.services.filters import SessionFilters
 from app.services.session_budget import SessionFull, mark_full, session_budget
@@ -243,7 +243,7 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
 )
 def list_sessions(query: SessionQuery) -> SessionPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = sessions.list_sessions(SessionFilters(**wanted), pages.Page(query.limit, query.cursor), actor=g.actor)
+    found = sessions.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     metadata = session_metadata.metadata_of([row.id for row in found.items], actor=g.actor)
     items = [SessionAnswer.model_validate({**vars(row), "metadata": metadata[row.id]}) for row in found.items]
     return SessionPage(items=items, next_cursor=found.next_cursor)

@@ -29,7 +29,7 @@ def owner_url() -> Iterator[str]:
             raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address; `upshot db init` makes one.")
         yield settings.owner_database_url
         return
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
 
     embedded = Embedded(settings.data_dir / "postgres").start()
     try:
@@ -127,7 +127,7 @@ def url(role: str, as_json: bool) -> None:
     """Print the address in use, the embedded one too."""
     settings = Settings.from_env()
     if settings.embedded:
-        from app.db.embedded import Embedded
+        from app.db.embedded.shared import Embedded
 
         found = Embedded(settings.data_dir / "postgres").url(role)
     else:

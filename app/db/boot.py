@@ -16,7 +16,7 @@ from app.db.watch import DatabaseWatch
 from app.errors import Unusable
 
 if TYPE_CHECKING:
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
 
 OLDEST = 150000
 # A server that vanished is noticed within ten seconds. Connections by socket file ignore all but the first.
@@ -51,7 +51,7 @@ def open_database(settings: Settings) -> Opened:
 
 
 def _open_embedded(settings: Settings) -> Opened:
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
     from app.db.migrate import upgrade
 
     embedded = Embedded(settings.data_dir / "postgres").start()

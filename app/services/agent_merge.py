@@ -14,11 +14,11 @@ from sqlalchemy import func, select, update
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import COUNTED
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
 from app.services import audit, knowledge
-from app.services.pages import COUNTED
 
 MOVED: Mapping[str, Any] = {"sessions": AgentSession, "chats": Chat, "feedback": Feedback, "responses": EntityResponse}
 

@@ -16,9 +16,9 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, read_page
 from app.models.agents import Agent
 from app.models.people import ApiKey, AuditEntry, User
-from app.services.pages import Page, Slice, read_page
 from app.services.privacy import A_MEMBER, is_hidden
 
 Subject = aliased(User)

@@ -15,13 +15,13 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import not_a_cursor
 from app.errors import Forbidden, Invalid, NotFound, Stale
 from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import complaints, feedback, golden
 from app.services.golden import Promoted, Promotion
 from app.services.golden_lists import can_replay
-from app.services.pages import not_a_cursor
 
 __all__ = [
     "ACTIONS", "Candidate", "CandidatePage", "dismiss_candidate", "find_candidate", "list_candidates",

@@ -12,13 +12,13 @@ from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
+from app.db.scan import Stretch, walk_page
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
 from app.services import search
 from app.services.filters import ChatFilters
-from app.services.pages import Page, Slice, empty, read_page
 from app.services.privacy import id_of, is_hidden, name_of
 from app.services.session_lists import counted_ratings
-from app.services.walks import Stretch, walk_page
 
 LOOKED_AT = 1000
 

@@ -12,11 +12,11 @@ from sqlalchemy import Select, Text, cast, or_, select
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
 from app.models import Agent, AgentSession, Chat, Feedback, Message
 from app.services import search
 from app.services.filters import ChatFilters
-from app.services.pages import Page, Slice, empty, read_page
 from app.services.session_lists import counted_ratings
 
 MOST_MESSAGES = 200

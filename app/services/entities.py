@@ -14,11 +14,11 @@ from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, read_page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import CriteriaSet, Entity, EntityType
 from app.services import audit
 from app.services.filters import EntityFilters
-from app.services.pages import Page, Slice, read_page
 from app.services.responses import (
     NewResponse,
     ResponseRow,

@@ -16,6 +16,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import COUNTED, Page, Slice, empty, read_page
+from app.db.scan import Stretch, walk_page
 from app.errors import NotFound
 from app.formats.feedback_details import ASSESSMENT, RETRACTED, judged, said_by_author
 from app.learning.signals import weight_of
@@ -34,9 +36,7 @@ from app.models import (
 from app.services import audit, desk, search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
-from app.services.pages import COUNTED, Page, Slice, empty, read_page
 from app.services.privacy import A_MEMBER
-from app.services.walks import Stretch, walk_page
 from app.services.workspaces import get_settings
 
 Reviewer = aliased(User)

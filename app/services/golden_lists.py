@@ -13,10 +13,10 @@ from sqlalchemy.sql import Select
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.models import Agent, AgentSession, AgentVersion, User
 from app.models.agents import REPLAYABLE_KINDS
-from app.services.pages import Page, Slice, read_page
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from sqlalchemy.exc import DBAPIError
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, read_page
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
 from app.formats.session_limits import LINE_BYTES
 from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
 from app.services.bulk_sessions import create_sessions
-from app.services.pages import Page, Slice, read_page
 from app.services.sessions import NewEvent, NewSession
 
 BATCH = 200

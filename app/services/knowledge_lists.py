@@ -13,6 +13,7 @@ from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
 from app.learning.hygiene.texts import hidden_signs
 from app.models import (
@@ -27,7 +28,6 @@ from app.models import (
 )
 from app.services import search
 from app.services.filters import KnowledgeFilters
-from app.services.pages import Page, Slice, empty, read_page
 from app.services.privacy import A_MEMBER
 from app.services.workspaces import get_settings
 

@@ -13,11 +13,11 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
 from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, Feedback, SharedContext, SharedContextFeedback
 from app.services import search
 from app.services.filters import FeedbackFilters
 from app.services.intake_links import AN_ID
-from app.services.pages import Page, Slice, empty, read_page
 from app.services.retractions import RETRACTED
 
 MOST = 500

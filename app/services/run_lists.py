@@ -12,10 +12,10 @@ from sqlalchemy import Float, Integer, cast, func, select
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.evals.stats import wilson
 from app.models import Agent, AgentVersion, EvalRun, User
-from app.services.pages import Page, Slice, read_page
 
 SPARK = 12
 

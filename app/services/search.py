@@ -11,8 +11,8 @@ from sqlalchemy import ARRAY, Uuid, any_, literal, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db import db
+from app.db.paging import COUNTED, Page
 from app.services.filter_base import Filters
-from app.services.pages import COUNTED, Page
 
 MOST = 1000
 KINDS = ("feedback", "sessions", "chats", "knowledge")

@@ -10,11 +10,11 @@ from sqlalchemy import CursorResult, delete, insert, select
 
 from app.actor import Actor
 from app.db import db
+from app.db.scan import places
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry
 from app.services.filters import SessionFilters
 from app.services.session_lists import LOOKED_AT, conditions_of, stretch_of
-from app.services.walks import places
 
 MOST = 1000
 AT_ONCE = 100

@@ -12,13 +12,13 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
+from app.db.scan import Stretch, walk_page
 from app.formats.feedback_details import RETRACTED
 from app.models import Agent, AgentSession, AgentVersion, Feedback
 from app.services import search
 from app.services.filters import SessionFilters
-from app.services.pages import Page, Slice, empty, read_page
 from app.services.privacy import is_hidden
-from app.services.walks import Stretch, walk_page
 
 LOOKED_AT = 5000
 

@@ -18,12 +18,12 @@ from sqlalchemy import ColumnElement, Row, or_, select, tuple_
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Cursor, Page, Slice
 from app.learning.signals import OPPOSITE, weight_of
 from app.models import Chat, Feedback
 from app.services import accounts
 from app.services.intake import SENT, NewFeedback, put_feedback
 from app.services.intake_links import AN_ID, hold_thumbs
-from app.services.pages import Cursor, Page, Slice
 from app.services.retractions import STANDS, take_back, untouched
 
 COLUMNS = (

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, Refused
 from app.models import SharedContext
 from app.services import agents, entities, knowledge, knowledge_usage, memories, proposals, shared_prompt
 from app.services.filters import KnowledgeFilters
-from app.services.pages import Page
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "context"

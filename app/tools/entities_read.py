@@ -7,10 +7,10 @@ from uuid import UUID
 
 from pydantic import Field
 
+from app.db.paging import Page
 from app.services import entities, entity_search, sessions
 from app.services.entities import EntityRow
 from app.services.filters import EntityFilters
-from app.services.pages import Page
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, tool
 
 GROUP = "entities-read"

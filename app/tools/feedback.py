@@ -8,12 +8,12 @@ from pydantic import Field
 from sqlalchemy import select
 
 from app.db import db
+from app.db.paging import Page
 from app.errors import Refused
 from app.models import AuditEntry
 from app.services import excerpts, feedback, intake
 from app.services.feedback import FeedbackDetail, FeedbackRow
 from app.services.filters import FeedbackFilters
-from app.services.pages import Page
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "feedback-review"

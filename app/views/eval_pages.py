@@ -10,12 +10,12 @@ from flask import Blueprint, Flask, flash, g, make_response, redirect, render_te
 from werkzeug.wrappers import Response
 
 from app.db import transaction
+from app.db.paging import Page
 from app.errors import Invalid, Refused
 from app.models.evals import CONTEXT_MODES
 from app.security.access import access
 from app.services import agents, eval_runs, golden, golden_lists, run_control, run_lists, run_pages
 from app.services.eval_runs import NewRun
-from app.services.pages import Page
 from app.services.run_choice import told_left_out
 from app.views.agent_review import as_id
 from app.views.filters import ROWS, neighbours

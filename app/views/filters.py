@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flask import g, request
 
+from app.db.paging import Page, Slice
 from app.services import workspaces
 from app.services.filter_base import Filters
-from app.services.pages import Page, Slice
 
 Kind = TypeVar("Kind", bound=Filters)
 Field = dict[str, Any]

@@ -8,11 +8,11 @@ from uuid import UUID
 from flask import g, request, url_for
 
 from app.db import transaction
+from app.db.paging import Page
 from app.errors import Invalid, NotFound, Problem
 from app.evals.stats import smallest_regression
 from app.security.access import access
 from app.services import eval_runs, golden, golden_lists, golden_marks, golden_sets, run_lists
-from app.services.pages import Page
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.eval_figures import spark_points

@@ -8,10 +8,10 @@ from uuid import UUID
 from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 
 from app.db import transaction
+from app.db.paging import Page
 from app.errors import Refused
 from app.security.access import access
 from app.services import imports
-from app.services.pages import Page
 from app.views.htmx import page
 
 bp = Blueprint("imports", __name__, url_prefix="/admin/settings/imports")

@@ -10,6 +10,7 @@ from flask import g, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
+from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.learning.hygiene.checks import CHECKS
 from app.learning.hygiene.texts import strip_hidden
@@ -17,7 +18,6 @@ from app.models import SharedContext
 from app.security.access import access
 from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors
 from app.services.filters import KnowledgeFilters
-from app.services.pages import Page
 from app.views.agent_review import as_id
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import (

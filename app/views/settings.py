@@ -8,11 +8,11 @@ from typing import Any
 from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
 
 from app.db import transaction
+from app.db.paging import Page
 from app.errors import Invalid
 from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
 from app.services import audit, workspaces
-from app.services.pages import Page
 from app.views.audit_words import details_line, sentence
 from app.views.htmx import page
 

@@ -99,7 +99,7 @@ def test_only_the_settings_read_the_environment() -> None:
         if re.search(r"os\.(environ|getenv)", path.read_text()) and path.name != "config.py"
     ]
     # The embedded server's commands get our environment without PostgreSQL's own variables.
-    assert readers in ([], ["app/db/embedded_server.py"], ["app/db/embedded_places.py"])
+    assert readers in ([], ["app/db/embedded/server.py"], ["app/db/embedded/places.py"])
 
 
 def test_every_setting_is_documented() -> None:

@@ -48,7 +48,7 @@ def walls(url: str) -> str:
 
 
 def rewrite() -> None:
-    from app.db.embedded import Embedded
+    from app.db.embedded.shared import Embedded
     from app.db.migrate import upgrade
 
     with tempfile.TemporaryDirectory() as place:

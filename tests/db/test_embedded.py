@@ -19,9 +19,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from app.db.embedded import Embedded
-from app.db.embedded_places import Account, account_for, binaries
-from app.db.embedded_server import Server
+from app.db.embedded.places import Account, account_for, binaries
+from app.db.embedded.server import Server
+from app.db.embedded.shared import Embedded
 from app.errors import Unusable
 
 pytestmark = pytest.mark.xdist_group("processes")

@@ -18,6 +18,7 @@ from sqlalchemy import func, select
 from app.actor import Actor
 from app.cli import command
 from app.db import act_as, db, transaction
+from app.db.paging import Page
 from app.demo.record import hold_again
 from app.demo.recording import Names, read_recorded
 from app.demo.replayed import read_replayed
@@ -47,7 +48,6 @@ from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
 from app.services import comparisons, feedback, knowledge_checks, workspaces
 from app.services.filters import FeedbackFilters
-from app.services.pages import Page
 from app.text.words import lines_and_sentences
 
 # One worker, so that the demo is made once.

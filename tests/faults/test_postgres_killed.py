@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.db.embedded import Embedded
+from app.db.embedded.shared import Embedded
 
 pytestmark = pytest.mark.xdist_group("processes")
 

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Chat, Feedback, SharedContext, SharedContextHistory
 from app.services import agent_lists, agent_merge, agents, chats, intake, knowledge, sessions
 from app.services.filters import SessionFilters
 from app.services.intake import NewFeedback
 from app.services.knowledge import NewRow
-from app.services.pages import Page
 from app.services.sessions import NewEvent, NewSession
 from tests.conftest import golden_mark
 

@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 
 from app.db import acting_as, transaction
+from app.db.paging import Page
 from app.errors import Invalid, NotFound
 from app.services import chats, sessions
 from app.services.chats import NewMessage
 from app.services.filters import ChatFilters
 from app.services.intake import NewFeedback, give_feedback
-from app.services.pages import Page
 from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]

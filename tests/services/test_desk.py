@@ -11,13 +11,13 @@ from sqlalchemy import func, select, text
 
 from app.actor import Actor
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound
 from app.formats.feedback_details import judged
 from app.models import AuditEntry, Feedback
 from app.services import assessments, audit, chats, desk, feedback, feedback_lists, sessions, waiting, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.intake import NewFeedback, give_feedback
-from app.services.pages import Page
 from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]

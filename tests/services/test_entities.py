@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
 from app.services import agents, entities, sessions
 from app.services.entities import NewResponse
 from app.services.filters import EntityFilters
-from app.services.pages import Page
 from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]

@@ -12,13 +12,13 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AuditEntry, Feedback
 from app.services import daily, feedback, knowledge, workspaces
 from app.services.filters import FeedbackFilters
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import NewRow
-from app.services.pages import Page
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 

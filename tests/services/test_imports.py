@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, NotFound, Refused
 from app.formats.session_limits import EVENTS_AT_ONCE, LINE_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Import, SessionEvent
 from app.services import imports, intake, sessions, workspaces
 from app.services.imports import Result
 from app.services.intake import NewFeedback
-from app.services.pages import Page
 from tests.conftest import golden_mark
 
 pytestmark = [pytest.mark.usefixtures("context")]

@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import Agent, AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.models.knowledge import KNOWLEDGE_STATES
@@ -19,7 +20,6 @@ from app.services import agents, entities, feedback, knowledge, knowledge_usage
 from app.services.filters import KnowledgeFilters
 from app.services.intake import NewFeedback, give_feedback
 from app.services.knowledge import MOVES, NewRow
-from app.services.pages import Page
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 

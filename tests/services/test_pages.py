@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from app.db import acting_as, transaction
+from app.db import acting_as, paging, transaction
+from app.db.paging import Cursor, Page
 from app.errors import Invalid
-from app.services import pages, sessions
+from app.services import sessions
 from app.services.filters import ChatFilters, EntityFilters, FeedbackFilters, KnowledgeFilters, SessionFilters
-from app.services.pages import Cursor, Page
 from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
@@ -61,8 +61,8 @@ def test_pages_walk_both_ways(workspace: Any) -> None:
 
 def test_the_count_stops_and_says_so(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     actor = workspace.actor("admin")
-    monkeypatch.setattr(pages, "COUNTED", 3)
-    monkeypatch.setattr(pages.count_up_to, "__defaults__", (3,))
+    monkeypatch.setattr(paging, "COUNTED", 3)
+    monkeypatch.setattr(paging.count_up_to, "__defaults__", (3,))
     with acting_as(actor):
         for number in range(5):
             with transaction():

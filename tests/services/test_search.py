@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.services import feedback, sessions
 from app.services.filters import FeedbackFilters, SessionFilters
-from app.services.pages import Page
 from app.services.sessions import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]

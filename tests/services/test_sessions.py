@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
+from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
 from app.services import sessions
 from app.services.filters import SessionFilters
-from app.services.pages import Page
 from app.services.sessions import NewEvent, NewSession
 from tests.conftest import golden_mark
 

@@ -10,10 +10,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
+from app.db.paging import Page
 from app.services import chats, intake, sessions
 from app.services.filters import ChatFilters, SessionFilters
 from app.services.intake import NewFeedback
-from app.services.pages import Page
 from app.services.sessions import NewSession
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill, several

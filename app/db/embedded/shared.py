@@ -23,9 +23,9 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from app.db import roles
-from app.db.embedded_places import account_for, belongs_to, socket_dir
-from app.db.embedded_server import PORT, Server
-from app.db.embedded_signals import held_back, leave_in_good_order
+from app.db.embedded.places import account_for, belongs_to, socket_dir
+from app.db.embedded.server import PORT, Server
+from app.db.embedded.signals import held_back, leave_in_good_order
 from app.db.secrets import read_or_make
 from app.errors import Unusable
 

@@ -14,7 +14,7 @@ from sqlalchemy import Select, func, literal, select, tuple_, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db import db
-from app.services.pages import COUNTED, Cursor, Page, Slice
+from app.db.paging import COUNTED, Cursor, Page, Slice
 
 Condition = ColumnElement[bool]
 Sieve = Callable[[Any], list[Condition]]

@@ -20,7 +20,7 @@ from typing import Any
 
 import psutil
 
-from app.db.embedded_places import MAJOR, Account, binaries, prepare_socket_dir, visible
+from app.db.embedded.places import MAJOR, Account, binaries, prepare_socket_dir, visible
 from app.db.secrets import sync_directory
 from app.errors import Unusable
 
