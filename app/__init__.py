@@ -106,7 +106,7 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     )
     connect_app(app, opened, settings)
     from app.security import authentication, flash_cookie, headers
-    from app.services.session_budget import use_budget
+    from app.services.sessions.budget import use_budget
 
     use_budget(settings.session_bytes)
 

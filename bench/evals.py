@@ -72,31 +72,33 @@ class Bench:
         from app.config import Settings
         from app.db import acting_as, transaction
         from app.db.boot import Opened
-        from app.services import agents, workspaces
+        from app.services.agents import versions
+        from app.services.workspaces import store as workspace_store
 
         self.app = create_app(Settings(data_dir_text=str(path)), Opened(app_url, "s" * 48, owner_url))
         with self.app.app_context():
             with transaction():
-                _, self.system = workspaces.create_workspace(slug="bench", name="Bench")
+                _, self.system = workspace_store.create_workspace(slug="bench", name="Bench")
             with acting_as(self.system), transaction():
-                agents.ensure_agent("clerk", actor=self.system, kind="builtin", config={"model": "openai:slow"})
+                versions.ensure_agent("clerk", actor=self.system, kind="builtin", config={"model": "openai:slow"})
 
     def ask(self) -> None:
         from app.db import acting_as, transaction
-        from app.services import runs
+        from app.services.sessions import start as session_start
 
         with self.app.app_context(), acting_as(self.system), transaction():
             for number in range(GOLDENS):
-                runs.start_run("clerk", [f"Do number {number}."], actor=self.system)
+                session_start.start_run("clerk", [f"Do number {number}."], actor=self.system)
 
     def promote_and_start(self) -> None:
         from sqlalchemy import select
 
         from app.db import acting_as, db, transaction
         from app.models import AgentSession
-        from app.services import eval_runs, golden
+        from app.services.evals import golden as eval_golden
+        from app.services.evals import runs as eval_runs
 
         with self.app.app_context(), acting_as(self.system), transaction():
             for session_id in db.session.scalars(select(AgentSession.id)).all():
-                golden.promote_session(session_id, golden.Promotion(), actor=self.system)
+                eval_golden.promote_session(session_id, eval_golden.Promotion(), actor=self.system)
             eval_runs.start_run(eval_runs.NewRun(set_name="default"), actor=self.system)

@@ -71,16 +71,18 @@ def ask(app_url: str, owner_url: str, path: Path) -> None:
     from app.config import Settings
     from app.db import acting_as, transaction
     from app.db.boot import Opened
-    from app.services import agents, runs, workspaces
+    from app.services.agents import versions
+    from app.services.sessions import start as session_start
+    from app.services.workspaces import store as workspace_store
 
     app = create_app(Settings(data_dir_text=str(path)), Opened(app_url, "s" * 48, owner_url))
     with app.app_context():
         with transaction():
-            _, system = workspaces.create_workspace(slug="bench", name="Bench")
+            _, system = workspace_store.create_workspace(slug="bench", name="Bench")
         with acting_as(system), transaction():
-            agents.ensure_agent("clerk", actor=system, kind="builtin", config={"model": "openai:slow"})
+            versions.ensure_agent("clerk", actor=system, kind="builtin", config={"model": "openai:slow"})
             for number in range(SESSIONS):
-                runs.start_run("clerk", [f"Do number {number}."], actor=system)
+                session_start.start_run("clerk", [f"Do number {number}."], actor=system)
 
 
 def start_worker(env: dict[str, str]) -> subprocess.Popen[str]:

@@ -87,7 +87,7 @@ def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str,
     """Medians in milliseconds, for an admin of each workspace in turn."""
     from app.actor import Actor
     from app.db import BIND, bound, db, run
-    from app.services import shared_prompt
+    from app.services.knowledge import prompt as knowledge_prompt
 
     connection = db.session().connection()
     spent: dict[str, dict[str, list[float]]] = {name: {} for name in places}
@@ -97,12 +97,12 @@ def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str,
             _time(spent[name], "select_1", lambda: connection.exec_driver_sql("SELECT 1").fetchall())
             _time(spent[name], "select_1_straight", lambda: run("SELECT 1", {}))
             _time(spent[name], "query", partial(_query, tenant, agent, kind))
-            _time(spent[name], "function", partial(shared_prompt.load_shared_context_prompt, tenant, agent, kind))
+            _time(spent[name], "function", partial(knowledge_prompt.load_shared_context_prompt, tenant, agent, kind))
     return {name: {what: statistics.median(times[WARMING:]) for what, times in spent[name].items()} for name in places}
 
 
 def _query(tenant: UUID, agent: UUID, kind: UUID) -> None:
-    from app.services.shared_prompt import read_rows
+    from app.services.knowledge.prompt import read_rows
 
     assert len(read_rows(tenant, agent, kind)) == 40
 

@@ -160,11 +160,12 @@ def signed_in(app: Any) -> Any:
     """A browser of an admin in a workspace of its own."""
     from app.actor import Actor
     from app.db import acting_as, transaction
-    from app.services import logins, people, workspaces
+    from app.services.workspaces import logins, people
+    from app.services.workspaces import store as workspace_store
 
     with app.app_context():
         with transaction():
-            tenant, system = workspaces.create_workspace(slug="bench", name="Bench")
+            tenant, system = workspace_store.create_workspace(slug="bench", name="Bench")
         with acting_as(system), transaction():
             user = people.create_person(email="b@example.test", name="B", role="admin", actor=system)
             token = logins.begin(actor=Actor(user.id, tenant.id, "admin", user.name), user_agent="bench")

@@ -199,13 +199,14 @@ def make_workspace(app: Flask) -> Callable[..., Workspace]:
     """Make a workspace with an owner, an admin, a member and a second member (`other`), each with an Actor."""
     from app.actor import Actor
     from app.db import acting_as, transaction
-    from app.services import people, workspaces
+    from app.services.workspaces import people
+    from app.services.workspaces import store as workspace_store
 
     def make(name: str = "Acme") -> Workspace:
         slug = f"t-{secrets.token_hex(6)}"
         with app.app_context():
             with transaction():
-                tenant, system = workspaces.create_workspace(slug=slug, name=name)
+                tenant, system = workspace_store.create_workspace(slug=slug, name=name)
             actors: dict[str, Any] = {"system": system}
             with acting_as(system), transaction():
                 for label, role in (("owner", "owner"), ("admin", "admin"), ("member", "member"), ("other", "member")):
@@ -229,7 +230,7 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     from app import tokens
     from app.db import acting_as, transaction
     from app.security import authentication
-    from app.services import logins
+    from app.services.workspaces import logins
 
     def enter(actor: Any) -> FlaskClient:
         client = app.test_client()
@@ -289,11 +290,13 @@ class Api:
 def api(app: Flask) -> Callable[..., Api]:
     """A key of somebody's with scopes, ready to call."""
     from app.db import acting_as, transaction
-    from app.services import keys
+    from app.services.workspaces import keys as workspace_keys
 
     def make(actor: Any, *scopes: str) -> Api:
         with app.app_context(), acting_as(actor), transaction():
-            _, key = keys.create_key(name=f"k-{uuid4().hex[:6]}", scopes=list(scopes or ("admin",)), actor=actor)
+            _, key = workspace_keys.create_key(
+                name=f"k-{uuid4().hex[:6]}", scopes=list(scopes or ("admin",)), actor=actor
+            )
         return Api(app.test_client(), key)
 
     return make

@@ -19,8 +19,8 @@ from app.formats.outbound_rules import Target, check_address
 from app.formats.rfc3339 import read_past_moment
 from app.formats.strict_json import parse
 from app.formats.truncation import is_truncated
-from app.services.run_inputs import Work
-from app.services.session_events import NewEvent, check_event
+from app.services.runtime.inputs import Work
+from app.services.sessions.events import NewEvent, check_event
 
 if TYPE_CHECKING:
     import httpx2

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.services.run_inputs import Work
-from app.services.session_events import Event
+from app.services.runtime.inputs import Work
+from app.services.sessions.events import Event
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage

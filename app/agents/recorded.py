@@ -16,8 +16,8 @@ from app.agents.history import Open
 from app.db import db
 from app.evals.recording import READ, Answered, recording_of
 from app.evals.trace import Event as RecordedEvent
-from app.services.replays import LIVE, Replay
-from app.services.session_events import Event, NewEvent
+from app.services.evals.replays import LIVE, Replay
+from app.services.sessions.events import Event, NewEvent
 from app.tools import Outcome, Tool, ToolScope
 
 # Ours that only read the workspace; a corrected agent may look where the recording never looked.

@@ -24,13 +24,15 @@ from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings
 from app.errors import Problem
-from app.services import accounts, leases, replays
-from app.services.event_windows import payloads_at
-from app.services.leases import Ending, Held, Lease, LeaseLost
-from app.services.replays import Replay
-from app.services.run_inputs import Work, load_work
-from app.services.session_budget import SessionFull, full_reason
-from app.services.session_events import NewEvent
+from app.services.evals import replays as eval_replays
+from app.services.evals.replays import Replay
+from app.services.runtime.inputs import Work, load_work
+from app.services.sessions import leases
+from app.services.sessions.budget import SessionFull, full_reason
+from app.services.sessions.event_windows import payloads_at
+from app.services.sessions.events import NewEvent
+from app.services.sessions.leases import Ending, Held, Lease, LeaseLost
+from app.services.workspaces import identity
 from app.tools import Tool, find, tailored, tools_of
 
 log = logging.getLogger("upshot")
@@ -100,7 +102,7 @@ class Run:
         await self._fail(BROKEN)
 
     async def _begin(self) -> Begun:
-        product = accounts.product_in(self.lease.tenant_id)
+        product = identity.product_in(self.lease.tenant_id)
         begun = await self.threads.transact(product, self._load)
         self.system, self.replay = begun.system, begun.work.replay
         if self.replay is None:
@@ -229,23 +231,23 @@ class Run:
             if held.eval_source is None:
                 leases.end(held, ending, actor=held.product)
             else:
-                replays.settle(held, ending, self._judge(held, ending), actor=held.product)
+                eval_replays.settle(held, ending, self._judge(held, ending), actor=held.product)
 
         try:
-            await self.threads.transact(accounts.product_in(self.lease.tenant_id), work)
+            await self.threads.transact(identity.product_in(self.lease.tenant_id), work)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
 
     def _judge(self, held: Held, ending: Ending) -> dict[str, Any]:
         """The verdict on a replay, if it came to an end of its own."""
         if self.replay is None or ending.status != "completed":
-            return replays.unjudged(ending.error or f"the replay was {ending.status}")
+            return eval_replays.unjudged(ending.error or f"the replay was {ending.status}")
         tools = [{"name": tool.name, "writes": tool.writes, "parameters": tool.parameters} for tool in self.tools]
-        return replays.judge(self.replay, held, ending, tools, actor=held.product)
+        return eval_replays.judge(self.replay, held, ending, tools, actor=held.product)
 
     def _reaches_servers(self) -> bool:
         """A replay talks to servers of tools only where somebody said that one of their tools is live."""
-        return self.replay is None or any(what == replays.LIVE for what in self.replay.tools.values())
+        return self.replay is None or any(what == eval_replays.LIVE for what in self.replay.tools.values())
 
     def _figures(self) -> dict[str, Any]:
         if self.model_name is None and not self.spent.input_tokens + self.spent.output_tokens:

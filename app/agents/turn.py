@@ -15,8 +15,8 @@ from app.agents.offline import rule_ids
 from app.agents.recorded import Recorded
 from app.agents.secrets import hide, hide_in
 from app.agents.threads import Threads
-from app.services.run_inputs import Work
-from app.services.session_events import NewEvent
+from app.services.runtime.inputs import Work
+from app.services.sessions.events import NewEvent
 from app.tools import Outcome, Tool, ToolScope, run_tool
 
 if TYPE_CHECKING:

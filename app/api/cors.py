@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import db
 from app.security.access import access
-from app.services import outside_people
+from app.services.workspaces import people
 
 PATH = "/api/v1/feedback"
 FILES = frozenset({"/static/feedback.js", "/static/feedback.css"})
@@ -61,7 +61,7 @@ def is_ours(origin: str) -> bool:
 
 def allowed_somewhere(origin: str) -> bool:
     try:
-        return outside_people.is_allowed_origin(origin)
+        return people.is_allowed_origin(origin)
     except SQLAlchemyError:
         return False
     finally:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Moment
 from app.api.route import route
-from app.services import entities
+from app.services.entities import store as entity_store
 
 bp = Blueprint("criteria_sets", __name__)
 
@@ -57,7 +57,7 @@ class CriteriaSetList(Answer):
     summary="List criteria sets",
 )
 def list_sets() -> CriteriaSetList:
-    found = entities.list_criteria_sets(actor=g.actor)
+    found = entity_store.list_criteria_sets(actor=g.actor)
     return CriteriaSetList(items=[CriteriaSetAnswer.model_validate(row) for row in found])
 
 
@@ -74,7 +74,7 @@ def list_sets() -> CriteriaSetList:
     also={409: "This slug is taken."},
 )
 def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
-    row = entities.create_criteria_set(slug=body.slug, name=body.name, dimensions=body.dimensions, actor=g.actor)
+    row = entity_store.create_criteria_set(slug=body.slug, name=body.name, dimensions=body.dimensions, actor=g.actor)
     return CriteriaSetAnswer.model_validate(row)
 
 

@@ -14,8 +14,12 @@ from app.api.route import route
 from app.db import paging
 from app.errors import NotFound
 from app.models import EvalRun
-from app.services import agents, eval_runs, golden, run_control, run_lists, run_results
-from app.services.eval_runs import NewRun
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.evals import results as eval_results
+from app.services.evals import run_control, run_lists
+from app.services.evals import runs as eval_runs
+from app.services.evals.runs import NewRun
 
 bp = Blueprint("eval_runs_api", __name__)
 ADMIN = ("admin", "admin")
@@ -201,9 +205,9 @@ def delete(run_id: UUID) -> None:
 def _shown(run: EvalRun) -> RunAnswer:
     found = {name: getattr(run, name) for name in RunAnswer.model_fields if hasattr(run, name)}
     if run.completed_at is None:
-        cases = run_results.cases_of(run.id, actor=g.actor, divergences=True)
-        found["results"] = run_results.results_of(cases)
-        found["progress"] = Outcome.model_validate(run_results.progress_of(run, cases))
+        cases = eval_results.cases_of(run.id, actor=g.actor, divergences=True)
+        found["results"] = eval_results.results_of(cases)
+        found["progress"] = Outcome.model_validate(eval_results.progress_of(run, cases))
     answer: RunAnswer = RunAnswer.model_validate(found)
     return answer
 
@@ -215,13 +219,13 @@ def _shown(run: EvalRun) -> RunAnswer:
     about="Of each set the goldens that this agent recorded; a set without any is skipped.",
 )  # fmt: skip
 def post_deploy(body: Deployed) -> DeployedRuns:
-    agent = agents.known_agent(body.agent, actor=g.actor)
-    version = agents.version_id(agent, body.version, field="version")
-    own = golden.sets_of_agent(agent.id, actor=g.actor)
+    agent = versions.known_agent(body.agent, actor=g.actor)
+    version = versions.version_id(agent, body.version, field="version")
+    own = eval_golden.sets_of_agent(agent.id, actor=g.actor)
     if not own and not body.sets:
         raise NotFound(f"{agent.slug} has recorded no golden; promote one of its sessions first.")
     empty = [
-        one.name for one in golden.list_sets(actor=g.actor) if one.name in body.sets and one.name not in own
+        one.name for one in eval_golden.list_sets(actor=g.actor) if one.name in body.sets and one.name not in own
     ]  # fmt: skip
     runs = [
         eval_runs.start_run(

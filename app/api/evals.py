@@ -11,7 +11,8 @@ from pydantic import Field
 from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.route import route
 from app.db import paging
-from app.services import candidate_runs, candidates, golden, golden_lists
+from app.services.evals import candidate_runs, candidates, golden_lists
+from app.services.evals import golden as eval_golden
 
 bp = Blueprint("evals_api", __name__)
 ADMIN = ("admin", "admin")
@@ -100,7 +101,7 @@ class NewGolden(Body):
 
     sessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
     set: SetName | None = Field(None, description="A slug; `default` if left out.")
-    note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
+    note: str | None = Field(None, max_length=eval_golden.LONGEST_NOTE)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
     feedbackIds: list[Id] = Field(  # noqa: N815 - the same.
         [], max_length=candidates.MOST_IDS, strict=False, description="Pending complaints that this settles."
@@ -116,7 +117,7 @@ class GoldenChange(Body):
     """What to change; what is left out stays."""
 
     set: SetName = Field(default_factory=str)
-    note: str | None = Field(None, max_length=golden.LONGEST_NOTE)
+    note: str | None = Field(None, max_length=eval_golden.LONGEST_NOTE)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
 
 
@@ -194,7 +195,7 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
     " over.",
 )  # fmt: skip
 def promote(body: NewGolden) -> NewlyGolden:
-    given = golden.Promotion(
+    given = eval_golden.Promotion(
         set_name=body.set,
         note=body.note,
         criteria_set_id=body.criteriaSetId,
@@ -220,7 +221,7 @@ def read_golden(session_id: UUID) -> GoldenItem:
     summary="Change a golden's set, note or criteria",
 )  # fmt: skip
 def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
-    golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
+    eval_golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
     return _golden(golden_lists.get_golden(session_id, actor=g.actor))
 
 
@@ -229,7 +230,7 @@ def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
     about="The session stays. Revoking twice is fine.",
 )  # fmt: skip
 def revoke(session_id: UUID) -> None:
-    golden.revoke_golden(session_id, actor=g.actor)
+    eval_golden.revoke_golden(session_id, actor=g.actor)
 
 
 def _golden(row: golden_lists.GoldenRow) -> GoldenItem:

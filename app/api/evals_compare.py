@@ -9,7 +9,7 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Id
 from app.api.route import route
-from app.services import comparisons
+from app.services.evals import compare as eval_compare
 
 bp = Blueprint("evals_compare_api", __name__)
 
@@ -67,7 +67,7 @@ class Pair(Body):
     about="Any two sessions; the first need not be golden. Nothing is stored.",
 )  # fmt: skip
 def compare(body: Pair) -> ComparisonAnswer:
-    found = comparisons.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
+    found = eval_compare.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
     return ComparisonAnswer(**found.as_json())
 
 

@@ -13,9 +13,12 @@ from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.route import route
 from app.db import paging
 from app.errors import Invalid
-from app.services import agents, feedback, feedback_lists, intake
-from app.services.feedback_lists import FeedbackContents, FeedbackRow
-from app.services.filters import FeedbackFilters
+from app.services.agents import versions
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import lists as feedback_lists
+from app.services.feedback import review as feedback_review
+from app.services.feedback.lists import FeedbackContents, FeedbackRow
+from app.services.lists.filters import FeedbackFilters
 
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
 Rating = Literal["positive", "negative", "neutral"]
@@ -159,8 +162,8 @@ class FeedbackRead(FeedbackItem):
     " comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours.",
 )
 def create(body: NewFeedback) -> FeedbackAnswer:
-    row = intake.give_feedback(
-        intake.NewFeedback(
+    row = feedback_intake.give_feedback(
+        feedback_intake.NewFeedback(
             source_type=body.source_type,
             rating=body.rating,
             kind=kind_of(body),
@@ -193,7 +196,7 @@ def kind_of(body: NewFeedback) -> str:
 def agent_called(slug: str | None) -> UUID | None:
     if slug is None:
         return None
-    found = agents.find_agent(slug, actor=g.actor)
+    found = versions.find_agent(slug, actor=g.actor)
     if found is None:
         raise Invalid("There is no agent with this slug in this workspace.", {"agent": "Not in this workspace."})
     return found.id
@@ -211,7 +214,9 @@ def agent_called(slug: str | None) -> UUID | None:
 )
 def index(query: FeedbackQuery) -> FeedbackPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = feedback.list_feedback(FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = feedback_review.list_feedback(
+        FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor
+    )
     contents = feedback_lists.contents_of([row.id for row in found.items], actor=g.actor)
     items = [FeedbackItem.model_validate(together(row, contents[row.id])) for row in found.items]
     return FeedbackPage(items=items, next_cursor=found.next_cursor)
@@ -243,12 +248,12 @@ def read(feedback_id: UUID) -> FeedbackRead:
     " any of them pending again.",
 )
 def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
-    feedback.review([feedback_id], body.action, actor=g.actor, notes=body.notes)
+    feedback_review.review([feedback_id], body.action, actor=g.actor, notes=body.notes)
     return shown(feedback_id)
 
 
 def shown(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
-    found = feedback.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
+    found = feedback_review.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
     contents = feedback_lists.contents_of([feedback_id], actor=g.actor)[feedback_id]
     more = {name: getattr(found, name) for name in FeedbackRead.model_fields if hasattr(found, name)}
     return FeedbackRead.model_validate(more | together(found.row, contents))

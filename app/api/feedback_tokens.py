@@ -15,7 +15,7 @@ from app.api.route import route
 from app.errors import Forbidden
 from app.security import feedback_tokens
 from app.security.feedback_tokens import LONGEST_LIFE, Visitor
-from app.services import outside_people
+from app.services.workspaces import people
 
 bp = Blueprint("feedback_tokens", __name__)
 
@@ -52,7 +52,7 @@ class TokenAnswer(Answer):
 def make(body: TokenBody) -> TokenAnswer:
     if g.actor.key_id is None:
         raise Forbidden("Ask for tokens with an API key, from your own server.")
-    user_id = outside_people.ensure_person(body.subject, actor=g.actor, name=body.name)
+    user_id = people.ensure_person(body.subject, actor=g.actor, name=body.name)
     expires_at = int(time.time()) + body.ttl
     visitor = Visitor(g.actor.tenant_id, user_id, g.actor.key_id, expires_at)
     return TokenAnswer(

@@ -14,9 +14,10 @@ from app.api.route import route
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of
-from app.services import reactions, reports, turn_logs
-from app.services.reactions import Conversation
-from app.services.reports import Activity, Period, Turn
+from app.services.feedback import reaction_reports, reactions
+from app.services.feedback.reaction_reports import Activity, Period, Turn
+from app.services.feedback.reactions import Conversation
+from app.services.sessions import turn_logs
 
 ReactionName = Literal["ok", "not_ok", "neutral"]
 ROOT = "/conversations/<tenant>/<project>"
@@ -245,7 +246,7 @@ def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> T
     conversation = entered(tenant, project, conversation_id)
     for turn_id in body.turn_ids or []:
         check_text(turn_id)
-    found = reports.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
+    found = reaction_reports.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
     wanted = [turn.turn_id for turn in found] if body.include_turn_log else []
     logs = turn_logs.read_turn_logs(conversation, wanted, actor=g.actor) if wanted else {}
     return TurnsWithFeedbacks(
@@ -276,7 +277,7 @@ def in_period(tenant: str, project: str, body: PeriodBody) -> ConversationsInPer
         limit=body.limit,
         cursor=body.cursor,
     )
-    found, following = reports.conversations_in_period(period, actor=g.actor)
+    found, following = reaction_reports.conversations_in_period(period, actor=g.actor)
     return ConversationsInPeriod(
         tenant=tenant,
         project=project,
@@ -355,7 +356,7 @@ def turn_told(turn: Turn, conversation: Conversation, happened: list[LogEntry] |
     )
 
 
-def said(message: reports.Said) -> dict[str, Any]:
+def said(message: reaction_reports.Said) -> dict[str, Any]:
     return {"message_id": message.message_id, "text": message.text, "ts": message.at}
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from app.api.fields import Answer, Body
 from app.api.route import route
 from app.formats.workspace_settings import WorkspaceSettings, without_effect
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 
 bp = Blueprint("settings_api", __name__)
 
@@ -61,7 +61,7 @@ class SettingsChange(Body):
     summary="Read the workspace's settings",
 )
 def read_settings() -> WorkspaceSettingsAnswer:
-    return shown(workspaces.get_settings(g.actor))
+    return shown(workspace_store.get_settings(g.actor))
 
 
 @route(
@@ -75,7 +75,7 @@ def read_settings() -> WorkspaceSettingsAnswer:
     about="Send only what changes; the answer has all of them, and says which of them do nothing yet.",
 )
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
-    return shown(workspaces.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
+    return shown(workspace_store.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
 
 
 def shown(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:

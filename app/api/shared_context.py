@@ -12,14 +12,15 @@ from app.api.fields import Answer, Body, Id, Moment, Page
 from app.api.route import route
 from app.db import paging
 from app.errors import Invalid
-from app.services import knowledge, knowledge_checks, knowledge_vectors
-from app.services.filters import KnowledgeFilters
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import rows as knowledge_rows
+from app.services.lists.filters import KnowledgeFilters
 
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
 State = Literal["proposed", "active", "inactive", "superseded", "deleted"]
 Check = Literal["duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale"]
-Content = Annotated[str, Field(min_length=1, max_length=knowledge.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=knowledge.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=knowledge_rows.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=knowledge_rows.LONGEST_CONTEXT)]
 Reason = Annotated[str, Field(max_length=2000)]
 WORDS = ("content", "context")
 CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")
@@ -148,7 +149,7 @@ class KnowledgeRead(KnowledgeSaved):
 )
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = knowledge.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = knowledge_rows.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     items = [KnowledgeItem.model_validate(_values(row)) for row in found.items]
     return KnowledgePage(items=items, next_cursor=found.next_cursor)
 
@@ -168,7 +169,7 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     " of it; they do not stop it, except that characters which nobody sees are refused.",
 )
 def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
-    row = knowledge.add_row(knowledge.NewRow(**body.model_dump()), actor=g.actor)
+    row = knowledge_rows.add_row(knowledge_rows.NewRow(**body.model_dump()), actor=g.actor)
     return _saved(row.id)
 
 
@@ -182,8 +183,8 @@ def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
     about="With the feedback behind it and what the checks say of it now.",
 )
 def read_knowledge(row_id: UUID) -> KnowledgeRead:
-    found = knowledge.get_row(row_id, actor=g.actor)
-    findings = knowledge_checks.check_rows([row_id], actor=g.actor).get(row_id, [])
+    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
     return KnowledgeRead.model_validate({**_values(found.row), "findings": findings, "feedback": found.signals})
 
 
@@ -204,10 +205,10 @@ def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
     changes = {name: sent[name] for name in CHANGED if name in sent}
     _check_change(sent, changes)
     if changes:
-        knowledge.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
+        knowledge_rows.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
     if body.active is not None:
         state, version = "active" if body.active else "inactive", None if changes else body.version
-        knowledge.set_state(row_id, state, actor=g.actor, reason=body.reason, version=version)
+        knowledge_rows.set_state(row_id, state, actor=g.actor, reason=body.reason, version=version)
     return _saved(row_id)
 
 
@@ -232,17 +233,17 @@ def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
     about="It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is deleting once.",
 )
 def delete_knowledge(row_id: UUID) -> None:
-    knowledge.set_state(row_id, "deleted", actor=g.actor)
+    knowledge_rows.set_state(row_id, "deleted", actor=g.actor)
 
 
 def _saved(row_id: UUID) -> KnowledgeSaved:
-    knowledge_vectors.keep_vectors([row_id], actor=g.actor)
-    row = knowledge.get_row(row_id, actor=g.actor).row
-    findings = knowledge_checks.check_rows([row_id], actor=g.actor).get(row_id, [])
+    vectors.keep_vectors([row_id], actor=g.actor)
+    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
     return KnowledgeSaved.model_validate({**_values(row), "findings": findings})
 
 
-def _values(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+def _values(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
     return {**vars(row), "active": row.state == "active"}
 
 

@@ -13,8 +13,8 @@ from app.api.route import route
 from app.api.v1_sessions import Name
 from app.db import paging
 from app.formats import session_limits as limits
-from app.services import chats
-from app.services.filters import ChatFilters
+from app.services.chats import store as chat_store
+from app.services.lists.filters import ChatFilters
 
 bp = Blueprint("v1_chats", __name__)
 
@@ -106,8 +106,8 @@ class MessagesAdded(Answer):
     items: list[MessageAnswer]
 
 
-def new_messages(given: list[NewMessageBody]) -> list[chats.NewMessage]:
-    return [chats.NewMessage(**dict(message)) for message in given]
+def new_messages(given: list[NewMessageBody]) -> list[chat_store.NewMessage]:
+    return [chat_store.NewMessage(**dict(message)) for message in given]
 
 
 @route(
@@ -124,10 +124,10 @@ def new_messages(given: list[NewMessageBody]) -> list[chats.NewMessage]:
     about="It belongs to the key's person, and so does its `external_id`. Messages may come with it or later.",
 )
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
-    known = chats.find_chat(body.external_id, actor=g.actor) if body.external_id else None
+    known = chat_store.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
         return shown(known.id), 200
-    chat = chats.create_chat(
+    chat = chat_store.create_chat(
         actor=g.actor,
         agent_slug=body.agent,
         title=body.title or first_words(body.messages),
@@ -136,7 +136,7 @@ def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
         created_at=body.created_at,
     )
     if body.messages:
-        chats.append_messages(chat.id, new_messages(body.messages), actor=g.actor)
+        chat_store.append_messages(chat.id, new_messages(body.messages), actor=g.actor)
     return shown(chat.id), 201
 
 
@@ -146,7 +146,7 @@ def first_words(messages: list[NewMessageBody]) -> str:
 
 
 def shown(chat_id: UUID) -> ChatAnswer:
-    chat, agent = chats.find_with_agent(chat_id, actor=g.actor)
+    chat, agent = chat_store.find_with_agent(chat_id, actor=g.actor)
     return ChatAnswer.model_validate(
         {name: getattr(chat, name) for name in ChatAnswer.model_fields.keys() - {"agent"}} | {"agent": agent}
     )
@@ -166,7 +166,7 @@ def list_chats(query: ChatQuery) -> ChatPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     if not g.actor.is_admin:
         wanted["person_id"] = g.actor.id
-    found = chats.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = chat_store.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 
@@ -196,7 +196,7 @@ def read_chat(chat_id: UUID) -> ChatAnswer:
     about="All of them or none, at the end of the conversation. The server numbers them.",
 )
 def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
-    added = chats.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
+    added = chat_store.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
     return MessagesAdded(items=[MessageAnswer.model_validate(message) for message in added])
 
 
@@ -211,8 +211,8 @@ def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
     about="In the order in which they were said.",
 )
 def list_messages(chat_id: UUID, query: Page) -> MessagePage:
-    chats.find_with_agent(chat_id, actor=g.actor)
-    found, cursor = chats.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
+    chat_store.find_with_agent(chat_id, actor=g.actor)
+    found, cursor = chat_store.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
     return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)
 
 

@@ -11,7 +11,10 @@ from pydantic import Field
 from app.api.fields import Answer, Query
 from app.api.route import route
 from app.learning.prompt import Prompt
-from app.services import agents, entities, knowledge_usage, shared_prompt
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import prompt as knowledge_prompt
+from app.services.knowledge import usage as knowledge_usage
 
 bp = Blueprint("v1_context", __name__)
 
@@ -56,9 +59,9 @@ class ContextAnswer(Answer):
     " the same `ETag`; ask with `If-None-Match` before each run.",
 )
 def read_context(query: ContextQuery) -> Response:
-    agent_id = None if query.agent is None else agents.known_agent(query.agent, actor=g.actor).id
-    type_id = None if query.entity_type is None else entities.find_type(query.entity_type, actor=g.actor).id
-    found = shared_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
+    agent_id = None if query.agent is None else versions.known_agent(query.agent, actor=g.actor).id
+    type_id = None if query.entity_type is None else entity_store.find_type(query.entity_type, actor=g.actor).id
+    found = knowledge_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
     knowledge_usage.note_served(found, actor=g.actor)
     tag = etag(found)
     headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}

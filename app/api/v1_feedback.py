@@ -12,8 +12,8 @@ from app.api import idempotency
 from app.api.fields import Answer, Body, Moment, Page, Query
 from app.api.route import route
 from app.db import paging
-from app.services import signals
-from app.services.signals import NewSignal, SignalFilters
+from app.services.feedback import signals
+from app.services.feedback.signals import NewSignal, SignalFilters
 
 SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
 OwnId = Annotated[str, Field(min_length=1, max_length=256)]

@@ -13,7 +13,7 @@ from werkzeug.exceptions import UnsupportedMediaType
 from app.api.fields import Answer, Moment, Page, Query
 from app.api.route import route
 from app.db import paging, transaction
-from app.services import imports
+from app.services.ingest import imports as ingest_imports
 
 bp = Blueprint("v1_imports", __name__)
 
@@ -89,7 +89,7 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
         raise UnsupportedMediaType(f"Send newline-delimited JSON with `Content-Type: {NDJSON}`.")
     request.max_content_length = LARGEST
     stream = io.BufferedReader(cast(Any, request.stream), 65536)
-    result = imports.import_messages(stream, within=transaction, actor=g.actor, filename=query.filename)
+    result = ingest_imports.import_messages(stream, within=transaction, actor=g.actor, filename=query.filename)
     return ImportAnswer.model_validate(result)
 
 
@@ -104,7 +104,7 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
     about="The workspace's imports, newest first.",
 )
 def list_imports(query: Page) -> ImportPage:
-    found = imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = ingest_imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
     return ImportPage(items=[ImportItem.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 
@@ -118,7 +118,7 @@ def list_imports(query: Page) -> ImportPage:
     about="Counts grow while it runs; `finished_at` is set at its end.",
 )
 def read_import(import_id: UUID) -> ImportItem:
-    return ImportItem.model_validate(imports.get_import(import_id, actor=g.actor))
+    return ImportItem.model_validate(ingest_imports.get_import(import_id, actor=g.actor))
 
 
 @route(
@@ -133,7 +133,7 @@ def read_import(import_id: UUID) -> ImportItem:
     " without the link. Undoing again changes nothing.",
 )
 def undo_import(import_id: UUID) -> None:
-    imports.undo_import(import_id, actor=g.actor)
+    ingest_imports.undo_import(import_id, actor=g.actor)
 
 
 def register(app: Flask) -> None:

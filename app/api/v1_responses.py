@@ -10,7 +10,7 @@ from pydantic import Field
 
 from app.api.fields import Answer, Body, Id, Moment
 from app.api.route import route
-from app.services import responses
+from app.services.entities import responses
 
 bp = Blueprint("v1_responses", __name__)
 

@@ -16,10 +16,13 @@ from app.api.route import route
 from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
-from app.services import agents, runs, session_metadata, sessions
-from app.services.event_windows import Place, RawEvent, read_raw_window
-from app.services.filters import SessionFilters
-from app.services.session_budget import SessionFull, mark_full, session_budget
+from app.services.agents import versions
+from app.services.lists.filters import SessionFilters
+from app.services.sessions import start as session_start
+from app.services.sessions import store as session_store
+from app.services.sessions import store as sessions
+from app.services.sessions.budget import SessionFull, mark_full, session_budget
+from app.services.sessions.event_windows import Place, RawEvent, read_raw_window
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
@@ -212,7 +215,7 @@ def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
         tags=tuple(dict.fromkeys(body.tags)),
         events=[new_event(event) for event in body.events],
     )
-    agent = agents.find_agent(new.agent, actor=g.actor)
+    agent = versions.find_agent(new.agent, actor=g.actor)
     if agent is not None and agent.is_system and new.status in sessions.OPEN:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
     stored, created = sessions.create_session(new, actor=g.actor)
@@ -227,7 +230,7 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
     names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
     values = {name: getattr(found.session, name) for name in names}
-    metadata = session_metadata.shown_metadata(found.session.meta, actor=g.actor)
+    metadata = session_store.shown_metadata(found.session.meta, actor=g.actor)
     return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
 
 
@@ -244,7 +247,7 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
 def list_sessions(query: SessionQuery) -> SessionPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = sessions.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
-    metadata = session_metadata.metadata_of([row.id for row in found.items], actor=g.actor)
+    metadata = session_store.metadata_of([row.id for row in found.items], actor=g.actor)
     items = [SessionAnswer.model_validate({**vars(row), "metadata": metadata[row.id]}) for row in found.items]
     return SessionPage(items=items, next_cursor=found.next_cursor)
 
@@ -352,7 +355,7 @@ def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     if sessions.runs_here(session_id, actor=g.actor):
         if body.status != "cancelled":
             raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
-        runs.stop_run(session_id, actor=g.actor)
+        session_start.stop_run(session_id, actor=g.actor)
     elif body.status == "running":
         sessions.begin_session(session_id, actor=g.actor, started_at=body.started_at)
     else:

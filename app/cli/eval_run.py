@@ -65,13 +65,13 @@ def run_set(
 
     The replays are run by this process, and by any worker that has room for them.
     """
-    from app.services import workspaces
+    from app.services.workspaces import store as workspace_store
 
     if version is not None and agent_slug is None:
         raise click.UsageError("--version goes with --agent.")
     if junit is not None and not junit.parent.is_dir():
         fail(f"There is no directory {junit.parent} to write {junit.name} into.", CONFIGURATION)
-    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     started = _start(system, set_name, agent_slug, version, "live" if live_context else "frozen", trials, ref)
     run = _follow(started, system, shown=sys.stderr.isatty() and not as_json)
     results = run.results.get("bySession", {})
@@ -113,16 +113,17 @@ def _start(
 ) -> UUID:
     from app.agents.models import check_model
     from app.db import acting_as, transaction
-    from app.services import agents, eval_runs
-    from app.services.eval_runs import NewRun
+    from app.services.agents import versions
+    from app.services.evals import runs as eval_runs
+    from app.services.evals.runs import NewRun
 
     with acting_as(system), transaction():
-        agent = agents.known_agent(agent_slug, actor=system) if agent_slug else None
+        agent = versions.known_agent(agent_slug, actor=system) if agent_slug else None
         run = eval_runs.start_run(
             NewRun(
                 set_name=set_name,
                 agent_id=agent.id if agent else None,
-                agent_version_id=agents.version_id(agent, version, field="--version") if agent else None,
+                agent_version_id=versions.version_id(agent, version, field="--version") if agent else None,
                 own_only=agent is not None,
                 context_mode=context,
                 trials=trials,
@@ -141,7 +142,8 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
     """Run what waits until the run has ended. Ctrl-C cancels it."""
     from app.db import acting_as, transaction
     from app.jobs.executor import Executor
-    from app.services import eval_runs, run_control
+    from app.services.evals import run_control
+    from app.services.evals import runs as eval_runs
 
     executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
     executor.start()
@@ -166,16 +168,16 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
 
 
 def _progress(run: EvalRun, system: Actor) -> str:
-    from app.services import run_results
+    from app.services.evals import results as eval_results
 
-    found = run_results.progress_of(run, run_results.cases_of(run.id, actor=system))
+    found = eval_results.progress_of(run, eval_results.cases_of(run.id, actor=system))
     left = f", about {found.seconds_left} s left" if found.seconds_left else ""
     verdicts = ", ".join(f"{count} {name}" for name, count in found.verdicts.items() if count)
     return f"\r{found.ended} of {found.total} replays{f': {verdicts}' if verdicts else ''}{left}      "
 
 
 def _told(run: EvalRun, fail_under: float) -> str:
-    from app.services.run_choice import told_left_out
+    from app.services.evals.run_plan import told_left_out
 
     accuracy = run.results.get("accuracy")
     said = (
@@ -193,7 +195,7 @@ def _told(run: EvalRun, fail_under: float) -> str:
 def _write_junit(path: Path, run: EvalRun, results: dict[str, Any], system: Actor) -> None:
     from app.db import acting_as, transaction
     from app.evals.junit import junit_xml
-    from app.services import golden_lists
+    from app.services.evals import golden_lists
 
     with acting_as(system), transaction():
         titles = golden_lists.titles_of(list(results), actor=system)

@@ -60,11 +60,12 @@ def coded_failures(command: Command) -> Command:
 def compare_sessions(golden: UUID, replay: UUID, slug: str, as_json: bool) -> None:
     """Compare the session REPLAY with the session GOLDEN, which is taken to be right."""
     from app.db import acting_as, transaction
-    from app.services import comparisons, workspaces
+    from app.services.evals import compare as eval_compare
+    from app.services.workspaces import store as workspace_store
 
-    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     with acting_as(system), transaction():
-        found = comparisons.compare_sessions(golden, replay, actor=system)
+        found = eval_compare.compare_sessions(golden, replay, actor=system)
     emit(found.as_json(), _told(found), as_json)
     sys.exit(EXIT[found.verdict])
 

@@ -37,12 +37,13 @@ def add_feedback(
 ) -> None:
     """Give feedback in the name of a member. An admin's observation is a flag and needs a comment."""
     from app.db import acting_as, transaction
-    from app.services import accounts, workspaces
-    from app.services.intake import NewFeedback, give_feedback
+    from app.services.feedback.intake import NewFeedback, give_feedback
+    from app.services.workspaces import identity
+    from app.services.workspaces import store as workspace_store
 
-    tenant_id = workspaces.find_workspace(slug)
-    user_id = accounts.find(email)
-    actor = accounts.enter(user_id, tenant_id) if user_id else None
+    tenant_id = workspace_store.find_workspace(slug)
+    user_id = identity.find(email)
+    actor = identity.enter(user_id, tenant_id) if user_id else None
     if actor is None:
         raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
     about = source or ("tool" if tool else "session" if session_id else "observation")

@@ -13,7 +13,7 @@ from app.cli.output import emit, workspace_command
 from app.errors import Invalid
 
 if TYPE_CHECKING:
-    from app.services.imports import Result
+    from app.services.ingest.imports import Result
 
 SHOWN_ERRORS = 20
 
@@ -33,9 +33,10 @@ def import_messages(file: Path, slug: str, as_json: bool) -> None:
     Bad lines are listed with their numbers and the rest goes in. The same file again adds nothing.
     """
     from app.db import acting_as, transaction
-    from app.services import imports, workspaces
+    from app.services.ingest import imports as ingest_imports
+    from app.services.workspaces import store as workspace_store
 
-    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     piped = str(file) == "-"
     try:
         stream = sys.stdin.buffer if piped else file.open("rb")
@@ -43,7 +44,7 @@ def import_messages(file: Path, slug: str, as_json: bool) -> None:
         raise Invalid(f"{file} cannot be read: {(trouble.strerror or 'unknown reason').lower()}.") from None
     progress = _progress if sys.stderr.isatty() and not as_json else None
     with stream, acting_as(system):
-        result = imports.import_messages(
+        result = ingest_imports.import_messages(
             stream, within=transaction, actor=system, filename=None if piped else file.name, progress=progress
         )
     if progress:

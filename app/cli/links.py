@@ -14,7 +14,7 @@ def first_link(settings: Settings) -> str | None:
     """A one-time sign-in link for the demo's admin, when there is a demo."""
     from app.db import transaction
     from app.errors import Problem
-    from app.services import logins
+    from app.services.workspaces import logins
 
     try:
         with transaction():

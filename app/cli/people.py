@@ -26,10 +26,10 @@ def tenant() -> None:
 def create_tenant(slug: str, name: str, as_json: bool) -> None:
     """Make a workspace."""
     from app.db import transaction
-    from app.services import workspaces
+    from app.services.workspaces import store as workspace_store
 
     with transaction():
-        made, _ = workspaces.create_workspace(slug=slug, name=name)
+        made, _ = workspace_store.create_workspace(slug=slug, name=name)
     emit({"id": made.id, "slug": made.slug, "name": made.name}, f"Made the workspace {made.name} ({slug}).", as_json)
 
 
@@ -48,10 +48,11 @@ def user() -> None:
 def create_user(email: str, slug: str, role: str, name: str | None, password_stdin: bool, as_json: bool) -> None:
     """Add somebody to a workspace. Without a password they come in with `upshot signin-link`."""
     from app.db import acting_as, transaction
-    from app.services import people, workspaces
+    from app.services.workspaces import people
+    from app.services.workspaces import store as workspace_store
 
     password = _first_line() if password_stdin else None
-    system = workspaces.system_actor(workspaces.find_workspace(slug))
+    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     with acting_as(system), transaction():
         person = people.create_person(
             email=email, name=name or email.partition("@")[0], role=role, actor=system, password=password
@@ -74,14 +75,16 @@ def key() -> None:
 def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
     """Make a key and print it, once."""
     from app.db import acting_as, transaction
-    from app.services import accounts, keys, workspaces
+    from app.services.workspaces import identity
+    from app.services.workspaces import keys as workspace_keys
+    from app.services.workspaces import store as workspace_store
 
-    system = workspaces.system_actor(workspaces.find_workspace(slug))
-    user_id = accounts.find(email)
-    if user_id is None or system.tenant_id not in accounts.tenants_of(user_id):
+    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
+    user_id = identity.find(email)
+    if user_id is None or system.tenant_id not in identity.tenants_of(user_id):
         raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
     with acting_as(system), transaction():
-        made, secret = keys.create_key(name=name, scopes=list(scopes), actor=system, user_id=user_id)
+        made, secret = workspace_keys.create_key(name=name, scopes=list(scopes), actor=system, user_id=user_id)
         payload = {
             "id": made.id,
             "key": secret,
@@ -99,7 +102,7 @@ def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_jso
 def signin_link(email: str, as_json: bool) -> None:
     """Print a link that signs somebody in once, within 15 minutes."""
     from app.db import transaction
-    from app.services import logins
+    from app.services.workspaces import logins
 
     with transaction():
         token = logins.make_link(email)

@@ -10,9 +10,11 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.demo.recording import Names, Recorded
-from app.services import entities, knowledge, memories
-from app.services.entities import NewResponse
-from app.services.knowledge import NewRow
+from app.services.entities import store as entity_store
+from app.services.entities.store import NewResponse
+from app.services.knowledge import memories
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Place:
 
 
 def _create(given: dict[str, Any], place: Place) -> UUID:
-    return entities.create_entity(
+    return entity_store.create_entity(
         entity_type=given["entityType"],
         name=given["name"],
         fields=given.get("fields", {}),
@@ -36,12 +38,12 @@ def _create(given: dict[str, Any], place: Place) -> UUID:
 
 def _update(given: dict[str, Any], place: Place) -> UUID:
     record = UUID(given["entityId"])
-    entities.update_entity(record, given["changes"], actor=place.actor, at=place.at)
+    entity_store.update_entity(record, given["changes"], actor=place.actor, at=place.at)
     return record
 
 
 def _submit(given: dict[str, Any], place: Place) -> UUID:
-    return entities.submit_response(
+    return entity_store.submit_response(
         NewResponse(
             entity_id=UUID(given["entityId"]),
             criteria_set_id=UUID(given["criteriaSetId"]),
@@ -58,7 +60,7 @@ def _propose(kind: str) -> Callable[[dict[str, Any], Place], UUID]:
     def propose(given: dict[str, Any], place: Place) -> UUID:
         new = NewRow(type=kind, content=given["content"], context=given.get("context"), created_at=place.at)
         meta = {"proposed": {"session_id": str(place.session_id)}}
-        return knowledge.add_row(new, actor=place.actor, proposed=True, meta=meta).id
+        return knowledge_rows.add_row(new, actor=place.actor, proposed=True, meta=meta).id
 
     return propose
 

@@ -15,9 +15,11 @@ from app.db import db
 from app.demo.talks import place_of
 from app.demo.world import World, load
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, Feedback
-from app.services import eval_runs, feedback, golden
-from app.services.eval_runs import NewRun
-from app.services.golden import Promotion
+from app.services.evals import golden as eval_golden
+from app.services.evals import runs as eval_runs
+from app.services.evals.golden import Promotion
+from app.services.evals.runs import NewRun
+from app.services.feedback import review as feedback_review
 
 if TYPE_CHECKING:
     from app.demo.play import Player
@@ -52,7 +54,7 @@ def _promote(world: World, entry: dict[str, Any]) -> None:
     """Sets are named after the persona whose conversations they hold."""
     given = Promotion(set_name=entry["talk"].rpartition("-")[0], note=entry["note"], expected=entry.get("expected"))
     session_id = world.refs[f"session.{entry['talk']}"]
-    golden.promote_session(session_id, given, actor=world.people["admin"], at=world.at(entry["when"]))
+    eval_golden.promote_session(session_id, given, actor=world.people["admin"], at=world.at(entry["when"]))
 
 
 def start(world: World, entry: dict[str, Any]) -> Started:
@@ -125,4 +127,4 @@ def _settle(world: World, entry: dict[str, Any]) -> None:
     ).all()
     if ids:
         at = world.at(entry["when"])
-        feedback.review(ids, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)
+        feedback_review.review(ids, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)

@@ -13,8 +13,11 @@ from app.demo.play import Player
 from app.demo.talks import place_of
 from app.demo.world import World, load
 from app.models import Feedback
-from app.services import feedback, knowledge, knowledge_usage, proposals
-from app.services.knowledge import NewRow
+from app.services.feedback import review as feedback_review
+from app.services.knowledge import proposals
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.rows import NewRow
 
 Step = tuple[tuple[int, float], Callable[[], None]]
 
@@ -38,7 +41,7 @@ def _learn(world: World, entry: dict[str, Any]) -> None:
     author, at = world.people[entry["by"]], world.past(world.at(entry["when"]))
     applied = world.waiting.pop(entry["key"], [])
     behind = [*applied, *(world.labels[label] for label in entry.get("from", ()))]
-    row = knowledge.add_row(
+    row = knowledge_rows.add_row(
         NewRow(
             type=entry["type"],
             content=entry["content"],
@@ -54,19 +57,21 @@ def _learn(world: World, entry: dict[str, Any]) -> None:
     world.refs[f"row.{entry['key']}"] = row.id
     if applied:
         outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
-        feedback.review(applied, "applied", actor=author, outcome=outcome, at=at)
+        feedback_review.review(applied, "applied", actor=author, outcome=outcome, at=at)
     if "reviewed" in entry:
-        feedback.review(behind, "reviewed", actor=author, notes=entry["reviewed"], at=at)
+        feedback_review.review(behind, "reviewed", actor=author, notes=entry["reviewed"], at=at)
 
 
 def _relearn(world: World, key: str, change: dict[str, Any]) -> None:
     row = proposals.get(world.refs[f"row.{key}"], actor=world.system)
     author, at = world.people[change["by"]], world.past(world.at(change["when"]))
     if "edit" in change:
-        knowledge.edit_row(row.id, change["edit"], row.version, actor=author, reason=change["reason"], at=at)
+        knowledge_rows.edit_row(row.id, change["edit"], row.version, actor=author, reason=change["reason"], at=at)
     else:
         heir = world.refs[f"row.{change['superseded_by']}"] if "superseded_by" in change else None
-        knowledge.set_state(row.id, change["state"], actor=author, reason=change["reason"], superseded_by=heir, at=at)
+        knowledge_rows.set_state(
+            row.id, change["state"], actor=author, reason=change["reason"], superseded_by=heir, at=at
+        )
 
 
 def _triage(world: World, entry: dict[str, Any]) -> None:
@@ -85,7 +90,7 @@ def _triage(world: World, entry: dict[str, Any]) -> None:
     )
     wanted = [row_id for row_id in ids if row_id not in spoken_for]
     if len(wanted) > 1:
-        feedback.review(wanted, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)
+        feedback_review.review(wanted, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)
 
 
 def note_usage(world: World) -> None:

@@ -25,9 +25,10 @@ from app.demo.talks import Talk
 from app.demo.timeline import timed
 from app.demo.world import World
 from app.models import AgentSession, Entity, EntityResponse, SharedContext
-from app.services import session_events, sessions
-from app.services.leases import Lease
-from app.services.sessions import NewEvent, NewSession
+from app.services.sessions import events as session_events
+from app.services.sessions import store as session_store
+from app.services.sessions.leases import Lease
+from app.services.sessions.store import NewEvent, NewSession
 
 OWNER = "demo record"
 LONGEST_RUN = timedelta(minutes=5)
@@ -60,7 +61,7 @@ class Live:
         """Ask the agent and let it answer every turn."""
         world = self.world
         with self.within():
-            session, _ = sessions.create_session(
+            session, _ = session_store.create_session(
                 NewSession(
                     agent=talk.agent,
                     agent_version=world.version(talk),

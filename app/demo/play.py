@@ -22,13 +22,15 @@ from app.demo.talks import Talk, read_remark
 from app.demo.timeline import timed
 from app.demo.world import World
 from app.models import AgentSession, Chat
-from app.services import chats, entities, sessions
-from app.services.bulk_sessions import create_sessions
-from app.services.chats import NewMessage
-from app.services.entities import NewResponse
-from app.services.session_events import lock_for_events, write_events
-from app.services.sessions import NewEvent, NewSession
-from app.services.shared_prompt import load_shared_context_prompt
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.entities import store as entity_store
+from app.services.entities.store import NewResponse
+from app.services.knowledge.prompt import load_shared_context_prompt
+from app.services.sessions import store as session_store
+from app.services.sessions.bulk import create_sessions
+from app.services.sessions.events import lock_for_events, write_events
+from app.services.sessions.store import NewEvent, NewSession
 
 MODEL = "offline"
 
@@ -123,7 +125,7 @@ class Kept:
         names = Names(world, talk.key)
         do_again(recorded, moments, names, world.actor(talk), session_id)
         events = self._events(recorded, moments, names, session)
-        sessions.append_events(session_id, events, actor=world.system)
+        session_store.append_events(session_id, events, actor=world.system)
 
     def replay(self, run: dict[str, Any]) -> None:
         take_in(self.world, run, self.replayed[run["key"]])
@@ -200,7 +202,7 @@ def keep_chat(world: World, talk: Talk, began: datetime) -> Chat | None:
     """The chat that a conversation belongs to, if it is one."""
     if talk.fact("type", "chat") != "chat":
         return None
-    return chats.create_chat(
+    return chat_store.create_chat(
         actor=world.system,
         agent_slug=talk.agent,
         title=world.text(talk.prompts[0]),
@@ -225,7 +227,7 @@ def keep_messages(world: World, chat: Chat | None, session: AgentSession, events
         for event in events
         if event.event_type in ("user.message", "agent.message")
     ]
-    stored = chats.append_messages(chat.id, new, actor=world.system)
+    stored = chat_store.append_messages(chat.id, new, actor=world.system)
     return [message.id for message in stored if message.role == "agent"]
 
 
@@ -261,7 +263,7 @@ def _follow(world: World, talk: Talk, held: Held, player: Player) -> list[tuple[
 def _answer(world: World, talk: Talk, held: Held, text: str) -> UUID:
     """Values that a person submitted themselves after what the agent said."""
     _, who, criteria, values = text.split(" ", 3)
-    return entities.submit_response(
+    return entity_store.submit_response(
         NewResponse(
             entity_id=world.refs[f"record.{talk.facts['entity']}"],
             values={name: {"value": value} for name, value in json.loads(values).items()},

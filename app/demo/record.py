@@ -20,7 +20,7 @@ from app.demo.seed import NAME, history
 from app.demo.setting import set_up
 from app.demo.talks import Talk
 from app.demo.world import World, talks
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 
 # The recording is made as of one moment, so that it is the same whenever it is made.
 RECORDED_AT = datetime(2026, 11, 17, 18, 0, tzinfo=UTC)
@@ -50,7 +50,7 @@ def hold_again(
 def _held(owner_url: str | None, only: Collection[str] | None, runs: Collection[str] | None) -> Live:
     """Everything that happened, these conversations and runs really; None stands for all of them."""
     with acting_as(None), transaction():
-        _, system = workspaces.create_workspace(slug=f"demo-record-{secrets.token_hex(4)}", name=NAME)
+        _, system = workspace_store.create_workspace(slug=f"demo-record-{secrets.token_hex(4)}", name=NAME)
         world = World(RECORDED_AT, system)
         set_up(world)
     live = Live(world)

@@ -14,8 +14,10 @@ from app.demo.world import World
 from app.learning.signals import REACTIONS
 from app.models import Feedback
 from app.models.feedback import SIGNALS
-from app.services import desk, entities, feedback
-from app.services.intake import NewFeedback, give_feedback
+from app.services.entities import store as entity_store
+from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
+from app.services.feedback.intake import NewFeedback, give_feedback
 
 REVIEWED_AFTER = timedelta(hours=26)
 
@@ -49,7 +51,7 @@ def give(
     _label(world, remark, row.id)
     _review(world, remark, row.id, at)
     if "to" in remark.options:
-        desk.assign([row.id], world.people[remark.options["to"]].id, actor=world.people["admin"])
+        teamwork.assign([row.id], world.people[remark.options["to"]].id, actor=world.people["admin"])
     given: UUID = row.id
     return given
 
@@ -58,7 +60,7 @@ def discuss(world: World, text: str, feedback_id: UUID, given: datetime) -> None
     """What admins said to each other about a row."""
     remark = read_remark(text.replace(" +", " - +", 1))
     at = world.past(given + remark.after)
-    desk.add_comment(feedback_id, remark.words or "", actor=world.people[remark.who], at=at)
+    teamwork.add_comment(feedback_id, remark.words or "", actor=world.people[remark.who], at=at)
 
 
 def _what(what: str, call_id: str) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def _review(world: World, remark: Remark, feedback_id: UUID, at: datetime) -> No
     for action in ("reviewed", "dismissed", "applied"):
         if remark.options.get(action) == "":
             moment = world.past(at + REVIEWED_AFTER)
-            feedback.review([feedback_id], action, actor=world.people["admin"], notes=remark.note, at=moment)
+            feedback_review.review([feedback_id], action, actor=world.people["admin"], notes=remark.note, at=moment)
 
 
 def decide(world: World, text: str, response_id: UUID | None, submitted: datetime) -> tuple[UUID, datetime] | None:
@@ -116,11 +118,11 @@ def decide(world: World, text: str, response_id: UUID | None, submitted: datetim
     actor = world.people[remark.who]
     at = world.past(submitted + remark.after)
     if verdict == "accept":
-        entities.decide_response(response_id, "accepted", actor=actor, at=at)
+        entity_store.decide_response(response_id, "accepted", actor=actor, at=at)
         return None
     field = None if remark.what == "-" else remark.what
     reason = world.text(remark.words or "")
-    entities.decide_response(response_id, "rejected", actor=actor, reason=reason, field_name=field, at=at)
+    entity_store.decide_response(response_id, "rejected", actor=actor, reason=reason, field_name=field, at=at)
     row = _rejection(world, response_id)
     _label(world, remark, row.id)
     retry = row.context.get("retry_ref")

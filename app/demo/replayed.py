@@ -15,12 +15,12 @@ from app.demo.recording import Names
 from app.demo.timeline import timed
 from app.demo.world import HERE, World
 from app.models import AgentSession
-from app.services import replays
-from app.services.bulk_events import add_rows_of
-from app.services.masks import masking_for
-from app.services.run_results import by_golden, cases_of, finish_if_done, verdict_of
-from app.services.session_events import NewEvent, events_of, rows_of
-from app.services.shared_prompt import load_shared_context_prompt
+from app.services.evals import replays as eval_replays
+from app.services.evals.results import by_golden, cases_of, finish_if_done, verdict_of
+from app.services.knowledge.prompt import load_shared_context_prompt
+from app.services.sessions.bulk_events import add_rows_of
+from app.services.sessions.events import NewEvent, events_of, rows_of
+from app.services.workspaces.masking import masking_for
 
 FILE = "replayed.ndjson"
 MODEL = "offline"
@@ -74,7 +74,7 @@ def take_in(world: World, entry: dict[str, Any], recorded: Replayed) -> None:
     add_rows_of(rows, tenant_id=world.system.tenant_id)
     sessions = {str(session.eval_source): session for session in started.cases.values()}
     for golden_id, group in by_golden(cases_of(started.run.id, actor=world.system, divergences=True)).items():
-        replays.speak(verdict_of(group), group, sessions[golden_id], started.run.context_mode, actor=world.system)
+        eval_replays.speak(verdict_of(group), group, sessions[golden_id], started.run.context_mode, actor=world.system)
     finish_if_done(started.run, actor=world.system, at=at)
     date_failures(world, entry, [session.id for session in started.cases.values()])
 

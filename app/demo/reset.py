@@ -9,7 +9,7 @@ from app.db import db, transaction
 from app.db.boot import connect
 from app.demo.seed import SLUG, seed
 from app.errors import NotFound, Unusable
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 
 
 def reset(owner_url: str | None) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def reset(owner_url: str | None) -> dict[str, Any]:
 def _demo_id() -> UUID | None:
     try:
         with transaction():
-            return workspaces.find_workspace(SLUG)
+            return workspace_store.find_workspace(SLUG)
     except NotFound:
         return None
     finally:

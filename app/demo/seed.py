@@ -20,8 +20,9 @@ from app.demo.talks import place_of
 from app.demo.world import World, talks
 from app.errors import NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Entity, Feedback, Membership, SharedContext
-from app.services import accounts, workspaces
-from app.services.masks import one_masking
+from app.services.workspaces import identity
+from app.services.workspaces import store as workspace_store
+from app.services.workspaces.masking import one_masking
 
 SLUG = "demo"
 NAME = "Acme Capital"
@@ -56,7 +57,7 @@ def _there() -> dict[str, Any] | None:
 
 def _made() -> dict[str, Any]:
     with transaction():
-        _, system = workspaces.create_workspace(slug=SLUG, name=NAME)
+        _, system = workspace_store.create_workspace(slug=SLUG, name=NAME)
         world = World(datetime.now(UTC).replace(microsecond=0), system)
         with one_masking(system):
             set_up(world)
@@ -75,7 +76,7 @@ def history(world: World, player: Player) -> list[Callable[[], None]]:
 
 
 def _demo() -> Actor:
-    return accounts.system_in(workspaces.find_workspace(SLUG))
+    return identity.system_in(workspace_store.find_workspace(SLUG))
 
 
 def counts(actor: Actor) -> dict[str, int]:

@@ -7,7 +7,10 @@ from datetime import timedelta
 
 from app.actor import Actor
 from app.demo.world import World, load
-from app.services import agents, entities, people, workspaces
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.workspaces import people
+from app.services.workspaces import store as workspace_store
 
 KINDS = ("contact", "company", "deal", "ltm", "fiscal-year")
 # Working days before now, older than everything that was said.
@@ -31,7 +34,7 @@ def _add_agents(world: World) -> None:
     owner = world.people["owner"]
     for entry in load("agents"):
         first, *later = entry["versions"]
-        agent = agents.ensure_agent(
+        agent = versions.ensure_agent(
             entry["slug"],
             actor=owner,
             name=entry["name"],
@@ -43,8 +46,8 @@ def _add_agents(world: World) -> None:
         world.refs[f"agent.{agent.slug}"] = agent.id
         world.versions[agent.slug] = [version["when"] for version in entry["versions"]]
         for version in later:
-            agents.save_version(agent.id, version["config"], actor=owner, created_at=world.at(version["when"]))
-    review = agents.find_agent(workspaces.REVIEW_AGENT, actor=world.system)
+            versions.save_version(agent.id, version["config"], actor=owner, created_at=world.at(version["when"]))
+    review = versions.find_agent(workspace_store.REVIEW_AGENT, actor=world.system)
     if review is not None:
         world.people["review"] = replace(world.system, agent_id=review.id, name=review.name)
         world.refs[f"agent.{review.slug}"] = review.id
@@ -54,10 +57,10 @@ def _add_records(world: World) -> None:
     data = load("entities")
     owner = world.people["owner"]
     for entry in data["types"]:
-        row = entities.create_type(**entry, actor=owner, created_at=world.at(TYPES_MADE))
+        row = entity_store.create_type(**entry, actor=owner, created_at=world.at(TYPES_MADE))
         world.refs[f"type.{row.slug}"] = row.id
     for entry in data["criteria_sets"]:
-        criteria = entities.create_criteria_set(**entry, actor=owner, created_at=world.at(SETS_MADE))
+        criteria = entity_store.create_criteria_set(**entry, actor=owner, created_at=world.at(SETS_MADE))
         world.refs[f"criteria.{criteria.slug}"] = criteria.id
     made = world.at(RECORDS_MADE)
     for kind in KINDS:
@@ -65,5 +68,7 @@ def _add_records(world: World) -> None:
             fields = {name: world.text(value) if isinstance(value, str) else value for name, value in entry.items()}
             key, name = fields.pop("key"), fields.pop("name")
             made += timedelta(minutes=1)
-            entity = entities.create_entity(entity_type=kind, name=name, fields=fields, actor=owner, created_at=made)
+            entity = entity_store.create_entity(
+                entity_type=kind, name=name, fields=fields, actor=owner, created_at=made
+            )
             world.refs[f"record.{key}"], world.kinds[f"record.{key}"] = entity.id, kind

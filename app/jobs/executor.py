@@ -29,8 +29,10 @@ from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, transaction
 from app.jobs.usage import Usage
-from app.services import accounts, knowledge_usage, leases
-from app.services.leases import Lease
+from app.services.knowledge import usage as knowledge_usage
+from app.services.sessions import leases
+from app.services.sessions.leases import Lease
+from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 Result = TypeVar("Result")
@@ -238,7 +240,7 @@ class Executor:
         """Do something with leases, in one transaction for each workspace."""
         found = []
         for tenant_id, some in groupby(sorted(held, key=lambda lease: lease.tenant_id), lambda one: one.tenant_id):
-            with acting_as(accounts.product_in(tenant_id)), transaction():
+            with acting_as(identity.product_in(tenant_id)), transaction():
                 found.append(work(list(some)))
         return found
 

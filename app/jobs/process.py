@@ -14,7 +14,7 @@ from app.db import acting_as, transaction
 from app.jobs import ticks
 from app.jobs.executor import Executor
 from app.jobs.usage import Usage, count_receptions
-from app.services import accounts, throttle
+from app.services.workspaces import identity, throttle
 
 log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
@@ -102,7 +102,7 @@ class Jobs:
     def _forget_attempts(self) -> None:
         with self.app.app_context():
             try:
-                with acting_as(accounts.product_in(accounts.NOBODY)), transaction():
+                with acting_as(identity.product_in(identity.NOBODY)), transaction():
                     throttle.forget_old()
             except SQLAlchemyError as trouble:
                 log.warning("old sign-in attempts were not removed: %s", trouble)

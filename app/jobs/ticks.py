@@ -7,7 +7,8 @@ import logging
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import acting_as, transaction
-from app.services import accounts, ticks
+from app.services.tasks import due as task_due
+from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 
@@ -15,13 +16,13 @@ log = logging.getLogger("upshot")
 def begin_due(owner: str) -> int:
     """Begin what is due in any workspace; how much that was. A task that breaks does not hold up the others."""
     with transaction():
-        found = ticks.due()
+        found = task_due.due()
     begun = 0
     for task_id, tenant_id in found:
-        product = accounts.product_in(tenant_id)
+        product = identity.product_in(tenant_id)
         try:
             with acting_as(product), transaction():
-                begun += ticks.fire(task_id, owner=owner, actor=product) is not None
+                begun += task_due.fire(task_id, owner=owner, actor=product) is not None
         except SQLAlchemyError as trouble:
             log.warning("task %s was not begun: %s", task_id, trouble)
     return begun

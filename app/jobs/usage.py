@@ -10,7 +10,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services import accounts, knowledge_receptions, knowledge_usage
+from app.services.knowledge import usage as knowledge_receptions
+from app.services.knowledge import usage as knowledge_usage
+from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 # Ranks move by a hundredth in a day, so twice a day is often enough.
@@ -21,13 +23,13 @@ def count_receptions() -> int:
     """Count how people received sessions in any workspace; how many sessions. Several may, each counts others."""
     with transaction():
         workspaces = knowledge_receptions.waiting()
-    return sum(_count_in(accounts.product_in(tenant_id)) for tenant_id in workspaces)
+    return sum(_count_in(identity.product_in(tenant_id)) for tenant_id in workspaces)
 
 
 def _count_in(product: Actor) -> int:
-    counted, last = 0, knowledge_receptions.BATCH
+    counted, last = 0, knowledge_receptions.RECEPTION_BATCH
     try:
-        while last == knowledge_receptions.BATCH:
+        while last == knowledge_receptions.RECEPTION_BATCH:
             with acting_as(product), transaction():
                 last = knowledge_receptions.count_receptions(actor=product)
             counted += last
@@ -45,7 +47,7 @@ class Usage:
     def write(self) -> None:
         """Write what was noted since. What cannot be written waits for the next time."""
         for tenant_id, noted in knowledge_usage.take().items():
-            product = accounts.product_in(tenant_id)
+            product = identity.product_in(tenant_id)
             try:
                 with acting_as(product), transaction():
                     knowledge_usage.write(noted, actor=product)

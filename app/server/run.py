@@ -26,7 +26,8 @@ from app.db.boot import Opened, open_database
 from app.errors import Unusable
 from app.logs import write_logs
 from app.server.address import told
-from app.services import accounts, daily
+from app.services.feedback import volume
+from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 
@@ -110,20 +111,20 @@ def count_days(app: Flask) -> None:
 
 def _count_for_ever(app: Flask) -> None:
     pause = threading.Event()
-    while not pause.wait(daily.EVERY_SECONDS):
+    while not pause.wait(volume.EVERY_SECONDS):
         with app.app_context():
             count_once()
 
 
 def count_once() -> None:
     """Count where something new was noticed. A workspace that could not be counted waits for the next time."""
-    for tenant_id in daily.take():
-        product = accounts.product_in(tenant_id)
+    for tenant_id in volume.take():
+        product = identity.product_in(tenant_id)
         try:
             with acting_as(product), transaction():
-                daily.refresh(actor=product)
+                volume.refresh(actor=product)
         except SQLAlchemyError as trouble:
-            daily.note(tenant_id)
+            volume.note(tenant_id)
             log.warning("feedback was not counted by day: %s", trouble)
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import Text, and_, cast, insert, or_, select, union_all
+from sqlalchemy import Text, and_, cast, func, insert, or_, select, union_all
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -19,7 +19,7 @@ from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.models.agents import Agent
 from app.models.people import ApiKey, AuditEntry, User
-from app.services.privacy import A_MEMBER, is_hidden
+from app.services.privacy import A_MEMBER, is_hidden, name_of
 
 Subject = aliased(User)
 # Who did these is who said something.
@@ -157,3 +157,37 @@ def _plain(value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return value.value if isinstance(value, Enum) else value
+
+
+# The history of one record
+
+MOST = 50
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that was done, by whom."""
+
+    action: str
+    who: str | None
+    details: dict[str, Any]
+    created_at: datetime
+
+
+def trail_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
+    """What changed a record, oldest first. That somebody read it is no change."""
+    by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(SAID))
+    rows = db.session.execute(
+        select(AuditEntry.action, func.coalesce(Agent.slug, by), AuditEntry.details, AuditEntry.created_at)
+        .outerjoin(User, User.id == AuditEntry.actor_user_id)
+        .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
+        .where(
+            AuditEntry.tenant_id == actor.tenant_id,
+            AuditEntry.subject_type == subject_type,
+            AuditEntry.subject_id == subject_id,
+            AuditEntry.action != f"{subject_type}.read",
+        )
+        .order_by(AuditEntry.created_at.desc(), AuditEntry.id)
+        .limit(MOST)
+    )
+    return [Step(*row) for row in rows][::-1]

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from app.db import db
 from app.errors import Forbidden, Invalid
 from app.models import Agent, AgentVersion
-from app.services import agents
+from app.services.agents import versions
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, tool
 
 GROUP = "agents-admin"
@@ -51,7 +51,7 @@ class UpdateAgentConfig(Arguments):
 @tool("listAgents", GROUP, Nothing, role="admin", scope="admin")
 def list_agents(arguments: Nothing, scope: ToolScope) -> Outcome:
     """List the workspace's agents with their ids."""
-    found = agents.list_agents(actor=scope.actor)
+    found = versions.list_agents(actor=scope.actor)
     return answer(
         items=[
             {
@@ -71,7 +71,7 @@ def list_agents(arguments: Nothing, scope: ToolScope) -> Outcome:
 @tool("getAgent", GROUP, OneAgent, role="admin", scope="admin")
 def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
     """Get one agent with its instructions, skills, model and tool groups."""
-    agent = agents.get_agent(arguments.id, actor=scope.actor)
+    agent = versions.get_agent(arguments.id, actor=scope.actor)
     config = _config(agent)
     return answer(
         id=agent.id,
@@ -89,7 +89,7 @@ def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
 def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outcome:
     """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
     and an admin can go back to one."""
-    agent = agents.get_agent(arguments.id, actor=scope.actor)
+    agent = versions.get_agent(arguments.id, actor=scope.actor)
     _check_may(agent, scope)
     config = _config(agent)
     given = arguments.model_dump(include=set(CHANGED), exclude_none=True)
@@ -99,7 +99,7 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
     changed = [name for name in given if after[name] != config.get(name)]
     if not changed:
         raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
-    version = agents.save_version(agent.id, after, actor=scope.actor, note=arguments.reason)
+    version = versions.save_version(agent.id, after, actor=scope.actor, note=arguments.reason)
     payload = {
         "agent_id": agent.id,
         "agent": agent.slug,

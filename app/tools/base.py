@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
 from app.actor import Actor
-from app.services.session_events import NewEvent
+from app.services.sessions.events import NewEvent
 
 GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
 

@@ -10,13 +10,18 @@ from pydantic import Field, model_validator
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, Refused
 from app.models import SharedContext
-from app.services import agents, entities, knowledge, knowledge_usage, memories, proposals, shared_prompt
-from app.services.filters import KnowledgeFilters
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import memories, proposals
+from app.services.knowledge import prompt as knowledge_prompt
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.lists.filters import KnowledgeFilters
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "context"
-Content = Annotated[str, Field(min_length=1, max_length=knowledge.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=knowledge.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=knowledge_rows.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=knowledge_rows.LONGEST_CONTEXT)]
 Slug = Annotated[str, Field(min_length=1, max_length=120)]
 
 
@@ -74,7 +79,9 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     """Get the workspace knowledge that belongs into a prompt: corrections, lessons, routing, insights and guidelines
     that are active, the best of each. Put `prompt` into your instructions as it is."""
     agent_id, type_id = _scope_of(arguments, scope)
-    found = shared_prompt.load_shared_context_prompt(scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
+    found = knowledge_prompt.load_shared_context_prompt(
+        scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id
+    )
     if scope.session_id is None:
         # An agent outside puts this into its prompt; a run of ours had it there before the tool was called.
         knowledge_usage.note_served(found, actor=scope.actor)
@@ -89,10 +96,10 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
 def _scope_of(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
     agent_id = scope.agent_id
     if arguments.agent is not None:
-        agent_id = agents.known_agent(arguments.agent, actor=scope.actor).id
+        agent_id = versions.known_agent(arguments.agent, actor=scope.actor).id
     if arguments.entity_type is None:
         return agent_id, None
-    return agent_id, entities.find_type(arguments.entity_type, actor=scope.actor).id
+    return agent_id, entity_store.find_type(arguments.entity_type, actor=scope.actor).id
 
 
 @tool("listSharedContext", GROUP, ListSharedContext, role="admin", scope="admin")
@@ -105,11 +112,11 @@ def list_shared_context(arguments: ListSharedContext, scope: ToolScope) -> Outco
         entity_type=arguments.entity_type,
         q=arguments.query or None,
     )
-    found = knowledge.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
+    found = knowledge_rows.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
     return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
 
 
-def _item(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+def _item(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.content,
@@ -150,7 +157,7 @@ def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
 
 def _propose(kind: str, arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     row = proposals.propose_row(
-        knowledge.NewRow(
+        knowledge_rows.NewRow(
             type=kind,
             content=arguments.content,
             context=arguments.context,
@@ -206,7 +213,7 @@ def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
     row = proposals.get(row_id, actor=scope.actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
-    return _changed(knowledge.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
+    return _changed(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
 
 
 @tool("saveMemory", GROUP, SaveMemory, writes=True, scope="feedback")

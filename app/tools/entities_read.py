@@ -8,9 +8,11 @@ from uuid import UUID
 from pydantic import Field
 
 from app.db.paging import Page
-from app.services import entities, entity_search, sessions
-from app.services.entities import EntityRow
-from app.services.filters import EntityFilters
+from app.services.entities import search as entity_search
+from app.services.entities import store as entity_store
+from app.services.entities.store import EntityRow
+from app.services.lists.filters import EntityFilters
+from app.services.sessions import store as session_store
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, tool
 
 GROUP = "entities-read"
@@ -40,7 +42,7 @@ class OneEntity(Arguments):
 @tool("listEntityTypes", GROUP, Nothing, scope=None)
 def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
     """List the kinds of records in this workspace, with the fields that each has."""
-    found = entities.list_types(actor=scope.actor)
+    found = entity_store.list_types(actor=scope.actor)
     return answer(
         items=[
             {"id": row.id, "name": row.name, "slug": row.slug, "records": row.entities, "fields": row.fields}
@@ -53,7 +55,7 @@ def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
 def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
     """Find records by words of their name. Gives their ids, names and fields."""
     if arguments.entity_type is not None:
-        entities.find_type(arguments.entity_type, actor=scope.actor)
+        entity_store.find_type(arguments.entity_type, actor=scope.actor)
     found = entity_search.search_entities(
         arguments.query, actor=scope.actor, entity_type=arguments.entity_type, limit=arguments.limit
     )
@@ -64,9 +66,9 @@ def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
 def list_entities(arguments: ListEntities, scope: ToolScope) -> Outcome:
     """List records, last changed first. Gives their ids, names and fields."""
     if arguments.entity_type is not None:
-        entities.find_type(arguments.entity_type, actor=scope.actor)
+        entity_store.find_type(arguments.entity_type, actor=scope.actor)
     filters, page = EntityFilters(entity_type=arguments.entity_type), Page(arguments.limit, arguments.cursor)
-    found = entities.list_entities(filters, page, actor=scope.actor)
+    found = entity_store.list_entities(filters, page, actor=scope.actor)
     return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
 
 
@@ -82,7 +84,7 @@ def shown(entity_id: UUID, name: str, entity_type: str, fields: dict[str, Any]) 
 @tool("getEntity", GROUP, OneEntity, scope=None)
 def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """Get one record with all its fields."""
-    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    found = entity_store.get_entity(arguments.entity_id, actor=scope.actor)
     entity = found.entity
     return answer(**shown(entity.id, entity.name, found.entity_type.slug, entity.fields))
 
@@ -90,8 +92,8 @@ def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
 @tool("listResponses", GROUP, OneEntity, scope=None)
 def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """List what was submitted about a record and whether it was accepted or rejected, newest first."""
-    found = entities.get_entity(arguments.entity_id, actor=scope.actor).responses
-    if scope.session_id is not None and not sessions.is_personal(scope.session_id, actor=scope.actor):
+    found = entity_store.get_entity(arguments.entity_id, actor=scope.actor).responses
+    if scope.session_id is not None and not session_store.is_personal(scope.session_id, actor=scope.actor):
         # Every member reads this session, so nothing of anybody's conversation goes into it.
         found = [row for row in found if row.owner_id is None]
     items = [
@@ -113,7 +115,7 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
 @tool("listCriteriaSets", GROUP, Nothing, scope=None)
 def list_criteria_sets(arguments: Nothing, scope: ToolScope) -> Outcome:
     """List what responses are judged by: each criteria set with its dimensions."""
-    found = entities.list_criteria_sets(actor=scope.actor)
+    found = entity_store.list_criteria_sets(actor=scope.actor)
     return answer(
         items=[{"id": row.id, "name": row.name, "slug": row.slug, "dimensions": row.dimensions} for row in found]
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.formats.response_values import wrap_value
-from app.services import entities
+from app.services.entities import store as entity_store
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
 from app.tools.entities_read import Slug, shown
 
@@ -38,7 +38,7 @@ class SubmitResponse(Arguments):
 @tool("createEntity", GROUP, CreateEntity, writes=True, scope="ingest")
 def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
     """Create a record of one of the workspace's kinds."""
-    entity = entities.create_entity(
+    entity = entity_store.create_entity(
         entity_type=arguments.entity_type, name=arguments.name, fields=arguments.fields, actor=scope.actor
     )
     payload = {
@@ -53,8 +53,8 @@ def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
 @tool("updateEntity", GROUP, UpdateEntity, writes=True, scope="ingest")
 def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
     """Change fields of a record. The other fields stay as they are."""
-    changed = entities.update_entity(arguments.entity_id, arguments.changes, actor=scope.actor)
-    found = entities.get_entity(arguments.entity_id, actor=scope.actor)
+    changed = entity_store.update_entity(arguments.entity_id, arguments.changes, actor=scope.actor)
+    found = entity_store.get_entity(arguments.entity_id, actor=scope.actor)
     entity, kind = found.entity, found.entity_type.slug
     payload = {"entity_id": entity.id, "entity_type": kind, "changes": changed}
     return did("entity.updated", payload, **shown(entity.id, entity.name, kind, entity.fields))
@@ -66,8 +66,8 @@ def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
     reject. Leave a field out rather than guess."""
     agent_id = scope.agent_id or scope.actor.agent_id
     values = {name: wrap_value(given) for name, given in arguments.values.items()}
-    response = entities.submit_response(
-        entities.NewResponse(
+    response = entity_store.submit_response(
+        entity_store.NewResponse(
             entity_id=arguments.entity_id,
             criteria_set_id=arguments.criteria_set_id,
             values=values,

@@ -6,7 +6,7 @@ import asyncio
 
 from app.actor import Actor
 from app.errors import Unusable
-from app.services import keys
+from app.services.workspaces import keys as workspace_keys
 from app.tools.mcp_server import build_server
 
 REFUSED = "This key is not valid: it is unknown, revoked or expired. `upshot key create` makes one."
@@ -14,7 +14,7 @@ REFUSED = "This key is not valid: it is unknown, revoked or expired. `upshot key
 
 def run(key: str, version: str) -> None:
     """Serve until the client closes its end."""
-    if keys.actor_of(key) is None:
+    if workspace_keys.actor_of(key) is None:
         raise Unusable(REFUSED)
     asyncio.run(_serve(key, version))
 
@@ -32,7 +32,7 @@ def whose(key: str) -> Actor:
     from mcp.shared.exceptions import MCPError
     from mcp_types import INVALID_REQUEST
 
-    found = keys.actor_of(key)
+    found = workspace_keys.actor_of(key)
     if found is None:
         raise MCPError(INVALID_REQUEST, REFUSED)
     return found

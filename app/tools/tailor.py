@@ -13,8 +13,8 @@ from uuid import UUID
 from app.actor import Actor
 from app.formats.response_values import NUMERIC, RANKED
 from app.models import CriteriaSet
-from app.services import entities
-from app.services.entities import TypeRow
+from app.services.entities import store as entity_store
+from app.services.entities.store import TypeRow
 from app.tools.base import Tool
 
 # Which argument holds fields of records.
@@ -29,8 +29,8 @@ def tailored(
     `criteria_set_id` what its answer is judged by. Two queries."""
     if not any(tool.group.startswith("entities-") or tool.name == "getContext" for tool in tools):
         return list(tools)
-    types = entities.list_types(actor=actor)
-    sets = entities.list_criteria_sets(actor=actor)
+    types = entity_store.list_types(actor=actor)
+    sets = entity_store.list_criteria_sets(actor=actor)
     meant = {"entityId": entity_id, "criteriaSetId": criteria_set_id}
     return [replace(tool, parameters=_parameters(tool, types, sets, meant)) for tool in tools]
 

@@ -10,7 +10,9 @@ from flask import Blueprint, Flask, Response, flash, g, make_response, redirect,
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.security.access import access
-from app.services import logins, memories, people, throttle, uses, workspaces
+from app.services.knowledge import memories
+from app.services.workspaces import last_used, logins, people, throttle
+from app.services.workspaces import store as workspace_store
 from app.views.auth import count_attempt, paused
 
 bp = Blueprint("account", __name__, url_prefix="/account")
@@ -32,10 +34,10 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         name_errors=errors if form == "name" else {},
         password_errors=errors if form == "password" else {},
         logins=logins.list_mine(actor=g.actor),
-        last_used=uses.last_used,
+        last_used=last_used.last_used,
         browser_name=browser_name,
         memories=memories.list_memories(actor=g.actor),
-        places=workspaces.list_for(g.actor.id),
+        places=workspace_store.list_for(g.actor.id),
     )
     return make_response(html, status)
 

@@ -15,7 +15,9 @@ from app.formats.agent_config import ENV_PREFIX
 from app.formats.agent_diff import LIMITS, Change, diff_versions
 from app.models import Agent
 from app.security.access import access
-from app.services import agent_edits, agents, model_words
+from app.services.agents import edit as agent_edit
+from app.services.agents import model_status
+from app.services.agents import versions as agent_versions
 from app.text.diff import text_diff
 from app.views.agent_forms import KINDS, METHODS, TYPES, AgentForm
 from app.views.htmx import page
@@ -44,7 +46,7 @@ def create() -> Any:
     form = form.without_blanks()
     try:
         with transaction():
-            agent = agent_edits.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allow())
+            agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allow())
     except (Invalid, Refused) as refusal:
         return _form(form.refused(refusal), None, 422)
     flash(f"{agent.name} is there.", "success")
@@ -55,7 +57,7 @@ def create() -> Any:
 @access("admin")
 def edit_form(agent_id: UUID) -> Any:
     """The agent as a form."""
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     if agent.archived_at:
         return redirect(url_for("agents.detail", agent_id=agent_id), 303)
     return _form(AgentForm.of(_current(agent), agent.current_version), agent)
@@ -65,7 +67,7 @@ def edit_form(agent_id: UUID) -> Any:
 @access("admin")
 def edit(agent_id: UUID) -> Any:
     """Save a new version, unless somebody else was quicker: then both are shown. Or add or remove a row."""
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     form = AgentForm.read(request.form)
     pressed = form.pressed(request.form.get("do", ""))
     if pressed is not None:
@@ -73,21 +75,21 @@ def edit(agent_id: UUID) -> Any:
     form = form.without_blanks()
     try:
         with transaction():
-            saved = agent_edits.edit_agent(
+            saved = agent_edit.edit_agent(
                 agent_id, form.as_draft(), version=form.version, actor=g.actor, note=form.note, allow=_allow()
             )
     except Stale as stale:
         return _overtaken(agent_id, form, stale)
     except (Invalid, Refused) as refusal:
         status = 422 if isinstance(refusal, Invalid) else 409
-        return _form(form.refused(refusal), agents.get_agent(agent_id, actor=g.actor), status)
+        return _form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
     flash(f"Saved as version {saved.version}." if saved else "Nothing was changed.", "success" if saved else "info")
     return _done(agent_id)
 
 
 def _overtaken(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
     """The form over what somebody else saved, with what saving it would change of that."""
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     draft = form.as_draft()
     current = dict(stale.current or {})
     mine = draft.config | {"kind": draft.kind, "slug": draft.slug, "name": draft.name, "description": draft.description}
@@ -98,8 +100,8 @@ def _overtaken(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
 
 
 def _current(agent: Agent) -> dict[str, Any]:
-    stored = agents.contents_of(agent.id, [agent.current_version], actor=g.actor).get(agent.current_version, {})
-    return agent_edits.content_of(agent, stored)
+    stored = agent_versions.contents_of(agent.id, [agent.current_version], actor=g.actor).get(agent.current_version, {})
+    return agent_edit.content_of(agent, stored)
 
 
 def _allow() -> str:
@@ -123,8 +125,8 @@ def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
         types=TYPES,
         limits=LIMITS,
         groups=tool_groups(),
-        model=model_words.words_of(form.model, settings),
-        suggestions=model_words.suggestions(settings),
+        model=model_status.words_of(form.model, settings),
+        suggestions=model_status.suggestions(settings),
         servers_model=settings.model,
         env_prefix=ENV_PREFIX,
         theirs=_readable(form.theirs),
@@ -144,12 +146,12 @@ def versions(agent_id: UUID) -> Any:
 
 
 def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     newer = whole_number(request.values.get("to")) or agent.current_version
     older = whole_number(request.values.get("from")) or max(newer - 1, 1)
     before = whole_number(request.args.get("before"))
-    rows = agents.versions_of(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
-    contents = agents.contents_of(agent_id, {older, newer}, actor=g.actor)
+    rows = agent_versions.versions_of(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
+    contents = agent_versions.contents_of(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
         raise NotFound(f"{agent.slug} has no such version.")
     html = render_template(
@@ -173,7 +175,7 @@ def restore(agent_id: UUID) -> Any:
     version = whole_number(request.form.get("version")) or 0
     try:
         with transaction():
-            saved = agent_edits.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allow())
+            saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allow())
     except (Invalid, Refused) as refusal:
         return _versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
     flash(f"Version {saved.version} says what version {number} said.", "success")

@@ -15,7 +15,7 @@ from app.errors import Invalid, Problem
 from app.formats.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer, read_config
 from app.formats.agent_config import HEADER as HEADER_NAME
 from app.formats.agent_diff import LIMITS, Change
-from app.services.agent_edits import Draft
+from app.services.agents.edit import Draft
 from app.views.typed import whole_number
 
 KINDS = {

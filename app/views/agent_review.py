@@ -11,9 +11,10 @@ from flask import Blueprint, Flask, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.security.access import access
-from app.services import agents, transcripts
-from app.services.feedback import FeedbackRow
-from app.services.transcripts import KnownRow
+from app.services.agents import versions
+from app.services.feedback.review import FeedbackRow
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.transcript import KnownRow
 from app.views import amounts, transcript
 from app.views.filters import Field, named
 from app.views.said import said
@@ -60,7 +61,7 @@ def moved(rest: str = "") -> Response:
 
 def agent_menu() -> Field:
     """The workspace's agents as a filter. One query."""
-    return named("agent", [(row.slug, row.slug) for row in agents.list_agents(actor=g.actor)])
+    return named("agent", [(row.slug, row.slug) for row in versions.list_agents(actor=g.actor)])
 
 
 def with_version(slug: str | None, version: int | None) -> str:
@@ -93,13 +94,13 @@ def rows_loaded(payload: dict[str, Any] | None) -> list[KnownRow]:
     """The knowledge that a `context.loaded` event names, as far as it is still there."""
     named = (payload or {}).get("row_ids")
     ids = [as_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
-    return transcripts.known_rows([value for value in ids if value], actor=g.actor)
+    return session_transcript.known_rows([value for value in ids if value], actor=g.actor)
 
 
 def call_by_name(turns: Sequence[Turn]) -> None:
     """Give the changed records of a transcript their names."""
     ids = [as_id(text) for text in transcript.records_in(turns)]
-    transcript.name_records(turns, transcripts.names_of([value for value in ids if value], actor=g.actor))
+    transcript.name_records(turns, session_transcript.names_of([value for value in ids if value], actor=g.actor))
 
 
 def as_id(text: str) -> UUID | None:
@@ -112,5 +113,5 @@ def as_id(text: str) -> UUID | None:
 
 def register(app: Flask) -> None:
     app.register_blueprint(bp)
-    app.jinja_env.filters.update(amounts.FILTERS)
+    app.jinja_env.filters.update(amounts.AMOUNT_FILTERS)
     app.jinja_env.globals["scope_options"] = amounts.scope_options

@@ -12,8 +12,10 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent
 from app.security.access import access
-from app.services import agents, entity_search, runs
-from app.services.runs import Progress
+from app.services.agents import versions
+from app.services.entities import search as entity_search
+from app.services.sessions import start as session_start
+from app.services.sessions.start import Progress
 from app.views import session_pages
 from app.views.htmx import varied, wants_fragment
 from app.views.typed import typed, whole_number
@@ -32,7 +34,7 @@ def records() -> list[str]:
 @access("admin")
 def form(agent_id: UUID) -> Any:
     """The form alone, with the version to run chosen."""
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = versions.get_agent(agent_id, actor=g.actor)
     return _form(agent, {"version": request.args.get("version", "")})
 
 
@@ -45,13 +47,13 @@ def _form(agent: Agent, values: dict[str, str], errors: dict[str, str] | None = 
 @access("admin")
 def start(agent_id: UUID) -> Any:
     """Start a run and go to where it can be followed."""
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = versions.get_agent(agent_id, actor=g.actor)
     values = {"message": typed("message"), "record": typed("record"), "version": typed("version")}
     if agent.is_system:
         return _form(agent, values, {"message": f"{agent.slug} belongs to the workspace and runs by its task."}, 409)
     try:
         with transaction():
-            session = runs.start_run(
+            session = session_start.start_run(
                 agent.slug,
                 [values["message"]],
                 actor=g.actor,
@@ -71,7 +73,7 @@ def start(agent_id: UUID) -> Any:
 @access("admin")
 def run(agent_id: UUID, session_id: UUID) -> Any:
     """A run as far as it is. Whoever follows it gets an answer only when there is something new."""
-    progress = runs.progress_of(session_id, actor=g.actor)
+    progress = session_start.progress_of(session_id, actor=g.actor)
     if wants_fragment():
         if request.args.get("seen") == _mark(progress):
             return varied(Response(status=204))
@@ -79,7 +81,7 @@ def run(agent_id: UUID, session_id: UUID) -> Any:
             Response(render_template("agents/_run_news.html", **_read(agent_id, progress)), mimetype="text/html")
         )
     found = _read(agent_id, progress)
-    agent = agents.get_agent(agent_id, actor=g.actor)
+    agent = versions.get_agent(agent_id, actor=g.actor)
     ran = found["found"].agent_version
     values = {"version": str(ran) if ran and ran != agent.current_version else ""}
     return varied(
@@ -94,14 +96,14 @@ def run(agent_id: UUID, session_id: UUID) -> Any:
 @access("admin")
 def stop(agent_id: UUID, session_id: UUID) -> Any:
     """Stop a run: at once while it waits, at its next step while it works."""
-    _read(agent_id, runs.progress_of(session_id, actor=g.actor))
+    _read(agent_id, session_start.progress_of(session_id, actor=g.actor))
     try:
         with transaction():
-            runs.stop_run(session_id, actor=g.actor)
+            session_start.stop_run(session_id, actor=g.actor)
     except Refused as refusal:
         flash(refusal.detail, "info")
     if wants_fragment():
-        found = _read(agent_id, runs.progress_of(session_id, actor=g.actor))
+        found = _read(agent_id, session_start.progress_of(session_id, actor=g.actor))
         return varied(Response(render_template("agents/_run_news.html", **found), mimetype="text/html"))
     return redirect(url_for(".run", agent_id=agent_id, session_id=session_id), 303)
 

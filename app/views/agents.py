@@ -25,7 +25,9 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats.agent_config import read_config
 from app.formats.agent_diff import LIMITS
 from app.security.access import access
-from app.services import agent_lists, agent_merge, agents, model_words
+from app.services.agents import lists as agent_lists
+from app.services.agents import merge as agent_merge
+from app.services.agents import model_status, versions
 from app.views import agent_try
 from app.views.agent_forms import KINDS
 
@@ -60,21 +62,21 @@ def _detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 
     try:
         row = agent_lists.get_standing(agent_id, actor=g.actor)
     except NotFound:
-        became = agents.get_agent(agent_id, actor=g.actor).merged_into
+        became = versions.get_agent(agent_id, actor=g.actor).merged_into
         if became is None:
             raise
         return make_response(redirect(url_for(".detail", agent_id=became), 303))
-    config = read_config(agents.contents_of(agent_id, [row.version], actor=g.actor).get(row.version, {}))
-    others = [] if row.is_system else agents.list_agents(actor=g.actor)
+    config = read_config(versions.contents_of(agent_id, [row.version], actor=g.actor).get(row.version, {}))
+    others = [] if row.is_system else versions.list_agents(actor=g.actor)
     html = render_template(
         "agents/detail.html",
         row=row,
         config=config,
-        model=model_words.words_of(config.model, _settings()),
+        model=model_status.words_of(config.model, _settings()),
         groups=[group for group in tool_groups() if group.name in config.tool_groups],
         kinds=KINDS,
         limits=LIMITS,
-        versions=agents.versions_of(agent_id, actor=g.actor, limit=VERSIONS),
+        versions=versions.versions_of(agent_id, actor=g.actor, limit=VERSIONS),
         others=[(other.slug, other.slug) for other in others if not other.is_system and other.id != agent_id],
         records=agent_try.records() if row.runs_here else [],
         errors=errors or {},
@@ -90,7 +92,7 @@ def archive(agent_id: UUID) -> Any:
     back = request.form.get("do") == "restore"
     try:
         with transaction():
-            (agents.restore_agent if back else agents.archive_agent)(agent_id, actor=g.actor)
+            (versions.restore_agent if back else versions.archive_agent)(agent_id, actor=g.actor)
     except Refused as refusal:
         flash(refusal.detail, "error")
         return redirect(url_for(".detail", agent_id=agent_id), 303)
@@ -107,7 +109,7 @@ def confirm(agent_id: UUID) -> Any:
 
 
 def _confirm(agent_id: UUID, into: str, refusal: str = "", status: int = 200) -> Response:
-    source = agents.get_agent(agent_id, actor=g.actor)
+    source = versions.get_agent(agent_id, actor=g.actor)
     try:
         target = agent_merge.target_called(into, actor=g.actor)
     except Invalid as wrong:
@@ -125,7 +127,7 @@ def merge(agent_id: UUID) -> Any:
     into = request.form.get("into", "")
     try:
         with transaction():
-            source = agents.get_agent(agent_id, actor=g.actor).slug
+            source = versions.get_agent(agent_id, actor=g.actor).slug
             target = agent_merge.target_called(into, actor=g.actor)
             agent_merge.merge_agent(agent_id, target.id, actor=g.actor)
     except Invalid as wrong:

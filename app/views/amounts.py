@@ -37,4 +37,4 @@ def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
     return [(str(row.id), row.slug) for row in rows]
 
 
-FILTERS: dict[str, Callable[..., Any]] = {"money": money, "span": span}
+AMOUNT_FILTERS: dict[str, Callable[..., Any]] = {"money": money, "span": span}

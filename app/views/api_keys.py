@@ -26,7 +26,9 @@ from app.actor import SCOPES
 from app.db import acting_as, transaction
 from app.errors import Invalid
 from app.security.access import access
-from app.services import accounts, keys, knowledge_usage, uses
+from app.services.knowledge import usage as knowledge_usage
+from app.services.workspaces import identity, last_used
+from app.services.workspaces import keys as workspace_keys
 
 bp = Blueprint("keys", __name__, url_prefix="/admin/settings/keys")
 
@@ -50,8 +52,8 @@ def _page(errors: dict[str, str] | None = None, key: str = "", status: int = 200
     """The page; `key` was just made and is shown this once."""
     html = render_template(
         "keys/index.html",
-        keys=keys.list_keys(actor=g.actor),
-        last_used=uses.last_used,
+        keys=workspace_keys.list_keys(actor=g.actor),
+        last_used=last_used.last_used,
         now=datetime.now(UTC),
         scopes=[(scope, ABOUT[scope]) for scope in SCOPES],
         chosen=request.form.getlist("scopes"),
@@ -68,7 +70,7 @@ def create() -> Any:
     try:
         expires_at = _end_of(request.form.get("expires", ""))
         with transaction():
-            _, key = keys.create_key(
+            _, key = workspace_keys.create_key(
                 name=request.form.get("name", ""),
                 scopes=request.form.getlist("scopes"),
                 actor=g.actor,
@@ -93,7 +95,7 @@ def _end_of(day: str) -> datetime | None:
 @access("admin")
 def revoke(key_id: UUID) -> Any:
     with transaction():
-        row = keys.revoke_key(key_id, actor=g.actor)
+        row = workspace_keys.revoke_key(key_id, actor=g.actor)
     flash(f"The key {row.name} does not work any more.", "success")
     return redirect(url_for("keys.index"), 303)
 
@@ -101,7 +103,7 @@ def revoke(key_id: UUID) -> Any:
 def note_use(response: Response) -> Response:
     """Remember in memory who was here; now and then write it down, beside the request."""
     actor = g.get("actor")
-    if actor is not None and uses.note(actor, g.get("login_id")):
+    if actor is not None and last_used.note(actor, g.get("login_id")):
         app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
         threading.Thread(target=_write_uses, args=(app,), name="uses", daemon=True).start()
     return response
@@ -116,13 +118,13 @@ def _write_uses(app: Flask) -> None:
 
 
 def write_uses() -> None:
-    with uses.writing:
-        for batch in uses.take():
-            with acting_as(accounts.product_in(batch.tenant_id)), transaction():
-                uses.write(batch)
-            uses.forget(batch)
+    with last_used.writing:
+        for batch in last_used.take():
+            with acting_as(identity.product_in(batch.tenant_id)), transaction():
+                last_used.write(batch)
+            last_used.forget(batch)
         for tenant_id, noted in knowledge_usage.take().items():
-            actor = accounts.product_in(tenant_id)
+            actor = identity.product_in(tenant_id)
             try:
                 with acting_as(actor), transaction():
                     knowledge_usage.write(noted, actor=actor)

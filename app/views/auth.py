@@ -14,8 +14,8 @@ from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.security import authentication, known_browsers
 from app.security.access import access
-from app.services import accounts, logins, people, throttle
-from app.services.people import Invitation
+from app.services.workspaces import identity, logins, people, throttle
+from app.services.workspaces.people import Invitation
 from app.views.htmx import varied
 from app.views.paths import local_path
 
@@ -196,7 +196,7 @@ def known_device(email: str) -> str | None:
     if not cookie:
         return None
     with acting_as(g.actor):
-        user_id = accounts.find(email)
+        user_id = identity.find(email)
     return known_browsers.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
 
 

@@ -12,9 +12,10 @@ from flask import g
 
 from app.errors import Invalid
 from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
-from app.services import desk, trails
-from app.services.desk import Colleague
-from app.services.feedback import FeedbackDetail
+from app.services import audit as services_audit
+from app.services.feedback import teamwork
+from app.services.feedback.review import FeedbackDetail
+from app.services.feedback.teamwork import Colleague
 from app.views.said import said
 
 # What each entry of the audit log means for whoever asks what became of a row.
@@ -103,16 +104,16 @@ def _wrong(refusal: Invalid | None) -> list[tuple[str, str]]:
 def beside(found: FeedbackDetail) -> dict[str, Any]:
     """What the panel shows around the moment. Four queries."""
     row = found.row
-    colleagues = desk.colleagues(actor=g.actor)
+    colleagues = teamwork.colleagues(actor=g.actor)
     names = {str(one.id): one.name for one in colleagues}
     return {
         "found": found,
         "row": row,
         "said": said,
         "colleagues": colleagues,
-        "comments": desk.comments_of(row.id, actor=g.actor),
+        "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": AssessmentForm.stored(found.assessment, names),
-        "alike": desk.alike(row.id, row.comment, row.agent_id, actor=g.actor),
+        "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
         "steps": steps_of(found, colleagues),
     }
 
@@ -120,14 +121,14 @@ def beside(found: FeedbackDetail) -> dict[str, Any]:
 def steps_of(found: FeedbackDetail, colleagues: Sequence[Colleague]) -> list[Step]:
     """Every decision; of hands it went through and of assessments, only what holds now."""
     names = {str(one.id): one.name for one in colleagues}
-    trail = trails.trail_of("feedback", found.row.id, actor=g.actor)
+    trail = services_audit.trail_of("feedback", found.row.id, actor=g.actor)
     holds = {"feedback.assigned": bool(found.row.assignee_id), "feedback.assessed": bool(found.assessment)}
     latest = {step.action: step for step in trail if holds.get(step.action)}
     shown = [step for step in trail if step.action in STEPS and latest.get(step.action, step) is step]
     return [_step(step, found, names) for step in shown if holds.get(step.action, True)]
 
 
-def _step(step: trails.Step, found: FeedbackDetail, names: Mapping[str, str]) -> Step:
+def _step(step: services_audit.Step, found: FeedbackDetail, names: Mapping[str, str]) -> Step:
     word = STEPS[step.action]
     if step.action == "feedback.assigned":
         word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"

@@ -12,9 +12,11 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
-from app.services import answers, chat_pages, chat_runs
-from app.services.chat_pages import Answer
-from app.services.filters import ChatFilters
+from app.services.chats import own as chat_own
+from app.services.chats import ratings
+from app.services.chats.own import Answer
+from app.services.lists.filters import ChatFilters
+from app.services.sessions import chat_turns
 from app.views import filters as listing
 from app.views.agent_review import agent_menu
 from app.views.chat_live import live_now
@@ -39,7 +41,7 @@ def index() -> Any:
 
 def _index(opening: Opening, status: int = 200) -> Response:
     asked = listing.read(ChatFilters)
-    found = chat_pages.list_own(asked.filters, asked.page, actor=g.actor)
+    found = chat_own.list_own(asked.filters, asked.page, actor=g.actor)
     return page(
         "chat/index.html",
         "chat/_list.html",
@@ -61,7 +63,7 @@ def begin() -> Any:
     opening = Opening(request.form.get("agent", ""), typed("message"))
     try:
         with transaction():
-            chat = chat_runs.begin_talk(opening.agent, opening.message, actor=g.actor)
+            chat = chat_turns.begin_talk(opening.agent, opening.message, actor=g.actor)
     except Invalid as refusal:
         return _index(replace(opening, errors=refusal.fields), 422)
     except (NotFound, Refused) as refusal:
@@ -76,12 +78,12 @@ def detail(chat_id: UUID) -> Any:
     answer to the same question."""
     wish = _wish()
     if wants_fragment() and wish.index is not None:
-        answer = chat_pages.get_answer(chat_id, wish.index, actor=g.actor)
+        answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         if wish.kind != "answer":
             received = receive(answer, kind=wish.kind)
             return page("chat/_received.html", "chat/_received.html", received=received)
-        beside = chat_pages.answers_beside(answer.message, actor=g.actor)
-        agent = chat_runs.standing(chat_id, actor=g.actor).agent_name or "Agent"
+        beside = chat_own.answers_beside(answer.message, actor=g.actor)
+        agent = chat_turns.standing(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in moments_of(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_moment.html", "chat/_moment.html", moment=found, chat=answer.chat)
     return _shown(chat_id, wish)
@@ -112,15 +114,15 @@ def _shown(chat_id: UUID, wish: Wish, status: int = 200) -> Response:
 def _read(chat_id: UUID, wish: Wish) -> dict[str, Any]:
     """What both the page and the panel show."""
     at = wish.index if wish.index is not None else _place("at")
-    now = chat_runs.standing(chat_id, actor=g.actor)
-    found = chat_pages.read_own(now.chat, actor=g.actor, before=_place("before"), at=at)
+    now = chat_turns.standing(chat_id, actor=g.actor)
+    found = chat_own.read_own(now.chat, actor=g.actor, before=_place("before"), at=at)
     agent = now.agent_name or now.agent or "Agent"
     return {
         "chat": now.chat,
         "agent": agent,
         "earlier": found.earlier,
         "moments": moments_of(now.chat, found.said, agent, replace(wish, index=at)),
-        "beside": chat_pages.list_beside(chat_id, actor=g.actor),
+        "beside": chat_own.list_beside(chat_id, actor=g.actor),
         **live_now(now, found.said[-1].message.message_index if found.said else -1),
     }
 
@@ -131,12 +133,12 @@ def thumb(chat_id: UUID, index: int) -> Any:
     """Thumb up or down, or take it back. The form says which of the two it wants, so that sending it twice does not
     undo it."""
     signal, wanted = request.form.get("signal", ""), request.form.get("do", "give")
-    answer = chat_pages.get_answer(chat_id, index, actor=g.actor)
+    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     with transaction():
         if wanted == "retract":
-            answers.take_back(said_about(answer), signal, actor=g.actor)
+            ratings.take_back(said_about(answer), signal, actor=g.actor)
         else:
-            answers.rate_answer(answer, signal, said_about(answer), actor=g.actor)
+            ratings.rate_answer(answer, signal, said_about(answer), actor=g.actor)
     if wanted == "retract":
         return _answer(answer, spoken="Taken back.")
     return _answer(answer, spoken=NOTED[signal], form="why" if signal == "not_helpful" else "")
@@ -147,10 +149,10 @@ def thumb(chat_id: UUID, index: int) -> Any:
 def why(chat_id: UUID, index: int) -> Any:
     """What was wrong with an answer."""
     form = Form("why", frozenset(request.form.getlist("reasons")), typed("missing"), typed("comment"))
-    answer = chat_pages.get_answer(chat_id, index, actor=g.actor)
+    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     try:
         with transaction():
-            answers.explain_answer(
+            ratings.explain_answer(
                 answer,
                 said_about(answer),
                 reasons=form.reasons,
@@ -168,10 +170,10 @@ def why(chat_id: UUID, index: int) -> Any:
 def edit(chat_id: UUID, index: int) -> Any:
     """The answer that was wanted."""
     form = Form("edit", text=typed("text"))
-    answer = chat_pages.get_answer(chat_id, index, actor=g.actor)
+    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     try:
         with transaction():
-            changed = answers.prefer_answer(answer, said_about(answer), form.text, actor=g.actor)
+            changed = ratings.prefer_answer(answer, said_about(answer), form.text, actor=g.actor)
     except Invalid as refusal:
         return _refused(answer, form, refusal)
     undo = Toast(

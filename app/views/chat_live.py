@@ -17,9 +17,11 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models import Message
 from app.security.access import access
-from app.services import chat_pages, chat_runs, transcripts
-from app.services.chat_pages import Said
-from app.services.chat_runs import Standing
+from app.services.chats import own as chat_own
+from app.services.chats.own import Said
+from app.services.sessions import chat_turns
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.chat_turns import Standing
 from app.views import transcript
 from app.views.chat_moments import Moment, alternatives, moments_of
 from app.views.htmx import Toast, swap, varied, wants_fragment
@@ -39,7 +41,7 @@ bp = Blueprint("talk", __name__, url_prefix="/chat")
 @access("member")
 def follow(chat_id: UUID) -> Any:
     """What is new since the page last asked; nothing, in 204, when nothing is."""
-    now = chat_runs.standing(chat_id, actor=g.actor)
+    now = chat_turns.standing(chat_id, actor=g.actor)
     if not wants_fragment():
         return varied(redirect(_end_of(chat_id), 303))
     if request.args.get("seen") == now.mark:
@@ -53,7 +55,7 @@ def say(chat_id: UUID) -> Any:
     """What the person says next."""
     try:
         with transaction():
-            chat_runs.say(chat_id, typed("message"), actor=g.actor)
+            chat_turns.say(chat_id, typed("message"), actor=g.actor)
     except Invalid as refusal:
         return _answer(chat_id, 422, error=refusal.fields.get("message", refusal.detail))
     except Refused as refusal:
@@ -67,7 +69,7 @@ def again(chat_id: UUID) -> Any:
     """Another answer to the last question."""
     try:
         with transaction():
-            chat_runs.ask_again(chat_id, actor=g.actor)
+            chat_turns.ask_again(chat_id, actor=g.actor)
     except (Invalid, Refused) as refusal:
         return _answer(chat_id, 409, error=refusal.detail)
     return _answer(chat_id)
@@ -78,13 +80,13 @@ def again(chat_id: UUID) -> Any:
 def stop(chat_id: UUID) -> Any:
     """No more of this answer."""
     with transaction():
-        chat_runs.stop_answer(chat_id, actor=g.actor)
+        chat_turns.stop_answer(chat_id, actor=g.actor)
     return _answer(chat_id)
 
 
 def _answer(chat_id: UUID, status: int = 200, *, error: str = "") -> Response:
     if wants_fragment():
-        return _live(chat_runs.standing(chat_id, actor=g.actor), status, error=error)
+        return _live(chat_turns.standing(chat_id, actor=g.actor), status, error=error)
     return swap("chat/_run.html", fallback=_end_of(chat_id), toasts=[Toast(error, "error")] if error else ())
 
 
@@ -95,7 +97,7 @@ def _end_of(chat_id: UUID) -> str:
 def _live(now: Standing, status: int = 200, *, error: str = "") -> Response:
     """What the page does not have yet, and the end of the conversation as it is."""
     had = _had()
-    fresh = chat_pages.read_after(now.chat_id, had, actor=g.actor)
+    fresh = chat_own.read_after(now.chat_id, had, actor=g.actor)
     last = fresh[-1].message.message_index if fresh else had
     moments, replaced = _moments(now, fresh, had)
     spoken = _spoken(now, fresh)
@@ -116,7 +118,7 @@ def _moments(now: Standing, fresh: list[Said], had: int) -> tuple[list[Moment], 
     agent = now.agent_name or "Agent"
     if not fresh or not _another(fresh[0].message):
         return moments_of(now.chat, fresh, agent, fresh=True), None
-    beside = chat_pages.answers_beside(fresh[0].message, actor=g.actor)
+    beside = chat_own.answers_beside(fresh[0].message, actor=g.actor)
     groups = alternatives([one.message for one in beside]).values()
     first = next(places[0] for places in groups if fresh[0].message.message_index in places)
     earlier = [one for one in beside if first <= one.message.message_index <= had]
@@ -165,7 +167,7 @@ def _lines(now: Standing) -> list[transcript.Part]:
     """What the agent has done so far."""
     if now.run is None or not now.run.open:
         return []
-    events = transcripts.work_of({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
+    events = session_transcript.work_of({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
     turns = transcript.of_events(events, person="", agent="")
     return [part for turn in turns for part in turn.parts]
 

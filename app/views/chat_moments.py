@@ -9,9 +9,12 @@ from uuid import UUID
 from flask import g
 
 from app.models import Chat, Message
-from app.services import answers, chat_pages, own_feedback, transcripts
-from app.services.chat_pages import Answer, Said
-from app.services.own_feedback import Learned, OwnRow
+from app.services.chats import own as chat_own
+from app.services.chats import ratings
+from app.services.chats.own import Answer, Said
+from app.services.feedback import own as feedback_own
+from app.services.feedback.own import Learned, OwnRow
+from app.services.sessions import transcript as session_transcript
 from app.text.diff import Part, word_diff
 from app.views import transcript
 from app.views.own_feedback import Own, as_own
@@ -95,7 +98,7 @@ def moments_of(
     groups = alternatives(messages)
     hidden = {index for places in groups.values() for index in places} - {_shown(p, wish) for p in groups.values()}
     sessions = {message.session_id for message in messages if message.session_id}
-    work = transcripts.work_of(sessions, actor=g.actor)
+    work = session_transcript.work_of(sessions, actor=g.actor)
     turns = transcript.of_messages(messages, person=g.actor.name or "You", agent=agent, work=work)
     said, learned = ({}, {}) if fresh else _said(chat, turns)
     places = {index: tuple(group) for group in groups.values() for index in group if len(group) > 1}
@@ -150,22 +153,22 @@ def _trouble(one: Said) -> str:
 
 def _said(chat: Chat, turns: list[transcript.Turn]) -> tuple[dict[str, list[OwnRow]], Mapping[UUID, Learned]]:
     """One's rows by the answer they mean. What means the whole conversation is with its last answer."""
-    rows = [row for row in own_feedback.rows_in_chat(chat, actor=g.actor) if row.stands]
+    rows = [row for row in feedback_own.rows_in_chat(chat, actor=g.actor) if row.stands]
     last = next((turn for turn in reversed(turns) if turn.agent), None)
     found: dict[str, list[OwnRow]] = {}
     for row in rows:
         turn = transcript.find(turns, row.marks) or (None if row.marks else last)
         if turn is not None:
             found.setdefault(turn.key, []).append(row)
-    return found, own_feedback.learned_from(rows, actor=g.actor)
+    return found, feedback_own.learned_from(rows, actor=g.actor)
 
 
 def said_about(answer: Answer) -> list[OwnRow]:
     """One's rows about one answer. Those about another answer to the same question are not about this one."""
-    beside = chat_pages.answers_beside(answer.message, actor=g.actor)
+    beside = chat_own.answers_beside(answer.message, actor=g.actor)
     turns = transcript.of_messages([one.message for one in beside], person="", agent="")
     mine = str(answer.message.message_index)
-    rows = own_feedback.rows_in_chat(answer.chat, actor=g.actor)
+    rows = feedback_own.rows_in_chat(answer.chat, actor=g.actor)
     return [row for row in rows if row.stands and _key(transcript.find(turns, row.marks)) == mine]
 
 
@@ -183,16 +186,16 @@ def receive(
     """How an answer was received. `kind` names the form to open under it; `filled` is one that was refused."""
     if said is None:
         said = said_about(answer)
-        learned = own_feedback.learned_from(said, actor=g.actor)
-    thumbs = [row for row in said if row.signal in (*answers.UP, *answers.DOWN)]
+        learned = feedback_own.learned_from(said, actor=g.actor)
+    thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
     edit = next((row for row in said if row.signal == "edit"), None)
     wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
     return Received(
         chat_id=answer.chat.id,
         index=answer.message.message_index,
-        up=latest is not None and latest.signal in answers.UP,
-        down=latest is not None and latest.signal in answers.DOWN,
+        up=latest is not None and latest.signal in ratings.UP,
+        down=latest is not None and latest.signal in ratings.DOWN,
         explained=any(row.comment or row.details for row in thumbs),
         rows=[as_own(row, learned or {}) for row in said if row is not edit],
         edit=as_own(edit, learned or {}) if edit else None,
@@ -207,10 +210,10 @@ def _form(kind: str, answer: Answer, said: Sequence[OwnRow], wanted: str) -> For
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":
         return None
-    thumbs = [row for row in said if row.signal in answers.DOWN]
+    thumbs = [row for row in said if row.signal in ratings.DOWN]
     down = max(thumbs, key=lambda row: row.signal == "not_helpful", default=None)
     details = down.details if down else {}
-    sharper = {row.signal for row in said if row.signal in answers.SHARPER}
+    sharper = {row.signal for row in said if row.signal in ratings.SHARPER}
     return Form(
         "why",
         frozenset({*details.get("error_categories", []), *sharper}),

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 from flask import current_app, g
 
-from app.services import chat_runs
-from app.services.chat_runs import Partner
+from app.services.sessions import chat_turns
+from app.services.sessions.chat_turns import Partner
 
 CAN = {
     "context": "workspace knowledge",
@@ -42,7 +42,7 @@ class Choice:
 def partners() -> list[Choice]:
     """The agents that one can talk to."""
     usual: str = current_app.config["SETTINGS"].model
-    return [_choice(partner, usual) for partner in chat_runs.list_partners(actor=g.actor)]
+    return [_choice(partner, usual) for partner in chat_turns.list_partners(actor=g.actor)]
 
 
 def _choice(partner: Partner, usual: str) -> Choice:

@@ -11,10 +11,13 @@ from app.db import transaction
 from app.errors import Invalid
 from app.models.feedback import RATINGS
 from app.security.access import access
-from app.services import chats, intake, margins, transcripts
-from app.services.chat_lists import LOOKED_AT
-from app.services.filters import ChatFilters
-from app.services.list_menus import menus_of
+from app.services.chats import store as chat_store
+from app.services.chats.lists import LOOKED_AT
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import lists as feedback_lists
+from app.services.lists.filters import ChatFilters
+from app.services.lists.menus import menus_of
+from app.services.sessions import transcript as session_transcript
 from app.views import filters as listing
 from app.views import saved_views, transcript
 from app.views.agent_review import call_by_name, notes_of, with_version
@@ -36,7 +39,7 @@ def index() -> Any:
     if views.opening:
         return views.opening
     asked = listing.read(ChatFilters)
-    found = chats.list_chats(asked.filters, asked.page, actor=g.actor)
+    found = chat_store.list_chats(asked.filters, asked.page, actor=g.actor)
     menus = menus_of(actor=g.actor, person_id=asked.filters.person_id)
     fields = [
         listing.named("agent", menus.agents),
@@ -87,8 +90,8 @@ def flag(chat_id: UUID) -> Any:
         form.check()
         index = _meant(chat_id, form.at)
         with transaction():
-            row = intake.give_feedback(
-                intake.NewFeedback(
+            row = feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
                     rating=form.rating,
@@ -107,7 +110,7 @@ def flag(chat_id: UUID) -> Any:
 
 def _meant(chat_id: UUID, at: str) -> int:
     """The index of the message whose place on the page this is."""
-    messages = chats.get_chat(g.actor, chat_id).messages
+    messages = chat_store.get_chat(g.actor, chat_id).messages
     index = next((message.message_index for message in messages if f"m-{message.message_index}" == at), None)
     if index is None:
         raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
@@ -122,12 +125,12 @@ def _refused(chat_id: UUID, form: FlagForm) -> Any:
 
 def _read(chat_id: UUID) -> dict[str, Any]:
     """What the page, the panel and the parts show. Six queries."""
-    found = chats.get_chat(g.actor, chat_id)
+    found = chat_store.get_chat(g.actor, chat_id)
     after = _after()
     here = [message for message in found.messages if message.message_index > after]
     shown = here[:PART]
-    behind = transcripts.sessions_behind(chat_id, actor=g.actor)
-    work = transcripts.work_of({m.session_id for m in shown if m.session_id}, actor=g.actor)
+    behind = session_transcript.sessions_behind(chat_id, actor=g.actor)
+    work = session_transcript.work_of({m.session_id for m in shown if m.session_id}, actor=g.actor)
     turns = transcript.of_messages(
         shown,
         person=found.person or "somebody",
@@ -137,7 +140,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     )
     call_by_name(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
-    rows = margins.feedback_about(actor=g.actor, chats=names)
+    rows = feedback_lists.feedback_about(actor=g.actor, chats=names)
     notes = notes_of(rows)
     whole = len(shown) == len(found.messages)
     about = transcript.place(turns, notes) if whole else transcript.place_exactly(turns, notes, found.messages)

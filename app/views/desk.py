@@ -11,7 +11,8 @@ from flask import g, request, url_for
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.security.access import access
-from app.services import assessments, desk, feedback
+from app.services.feedback import assessment, teamwork
+from app.services.feedback import review as feedback_review
 from app.views.agent_review import as_id
 from app.views.beside import AssessmentForm, beside
 from app.views.feedback import DONE, bp, listed, notes
@@ -43,7 +44,7 @@ def _decide_many(action: str) -> Toast:
     ids = _ids()
     if not ids:
         raise Invalid("Select at least one row first.")
-    moved = feedback.decide(ids, action, actor=g.actor, notes=notes())
+    moved = feedback_review.decide(ids, action, actor=g.actor, notes=notes())
     word = DONE.get(action, "Done")
     return _toast_of(_counted(word, len(moved), len(ids)), len(moved), _undo(action, moved))
 
@@ -54,10 +55,10 @@ def _undo(action: str, moved: list[UUID]) -> tuple[tuple[str, str], ...]:
 
 def _assign_many(action: str) -> Toast:
     if action == "return":
-        moved = desk.give_back(_before(), actor=g.actor)
+        moved = teamwork.give_back(_before(), actor=g.actor)
         return Toast(f"Assigned {moved} as before.")
     ids, taker = _ids(), g.actor.id if action == "take" else _taker()
-    before = desk.assign(ids, taker, actor=g.actor)
+    before = teamwork.assign(ids, taker, actor=g.actor)
     pairs = ",".join(f"{row}:{had or ''}" for row, had in before.items())
     word = "Given back" if taker is None else "Took" if taker == g.actor.id else "Assigned"
     return _toast_of(_counted(word, len(before), len(ids)), len(before), (("action", "return"), ("before", pairs)))
@@ -105,8 +106,8 @@ def assign(feedback_id: UUID) -> Any:
     """Take a row on, give it to somebody, or give it back."""
     taker = _taker()
     with transaction():
-        before = desk.assign([feedback_id], taker, actor=g.actor)
-    names = {one.id: one.name for one in desk.colleagues(actor=g.actor)}
+        before = teamwork.assign([feedback_id], taker, actor=g.actor)
+    names = {one.id: one.name for one in teamwork.colleagues(actor=g.actor)}
     text = "Given back." if taker is None else "Yours now." if taker == g.actor.id else f"Assigned to {names[taker]}."
     toast = Toast(text)
     if feedback_id in before:
@@ -122,9 +123,9 @@ def comment(feedback_id: UUID) -> Any:
     body = request.form.get("body", "")
     try:
         with transaction():
-            said = desk.add_comment(feedback_id, body, actor=g.actor)
+            said = teamwork.add_comment(feedback_id, body, actor=g.actor)
     except Invalid as refusal:
-        more = {"comment_error": refusal.detail, "comment_text": body[: desk.LONGEST_COMMENT + 100]}
+        more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.LONGEST_COMMENT + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
     undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=said)
     added = Toast("Comment added.", undo=undo, target="#toasts")
@@ -136,7 +137,7 @@ def comment(feedback_id: UUID) -> Any:
 def delete_comment(feedback_id: UUID, comment_id: UUID) -> Any:
     """Take back what one said oneself."""
     with transaction():
-        body = desk.delete_comment(feedback_id, comment_id, actor=g.actor)
+        body = teamwork.delete_comment(feedback_id, comment_id, actor=g.actor)
     toast = Toast("Comment deleted.")
     if wants_fragment() or len(body) < 1000:
         undo = url_for(".comment", feedback_id=feedback_id)
@@ -150,7 +151,7 @@ def assess(feedback_id: UUID) -> Any:
     """Keep what an admin thinks of the answer."""
     try:
         with transaction():
-            before = assessments.assess(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
+            before = assessment.assess(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
     except Invalid as refusal:
         form = AssessmentForm.sent(request.form, refusal)
         toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")
@@ -163,6 +164,6 @@ def assess(feedback_id: UUID) -> Any:
 
 
 def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, **more: Any) -> Any:
-    found = feedback.get_feedback(feedback_id, actor=g.actor)
+    found = feedback_review.get_feedback(feedback_id, actor=g.actor)
     back = url_for(".detail", feedback_id=feedback_id)
     return swap(template, fallback=back, status=status, toasts=[toast], **{**beside(found), **more})

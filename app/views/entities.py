@@ -14,9 +14,12 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import CriteriaSet, EntityType
 from app.security.access import access
-from app.services import entities, entity_pages, intake, own_feedback
-from app.services.entities import EntityRow, NewResponse, ResponseRow, TypeRow
-from app.services.filters import EntityFilters
+from app.services.entities import panels
+from app.services.entities import store as entity_store
+from app.services.entities.store import EntityRow, NewResponse, ResponseRow, TypeRow
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import own as feedback_own
+from app.services.lists.filters import EntityFilters
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.flags import FlagForm
@@ -56,8 +59,8 @@ class Rejection:
 def index() -> Any:
     """The records of the workspace, the last changed first."""
     asked = listing.read(EntityFilters)
-    types = entities.list_types(actor=g.actor)
-    found = entities.list_entities(asked.filters, asked.page, actor=g.actor)
+    types = entity_store.list_types(actor=g.actor)
+    found = entity_store.list_entities(asked.filters, asked.page, actor=g.actor)
     chosen = next((row for row in types if row.slug == asked.filters.entity_type), None)
     return page(
         "entities/index.html",
@@ -69,7 +72,7 @@ def index() -> Any:
         type_names={row.id: row.name for row in types},
         columns=_columns(chosen, found.items),
         shown=_shown_fields(found.items),
-        waiting=entity_pages.waiting_in([row.id for row in found.items], actor=g.actor),
+        waiting=panels.waiting_in([row.id for row in found.items], actor=g.actor),
         **listing.neighbours(found),
     )
 
@@ -155,10 +158,10 @@ def _one(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, st
 
 def _read(entity_id: UUID) -> dict[str, Any]:
     """What the page, the panel and a single response show."""
-    found = entities.get_entity(entity_id, actor=g.actor)
-    said = own_feedback.rows_about(entity_id, actor=g.actor)
-    learned = own_feedback.learned_from(said, actor=g.actor)
-    retries = own_feedback.retries_of(said, actor=g.actor)
+    found = entity_store.get_entity(entity_id, actor=g.actor)
+    said = feedback_own.rows_about(entity_id, actor=g.actor)
+    learned = feedback_own.learned_from(said, actor=g.actor)
+    retries = feedback_own.retries_of(said, actor=g.actor)
     own: dict[str, list[Own]] = {}
     for row in said:
         own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned, retries=retries))
@@ -169,7 +172,7 @@ def _read(entity_id: UUID) -> dict[str, Any]:
         "responses": found.responses,
         "values": {row.id: _values(row, found.entity_type.fields) for row in found.responses},
         "own": own,
-        "work": entity_pages.work_on(entity_id, actor=g.actor),
+        "work": panels.work_on(entity_id, actor=g.actor),
     }
 
 
@@ -197,14 +200,14 @@ def _choices(
 ) -> tuple[list[CriteriaSet], UUID | None, Mapping[str, Any], Mapping[str, str]]:
     """What a form for a response is made of."""
     titles = {name: title(name, schema) for name, schema in kind.fields.items()}
-    return entities.list_criteria_sets(actor=g.actor), wanted, kind.fields, titles
+    return entity_store.list_criteria_sets(actor=g.actor), wanted, kind.fields, titles
 
 
 @bp.post("/<uuid:entity_id>/responses")
 @access("member")
 def respond(entity_id: UUID) -> Any:
     """Submit a person's own values about the record."""
-    found = entities.get_entity(entity_id, actor=g.actor)
+    found = entity_store.get_entity(entity_id, actor=g.actor)
     form = posted_form(*_choices(as_id(typed("criteria_set_id")), found.entity_type))
     new = NewResponse(
         entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
@@ -212,7 +215,7 @@ def respond(entity_id: UUID) -> Any:
     nothing = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
     try:
         with transaction():
-            made = entities.submit_response(new, actor=g.actor).id
+            made = entity_store.submit_response(new, actor=g.actor).id
     except Invalid as refusal:
         return _shown(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
     return swap(
@@ -232,11 +235,11 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
     """Accept what was submitted, or reject it and say why."""
     status = request.form.get("status", "")
     form = Rejection(response_id, typed("field_name"), typed("reason"))
-    entity_pages.get_response(entity_id, response_id, actor=g.actor)
+    panels.get_response(entity_id, response_id, actor=g.actor)
     code, toast = 200, Toast(DECIDED.get(status, ""))
     try:
         with transaction():
-            entities.decide_response(
+            entity_store.decide_response(
                 response_id, status, actor=g.actor, reason=form.reason, field_name=form.field_name or None
             )
     except Invalid as refusal:
@@ -257,12 +260,12 @@ def flag(entity_id: UUID) -> Any:
     response_id = as_id(form.at)
     if response_id is None:
         raise Invalid("Say which response this is about.")
-    response = entity_pages.get_response(entity_id, response_id, actor=g.actor)
+    response = panels.get_response(entity_id, response_id, actor=g.actor)
     try:
         form.check()
         with transaction():
-            intake.give_feedback(
-                intake.NewFeedback(
+            feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
                     rating=form.rating,

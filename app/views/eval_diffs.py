@@ -16,9 +16,10 @@ from app.errors import Invalid
 from app.evals.compare import align
 from app.evals.compare.align import Piece, Row, Step
 from app.security.access import access
-from app.services import diffs, golden_swap, run_lists, run_pages
-from app.services.diffs import Diff
-from app.services.golden import Incomplete
+from app.services.evals import diff as eval_diff
+from app.services.evals import golden_swap, run_detail, run_lists
+from app.services.evals.diff import Diff
+from app.services.evals.golden import Incomplete
 from app.views.agent_review import as_id
 from app.views.htmx import page, varied, wants_fragment
 from app.views.record_names import RecordNames
@@ -91,7 +92,7 @@ class Fold:
 def detail(golden_id: UUID, replay_id: UUID) -> Any:
     """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
     `part=state`, and is loaded anew when it has ended."""
-    found = diffs.read_diff(golden_id, replay_id, actor=g.actor)
+    found = eval_diff.read_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         return _state(found)
     start = whole_number(request.args.get("from")) or 0
@@ -118,7 +119,7 @@ def _around(found: Diff) -> dict[str, Any]:
     run_id = found.replay.eval_run_id if found.is_case else None
     return {
         "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
-        "beside": run_pages.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
+        "beside": run_detail.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
         "sentence": str(found.result["reason"]) if found.still_running else records.told(sentence(found.result)),
         "records": records,
         "notes": notes_of(found),
@@ -134,7 +135,7 @@ def _around(found: Diff) -> dict[str, Any]:
 @access("admin")
 def choose(session_id: UUID) -> Any:
     """Compare with…: an id that is typed, or a session of the same title or agent."""
-    others = diffs.others_like(session_id, actor=g.actor)
+    others = eval_diff.others_like(session_id, actor=g.actor)
     context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
     given = request.args.get("other", "").strip()
     if given:
@@ -272,7 +273,7 @@ def _line(row: Row) -> StepLine:
         return StepLine(
             css, state, word, _said(a, pieces, align.REMOVED), _said(b, pieces, align.INSERTED)
         )  # fmt: skip
-    changed = diffs.changed_arguments(a.content, b.content)
+    changed = eval_diff.changed_arguments(a.content, b.content)
     return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
 
 

@@ -14,9 +14,12 @@ from app.db.paging import Page
 from app.errors import Invalid, Refused
 from app.models.evals import CONTEXT_MODES
 from app.security.access import access
-from app.services import agents, eval_runs, golden, golden_lists, run_control, run_lists, run_pages
-from app.services.eval_runs import NewRun
-from app.services.run_choice import told_left_out
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_lists, run_control, run_detail, run_lists
+from app.services.evals import runs as eval_runs
+from app.services.evals.run_plan import told_left_out
+from app.services.evals.runs import NewRun
 from app.views.agent_review import as_id
 from app.views.filters import ROWS, neighbours
 from app.views.htmx import Toast, leave, page, varied, wants_fragment
@@ -111,7 +114,7 @@ class StartForm:
 
     def _tested(self) -> list[dict[str, Any]]:
         """Agents and versions as ids; a version may be given by its number beside an agent."""
-        agent = agents.find_agent(self.agent, actor=g.actor) if self.agent else None
+        agent = versions.find_agent(self.agent, actor=g.actor) if self.agent else None
         if self.agent and agent is None:
             raise Invalid("agent: There is no such agent.", {"agent": "There is no such agent in this workspace."})
         named = {"agent_id": agent.id} if agent else {}
@@ -120,7 +123,7 @@ class StartForm:
         found = []
         for text in self.versions:
             number = whole_number(text)
-            version = agents.version_id(agent, number) if agent and number else as_id(text)
+            version = versions.version_id(agent, number) if agent and number else as_id(text)
             if version is None:
                 raise Invalid("version: There is no such version.", {"version": "There is no such version of it."})
             found.append({**named, "agent_version_id": version})
@@ -137,7 +140,7 @@ def index() -> Any:
     args = {"set": set_name} if set_name else {}
     return page(
         "evals/runs.html", "evals/_runs.html", found=found, rows=found.items, args=args,
-        sets=golden.list_sets(actor=g.actor), **neighbours(found),
+        sets=eval_golden.list_sets(actor=g.actor), **neighbours(found),
     )  # fmt: skip
 
 
@@ -179,7 +182,7 @@ def _led(target: str) -> Response:
 def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     about: dict[str, Any] = {"set_names": form.sets, "golden_id": form.golden}
     row = golden_lists.get_golden(form.golden, actor=g.actor) if form.golden else None
-    sets = golden.list_sets(actor=g.actor)
+    sets = eval_golden.list_sets(actor=g.actor)
     stuck = [one.name for one in sets if one.name in form.sets and one.why_not]
     if row and not row.replayable:
         stuck.append("this golden")
@@ -190,9 +193,9 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
         title=row.title if row else None,
         stuck=", ".join(stuck),
         sets=sets,
-        versions=run_pages.versions_offered(actor=g.actor, **about),
-        plus=run_pages.rows_to_add(actor=g.actor),
-        minus=run_pages.rows_to_take(actor=g.actor, **about),
+        versions=run_detail.versions_offered(actor=g.actor, **about),
+        plus=run_detail.rows_to_add(actor=g.actor),
+        minus=run_detail.rows_to_take(actor=g.actor, **about),
     )
     return varied(make_response(html, status))
 
@@ -205,7 +208,7 @@ def detail(run_id: UUID) -> Any:
 
 
 def read_run(run_id: UUID) -> dict[str, Any]:
-    found = run_pages.read_run(run_id, actor=g.actor)
+    found = run_detail.read_run(run_id, actor=g.actor)
     verdict = request.args.get("verdict", "")
     lines = [line for line in found.lines if not verdict or line.verdict == verdict]
     start = min(whole_number(request.args.get("from")) or 0, len(lines))
@@ -222,7 +225,7 @@ def read_run(run_id: UUID) -> dict[str, Any]:
         "further": start + LINES if start + LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".detail", run_id=run_id), {"verdict": verdict, "from": start or None}),
-        "knowledge": run_pages.rows_named(rows, actor=g.actor),
+        "knowledge": run_detail.rows_named(rows, actor=g.actor),
     }
 
 
@@ -230,7 +233,7 @@ def read_run(run_id: UUID) -> dict[str, Any]:
 @access("admin")
 def progress(run_id: UUID) -> Any:
     """How far a run is, as a bar that follows itself until the run has ended."""
-    run, how_far = run_pages.read_progress(run_id, actor=g.actor)
+    run, how_far = run_detail.read_progress(run_id, actor=g.actor)
     if not wants_fragment():
         return redirect(url_for(".detail", run_id=run_id), 303)
     return page("evals/_progress.html", "evals/_progress.html", run=run, progress=how_far)
@@ -260,7 +263,7 @@ def retry(run_id: UUID) -> Any:
 @access("admin")
 def ask_delete(run_id: UUID) -> Any:
     """Says what goes with a run before it is deleted."""
-    run, progress = run_pages.read_progress(run_id, actor=g.actor)
+    run, progress = run_detail.read_progress(run_id, actor=g.actor)
     return page(
         "evals/delete_run.html", "evals/_delete_run.html", run=run, replays=progress.total, in_place=wants_fragment()
     )

@@ -12,9 +12,12 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
 from app.security.access import access
-from app.services import candidate_runs, candidates, complaints, entities, golden, golden_sets, promotions
-from app.services.candidates import Candidate
-from app.services.golden import Incomplete
+from app.services.entities import store as entity_store
+from app.services.evals import candidate_runs, candidates, golden_sets, promotion
+from app.services.evals import golden as eval_golden
+from app.services.evals.candidates import Candidate
+from app.services.evals.golden import Incomplete
+from app.services.feedback import negative
 from app.views.agent_review import as_id
 from app.views.eval_figures import spark_points
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -64,13 +67,13 @@ def listed() -> dict[str, Any]:
 
 def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
     """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
-    offer = promotions.offer(session_id, actor=g.actor)
-    sets = [one.name for one in golden.list_sets(actor=g.actor)]
+    offer = promotion.offer(session_id, actor=g.actor)
+    sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
     return {
         "offer": offer,
-        "form": form or PromoteForm.opened(offer, golden.usual_set([offer.agent_id], actor=g.actor)),
+        "form": form or PromoteForm.opened(offer, eval_golden.usual_set([offer.agent_id], actor=g.actor)),
         "set_names": sets,
-        "criteria_sets": entities.list_criteria_sets(actor=g.actor),
+        "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
     }
 
 
@@ -110,7 +113,7 @@ def promote_candidate(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            complained = complaints.has_open_complaint(session_id, actor=g.actor)
+            complained = negative.has_open_complaint(session_id, actor=g.actor)
             done = candidates.promote_candidate(session_id, form.promotion(complained=complained), actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable, Incomplete) as refusal:

@@ -14,9 +14,12 @@ from app.errors import Refused
 from app.formats.feedback_details import ERROR_CATEGORIES
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.security.access import access
-from app.services import daily, desk, feedback, feedback_lists
-from app.services.feedback import FeedbackDetail
-from app.services.filters import FeedbackFilters
+from app.services.feedback import lists as feedback_lists
+from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
+from app.services.feedback import volume as feedback_volume
+from app.services.feedback.review import FeedbackDetail
+from app.services.lists.filters import FeedbackFilters
 from app.views import filters as listing
 from app.views import saved_views, strip
 from app.views.beside import beside
@@ -49,10 +52,10 @@ def index() -> Any:
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
-    volume = daily.volume(actor=g.actor)
+    volume = feedback_volume.volume(actor=g.actor)
     asked = listing.read(FeedbackFilters, given)
-    found = feedback.list_feedback(asked.filters, asked.page, actor=g.actor)
-    menus = desk.menus_of(asked.filters.author_id, actor=g.actor)
+    found = feedback_review.list_feedback(asked.filters, asked.page, actor=g.actor)
+    menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
@@ -66,7 +69,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     }
 
 
-def _fields(args: Mapping[str, str], menus: desk.Menus) -> list[listing.Field]:
+def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Field]:
     """What the menu offers, and what only a link can ask for, which is a chip when it does."""
     admins = [(value, name) for value, name in menus.admins if value != str(g.actor.id)]
     offered = [
@@ -98,7 +101,7 @@ def _fields(args: Mapping[str, str], menus: desk.Menus) -> list[listing.Field]:
 def detail(feedback_id: UUID) -> Response:
     """One row with its moment. That an admin read what somebody said is noted."""
     with transaction():
-        found = feedback.get_feedback(feedback_id, actor=g.actor, audit_read=True)
+        found = feedback_review.get_feedback(feedback_id, actor=g.actor, audit_read=True)
     return page("feedback/detail.html", "feedback/_panel.html", **_shown(found))
 
 
@@ -110,10 +113,10 @@ def review(feedback_id: UUID) -> Any:
     status, refused = 200, ""
     try:
         with transaction():
-            feedback.review([feedback_id], action, actor=g.actor, notes=notes())
+            feedback_review.review([feedback_id], action, actor=g.actor, notes=notes())
     except Refused as refusal:
         status, refused = 409, refusal.detail
-    found = feedback.get_feedback(feedback_id, actor=g.actor)
+    found = feedback_review.get_feedback(feedback_id, actor=g.actor)
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_shown(found))

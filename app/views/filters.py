@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import g, request
 
 from app.db.paging import Page, Slice
-from app.services import workspaces
-from app.services.filter_base import Filters
+from app.services.lists.filter_base import Filters
+from app.services.workspaces import store as workspace_store
 
 Kind = TypeVar("Kind", bound=Filters)
 Field = dict[str, Any]
@@ -55,7 +55,7 @@ def read(
 
 def _zone() -> tzinfo:
     try:
-        return ZoneInfo(workspaces.get_settings(g.actor).timezone)
+        return ZoneInfo(workspace_store.get_settings(g.actor).timezone)
     except ZoneInfoNotFoundError:
         return UTC
 

@@ -10,7 +10,9 @@ from flask import g, request, url_for
 from app.db import transaction
 from app.errors import Invalid
 from app.security.access import access
-from app.services import entities, expected_effects, golden, golden_lists, golden_marks
+from app.services.entities import store as entity_store
+from app.services.evals import expected_effects, golden_health, golden_lists
+from app.services.evals import golden as eval_golden
 from app.views.agent_review import as_id
 from app.views.evals import bp
 from app.views.htmx import Toast, leave, page, wants_fragment
@@ -31,11 +33,11 @@ def _shown(session_id: UUID, status: int = 200, **more: Any) -> Any:
         status=status,
         row=row,
         changes=expected_effects.lines_of((row.expected or {}).get("effects") or (), actor=g.actor),
-        frozen=golden_marks.frozen_of(session_id, actor=g.actor),
-        replays=golden_marks.replays_of(session_id, actor=g.actor),
-        marks=golden_marks.marks_of(row.set_name, [session_id], actor=g.actor)[session_id],
-        set_names=[one.name for one in golden.list_sets(actor=g.actor)],
-        criteria_sets=entities.list_criteria_sets(actor=g.actor),
+        frozen=golden_health.frozen_of(session_id, actor=g.actor),
+        replays=golden_health.replays_of(session_id, actor=g.actor),
+        marks=golden_health.marks_of(row.set_name, [session_id], actor=g.actor)[session_id],
+        set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
+        criteria_sets=entity_store.list_criteria_sets(actor=g.actor),
         **{"errors": {}, "given": _given(row), **more},
     )
 
@@ -55,7 +57,7 @@ def edit(session_id: UUID) -> Any:
             raise Invalid("Choose one of the list.", {"criteriaSetId": "Choose one of the list."})
         with transaction():
             changes = {"set": given["set"], "note": given["note"], "criteriaSetId": criteria}
-            after = golden.edit_golden(session_id, changes, actor=g.actor)
+            after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
     except Invalid as refusal:
         errors = {"criteria" if name == "criteriaSetId" else name: said for name, said in refusal.fields.items()}
         return _shown(session_id, 422, errors=errors, given=given)
@@ -76,6 +78,6 @@ def ask_revoke(session_id: UUID) -> Any:
 def revoke(session_id: UUID) -> Any:
     """Take the mark away. The session stays as it is; doing it twice is fine."""
     with transaction():
-        was = golden.revoke_golden(session_id, actor=g.actor)
+        was = eval_golden.revoke_golden(session_id, actor=g.actor)
     text = "Revoked. The session is an ordinary one again." if was else "It was revoked before."
     return leave(url_for("sessions.detail", session_id=session_id), Toast(text))

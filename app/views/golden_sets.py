@@ -12,7 +12,9 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Problem
 from app.evals.stats import smallest_regression
 from app.security.access import access
-from app.services import eval_runs, golden, golden_lists, golden_marks, golden_sets, run_lists
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_health, golden_lists, golden_sets, run_lists
+from app.services.evals import runs as eval_runs
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.eval_figures import spark_points
@@ -45,7 +47,7 @@ def _shown(name: str, status: int = 200, errors: dict[str, str] | None = None, o
 
 def _read(name: str) -> dict[str, Any]:
     """What the page shows. Eight queries at most."""
-    sets = golden.list_sets(actor=g.actor)
+    sets = eval_golden.list_sets(actor=g.actor)
     here = next((one for one in sets if one.name == name), None)
     if here is None:
         raise NotFound(f"There is no golden set {name[:60]}.")
@@ -62,7 +64,7 @@ def _read(name: str) -> dict[str, Any]:
         "set_names": [one.name for one in sets],
         "found": found,
         "rows": found.items,
-        "marks": golden_marks.marks_of(name, [row.id for row in found.items], actor=g.actor),
+        "marks": golden_health.marks_of(name, [row.id for row in found.items], actor=g.actor),
         "runs": runs[:RUNS],
         "last": last,
         "under_way": next((run.id for run in runs if run.completed_at is None), None),
@@ -86,7 +88,7 @@ def _score(results: dict[str, dict[str, Any]]) -> golden_sets.Score:
 def rename_set(name: str) -> Any:
     """Call the set something else; its goldens, runs and policy go along."""
     try:
-        new_name = golden.named_set(request.form.get("name", ""))
+        new_name = eval_golden.named_set(request.form.get("name", ""))
         with transaction():
             golden_sets.rename_set(name, new_name, actor=g.actor)
     except Problem as refusal:
@@ -146,11 +148,11 @@ def move(name: str) -> Any:
     ids = _ticked()
     try:
         with transaction():
-            target = golden.named_set(request.form.get("set", ""))
-            moved = golden.move_goldens(ids, target, actor=g.actor)
+            target = eval_golden.named_set(request.form.get("set", ""))
+            moved = eval_golden.move_goldens(ids, target, actor=g.actor)
     except Invalid as refusal:
         return leave(url_for(".golden_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))
-    left = any(one.name == name for one in golden.list_sets(actor=g.actor))
+    left = any(one.name == name for one in eval_golden.list_sets(actor=g.actor))
     text = f"Moved {moved:,} golden{'' if moved == 1 else 's'} to {target}."
     fields = (("ids", ",".join(map(str, ids))), ("set", name))
     undo = url_for(".move", name=target)

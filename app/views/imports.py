@@ -11,7 +11,7 @@ from app.db import transaction
 from app.db.paging import Page
 from app.errors import Refused
 from app.security.access import access
-from app.services import imports
+from app.services.ingest import imports as ingest_imports
 from app.views.htmx import page
 
 bp = Blueprint("imports", __name__, url_prefix="/admin/settings/imports")
@@ -21,7 +21,7 @@ bp = Blueprint("imports", __name__, url_prefix="/admin/settings/imports")
 @access("admin")
 def index() -> Any:
     cursor = request.args.get("after") or request.args.get("before")
-    found = imports.list_imports(Page(50, cursor), actor=g.actor)
+    found = ingest_imports.list_imports(Page(50, cursor), actor=g.actor)
     return page(
         "settings/imports.html",
         "settings/_imports.html",
@@ -36,7 +36,7 @@ def index() -> Any:
 def undo(import_id: UUID) -> Any:
     try:
         with transaction():
-            removed = imports.undo_import(import_id, actor=g.actor)
+            removed = ingest_imports.undo_import(import_id, actor=g.actor)
     except Refused as refusal:
         flash(refusal.detail, "error")
     else:

@@ -15,16 +15,13 @@ from app.learning.hygiene.checks import Finding
 from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.security.access import access
-from app.services import (
-    agents,
-    entities,
-    knowledge,
-    knowledge_changes,
-    knowledge_checks,
-    knowledge_lists,
-    knowledge_vectors,
-)
-from app.services.filters import KnowledgeFilters
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.lists.filters import KnowledgeFilters
 from app.views import filters as listing
 from app.views import saved_views
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -75,8 +72,8 @@ def index() -> Any:
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
     asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
-    found = knowledge.list_rows(asked.filters, asked.page, actor=g.actor)
-    scopes = knowledge.scope_slugs(actor=g.actor)
+    found = knowledge_rows.list_rows(asked.filters, asked.page, actor=g.actor)
+    scopes = knowledge_rows.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
     fields = [
         listing.choices("state", KNOWLEDGE_STATES),
@@ -99,7 +96,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
 
 def pills() -> list[Pill]:
     """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
-    counts = knowledge.counts(g.actor)
+    counts = knowledge_rows.counts(g.actor)
     in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
     waits, off, replaced = (
         Pill(word, counts.others.get(state, 0), state)
@@ -110,7 +107,7 @@ def pills() -> list[Pill]:
 
 def scopes() -> dict[str, Any]:
     """Whom a row can be for."""
-    return {"agents": agents.list_agents(actor=g.actor), "types": entities.list_types(actor=g.actor)}
+    return {"agents": versions.list_agents(actor=g.actor), "types": entity_store.list_types(actor=g.actor)}
 
 
 @bp.get("/new")
@@ -126,7 +123,7 @@ def _new_form(form: KnowledgeForm, status: int = 200) -> Response:
 
 
 def _to_confirm(row_id: UUID) -> list[Finding]:
-    return knowledge_checks.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
+    return hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
 
 
 @bp.post("")
@@ -137,14 +134,14 @@ def add() -> Any:
     form = KnowledgeForm.read(request.form)
     try:
         with transaction():
-            row_id = knowledge.add_row(form.as_new(), actor=g.actor).id
-            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+            row_id = knowledge_rows.add_row(form.as_new(), actor=g.actor).id
+            vectors.keep_vectors([row_id], actor=g.actor)
             form.check_confirmed(_to_confirm(row_id))
     except Unconfirmed as unconfirmed:
         return _new_form(form.asking(unconfirmed), 422)
     except (Invalid, Refused) as refusal:
         return _new_form(form.refused(refusal), 422)
-    found = knowledge_checks.check_rows([row_id], actor=g.actor)
+    found = hygiene.check_rows([row_id], actor=g.actor)
     toast = Toast(f"Added. It is in the next prompt.{_to_look_at(found[row_id])}")
     back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
     return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**listed({}), "findings": found})
@@ -160,13 +157,13 @@ def detail(row_id: UUID) -> Response:
 
 def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
     """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
-    found = knowledge.get_row(row_id, actor=g.actor)
+    found = knowledge_rows.get_row(row_id, actor=g.actor)
     return {
         "found": found,
         "row": found.row,
-        "steps": steps_of(knowledge.history_of(row_id, actor=g.actor), scopes()),
+        "steps": steps_of(knowledge_rows.history_of(row_id, actor=g.actor), scopes()),
         "evidence": {row_id: found.signals[:3]},
-        "findings": knowledge_checks.check_rows([row_id], actor=g.actor) if checked else {},
+        "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
         "form": None,
     }
 
@@ -175,7 +172,7 @@ def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
 @access("admin")
 def edit_form(row_id: UUID) -> Response:
     """The row as a form, where its card was."""
-    return _form(row_id, KnowledgeForm.of(knowledge.get_row(row_id, actor=g.actor).row))
+    return _form(row_id, KnowledgeForm.of(knowledge_rows.get_row(row_id, actor=g.actor).row))
 
 
 @bp.post("/<uuid:row_id>/edit")
@@ -184,15 +181,17 @@ def edit(row_id: UUID) -> Any:
     """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
     shown."""
     form = KnowledgeForm.read(request.form)
-    before = knowledge.get_row(row_id, actor=g.actor).row
+    before = knowledge_rows.get_row(row_id, actor=g.actor).row
     # Confirming the findings of a proposal approves it, so a proposal that stays one asks nothing.
     approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
     try:
         with transaction():
-            row = knowledge.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None)
+            row = knowledge_rows.edit_row(
+                row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None
+            )
             if approves:
-                knowledge.set_state(row_id, "active", actor=g.actor)
-            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+                knowledge_rows.set_state(row_id, "active", actor=g.actor)
+            vectors.keep_vectors([row_id], actor=g.actor)
             version = row.version
             if row.active and (approves or _reads_differently(before, row)):
                 form.check_confirmed(_to_confirm(row_id))
@@ -215,7 +214,7 @@ def _to_look_at(findings: list[Any]) -> str:
     return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
 
 
-def _reads_differently(before: knowledge.KnowledgeRow, after: SharedContext) -> bool:
+def _reads_differently(before: knowledge_rows.KnowledgeRow, after: SharedContext) -> bool:
     """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
     return any(getattr(before, name) != getattr(after, name) for name in READ_BY_CHECKS)
 
@@ -229,7 +228,7 @@ def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
 
 
 def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
-    row = knowledge.get_row(row_id, actor=g.actor).row
+    row = knowledge_rows.get_row(row_id, actor=g.actor).row
     return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scopes())
 
 
@@ -239,13 +238,13 @@ def state(row_id: UUID) -> Any:
     """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
     wanted = request.form.get("state", "")
     reason = request.form.get("reason", "").strip() or None
-    before = knowledge.get_row(row_id, actor=g.actor).row.state
+    before = knowledge_rows.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
             if wanted == "proposed":
                 knowledge_changes.reopen_row(row_id, actor=g.actor)
             else:
-                knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason)
+                knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
             check_return([row_id] if wanted == "active" and before in UNCHECKED else [])
     except Unconfirmed as unconfirmed:
         return _ask_to_activate(row_id, unconfirmed)
@@ -257,14 +256,14 @@ def state(row_id: UUID) -> Any:
 def check_return(row_ids: list[UUID]) -> None:
     """Let rows come back into the prompts only if nothing about them asks for a second look, or it was confirmed. An
     undo confirms by itself: the rows were in use a moment ago."""
-    found = knowledge_checks.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
+    found = hygiene.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
     if found and request.form.get("confirm") != "1":
         raise Unconfirmed([finding for findings in found.values() for finding in findings])
 
 
 def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
     """The findings on a page or in the row's place, with a button that brings it back all the same."""
-    row = knowledge.get_row(row_id, actor=g.actor).row
+    row = knowledge_rows.get_row(row_id, actor=g.actor).row
     asked = unconfirmed.findings
     if not wants_fragment():
         return page("knowledge/activate.html", "knowledge/_activate.html", status=422, row=row, asked=asked)

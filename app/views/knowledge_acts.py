@@ -16,8 +16,11 @@ from app.learning.hygiene.checks import CHECKS
 from app.learning.hygiene.texts import strip_hidden
 from app.models import SharedContext
 from app.security.access import access
-from app.services import knowledge, knowledge_changes, knowledge_checks, knowledge_lists, knowledge_vectors
-from app.services.filters import KnowledgeFilters
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.lists.filters import KnowledgeFilters
 from app.views.agent_review import as_id
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import (
@@ -49,16 +52,16 @@ def set_one(row_id: UUID) -> Any:
     """Change one thing of a row at a click: its pin, whom it is for, or the characters in it that nobody sees."""
     try:
         with transaction():
-            before = knowledge.get_row(row_id, actor=g.actor).row
+            before = knowledge_rows.get_row(row_id, actor=g.actor).row
             version = _number("version") or before.version
-            now = knowledge.edit_row(row_id, _wanted(before), version, actor=g.actor).version
-            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+            now = knowledge_rows.edit_row(row_id, _wanted(before), version, actor=g.actor).version
+            vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, undo_edit(row_id, version, now, "Saved."), shown=read(row_id, checked=True))
 
 
-def _wanted(row: knowledge.KnowledgeRow) -> dict[str, Any]:
+def _wanted(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
     form = request.form
     if "pinned" in form:
         return {"pinned": form["pinned"] == "1"}
@@ -79,7 +82,7 @@ def roll_back(row_id: UUID) -> Any:
     try:
         with transaction():
             now = knowledge_changes.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
-            knowledge_vectors.keep_vectors([row_id], actor=g.actor)
+            vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused, NotFound) as refusal:
         return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
     return card(
@@ -99,13 +102,13 @@ def choose(row_id: UUID) -> Response:
 def _offered(row_id: UUID) -> dict[str, Any]:
     """The rows to choose from. One that a check found comes first; none is chosen, because whose text stays is for the
     person to say."""
-    found = knowledge.get_row(row_id, actor=g.actor)
+    found = knowledge_rows.get_row(row_id, actor=g.actor)
     query = request.values.get("q", "").strip()[:200]
     if query:
         filters = KnowledgeFilters(state="active", q=query)
-        rows = knowledge.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
+        rows = knowledge_rows.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
     else:
-        rows = knowledge_lists.rows_of(knowledge_checks.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
+        rows = knowledge_lists.rows_of(hygiene.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
     found_by_check = as_id(request.args.get("into", ""))
     first = knowledge_lists.rows_of([found_by_check] if found_by_check else [], actor=g.actor)
     active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
@@ -145,7 +148,7 @@ def replace(row_id: UUID) -> Any:
         if heir is None:
             return _choose_again(row_id, "Choose the row that takes its place.")
         with transaction():
-            knowledge.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
+            knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, Toast("Replaced."))
@@ -205,7 +208,7 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
 def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
     if wanted == "proposed":
         return knowledge_changes.reopen_row(row_id, actor=g.actor)
-    return knowledge.set_state(row_id, wanted, actor=g.actor, reason=reason)
+    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
 
 
 @bp.get("/checks")
@@ -214,10 +217,10 @@ def checks() -> Response:
     """What the checks find in all that agents get or may get; or in the few rows that a list asks about."""
     ids = [row_id for row_id in map(as_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
     if ids:
-        found = knowledge_checks.check_rows(ids, actor=g.actor)
+        found = hygiene.check_rows(ids, actor=g.actor)
         rows = {row.id: row for row in knowledge_lists.rows_of(ids, actor=g.actor)}
         return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=rows, findings=found)
-    report = knowledge_checks.check_all(actor=g.actor)
+    report = hygiene.check_all(actor=g.actor)
     wanted = request.args.get("check", "")
     all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
     shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]

@@ -8,7 +8,7 @@ from flask import Blueprint, Flask, flash, g, redirect, request, url_for
 
 from app.db import transaction
 from app.security.access import access
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 from app.text.masking import Masking
 from app.views.htmx import page
 
@@ -27,7 +27,7 @@ def index() -> Any:
 
 
 def _page(text: str = "", status: int = 200) -> Any:
-    settings = workspaces.get_settings(g.actor)
+    settings = workspace_store.get_settings(g.actor)
     masking = Masking(settings.mask_emails, settings.mask_phones)
     return page(
         "settings/masking.html",
@@ -47,7 +47,7 @@ def _page(text: str = "", status: int = 200) -> Any:
 def save() -> Any:
     changes = {name: request.form.get(name) == "1" for name in ("mask_emails", "mask_phones")}
     with transaction():
-        workspaces.change_settings(changes, actor=g.actor)
+        workspace_store.change_settings(changes, actor=g.actor)
     flash("The settings are saved. They hold for what comes in from now on.", "success")
     return redirect(url_for("masking.index"), 303)
 

@@ -23,7 +23,7 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.people import ROLES
 from app.security.access import access
-from app.services import people
+from app.services.workspaces import people
 from app.views.auth import forget_cookie
 
 bp = Blueprint("members", __name__, url_prefix="/admin/settings/members")

@@ -7,9 +7,14 @@ from typing import Any
 
 from flask import g
 
-from app.services import chats, diffs, event_windows, feedback, sessions, transcripts
-from app.services.feedback import FeedbackDetail
-from app.services.transcripts import KnownRow
+from app.services.chats import store as chat_store
+from app.services.evals import diff as eval_diff
+from app.services.feedback import review as feedback_review
+from app.services.feedback.review import FeedbackDetail
+from app.services.sessions import event_windows
+from app.services.sessions import store as session_store
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
 from app.views import transcript
 from app.views.agent_review import as_id, call_by_name, marks_of, rows_loaded, with_version
@@ -42,7 +47,7 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
         "diff": _diff(found, target),
         "loaded": loaded,
         "replays": _replays(found),
-        "actions": feedback.allowed_actions(row.status, actor=g.actor),
+        "actions": feedback_review.allowed_actions(row.status, actor=g.actor),
     }
 
 
@@ -54,7 +59,7 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
         return None
     ids = [one for text in context.get("replay_session_ids") or () if (one := as_id(str(text)))]
     latest = list(reversed(ids))[:MOST_REPLAYS]
-    titles = diffs.sessions_titled([golden, *latest], actor=g.actor)
+    titles = eval_diff.sessions_titled([golden, *latest], actor=g.actor)
     return {
         "golden": golden,
         "title": titles.get(str(golden), "a golden that was deleted"),
@@ -82,7 +87,7 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
         return _from_chat(found)
     if found.row.session_id is None:
         return [], []
-    whole = sessions.get_session(found.row.session_id, actor=g.actor)
+    whole = session_store.get_session(found.row.session_id, actor=g.actor)
     events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
     version = f"v{whole.agent_version}" if whole.agent_version else ""
     turns = transcript.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
@@ -91,9 +96,9 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
 
 def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     assert found.chat is not None  # noqa: S101 - the caller looked
-    chat = chats.get_chat(g.actor, found.chat)
+    chat = chat_store.get_chat(g.actor, found.chat)
     behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
-    work = transcripts.work_of({session for session in behind if session}, actor=g.actor)
+    work = session_transcript.work_of({session for session in behind if session}, actor=g.actor)
     versions = (
         {found.row.session_id: f"v{found.row.agent_version}"}
         if found.row.session_id and found.row.agent_version

@@ -12,9 +12,9 @@ from flask import Blueprint, Flask, g, url_for
 
 from app.models.feedback import RATINGS, STATUSES
 from app.security.access import access
-from app.services import own_feedback
-from app.services.filters import FeedbackFilters
-from app.services.own_feedback import Learned, OwnRow, Place, Retry
+from app.services.feedback import own as feedback_own
+from app.services.feedback.own import Learned, OwnRow, Place, Retry
+from app.services.lists.filters import FeedbackFilters
 from app.views import filters as listing
 from app.views.agent_review import as_id
 from app.views.htmx import page
@@ -96,10 +96,10 @@ class Own:
 def index() -> Any:
     """Everything one said in this workspace, newest first."""
     asked = listing.read(FeedbackFilters)
-    found = own_feedback.list_own(asked.filters, asked.page, actor=g.actor)
-    learned = own_feedback.learned_from(found.items, actor=g.actor)
-    places = own_feedback.places_of(found.items, actor=g.actor)
-    retries = own_feedback.retries_of(found.items, actor=g.actor)
+    found = feedback_own.list_own(asked.filters, asked.page, actor=g.actor)
+    learned = feedback_own.learned_from(found.items, actor=g.actor)
+    places = feedback_own.places_of(found.items, actor=g.actor)
+    retries = feedback_own.retries_of(found.items, actor=g.actor)
     return page(
         "chat/mine.html",
         "chat/_mine.html",

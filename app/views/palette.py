@@ -12,8 +12,8 @@ from flask import Blueprint, Flask, current_app, g, render_template, request, ur
 
 from app.security import access
 from app.security.access import access as open_to
-from app.services import palette
-from app.services.palette import Found
+from app.services.lists import global_search
+from app.services.lists.global_search import Found
 from app.views.htmx import varied
 from app.views.sections import TABS, navigation
 
@@ -102,9 +102,9 @@ def search() -> Any:
 
 
 def _found() -> dict[str, Any]:
-    query = palette.clean(request.args.get("q", ""))
+    query = global_search.clean(request.args.get("q", ""))
     opens = _openable()
-    records = palette.find(query, actor=g.actor, kinds=opens)
+    records = global_search.find(query, actor=g.actor, kinds=opens)
     lines = {"This id": [_record(found, opens) for found in records if found.by_id], "Pages": _pages(query)}
     for kind, title, _ in GROUPS:
         lines[title] = [_record(found, opens) for found in records if found.kind == kind and not found.by_id]

@@ -11,8 +11,10 @@ from flask import g, request, url_for
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
 from app.security.access import access
-from app.services import candidates, complaints, golden, promotions
-from app.services.golden import Incomplete, Promotion
+from app.services.evals import candidates, promotion
+from app.services.evals import golden as eval_golden
+from app.services.evals.golden import Incomplete, Promotion
+from app.services.feedback import negative
 from app.views.agent_review import as_id
 from app.views.evals import bp, promoting
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
@@ -42,10 +44,10 @@ def promote(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            complained = complaints.has_open_complaint(session_id, actor=g.actor)
+            complained = negative.has_open_complaint(session_id, actor=g.actor)
             given = form.promotion(complained=complained)
             signals = candidates.signals_of(session_id, actor=g.actor)
-            done = golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
+            done = eval_golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable, Incomplete) as refusal:
         return _form(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
@@ -66,7 +68,7 @@ def ask_many() -> Any:
 
 
 def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
-    found = promotions.choices(_ticked(), actor=g.actor)
+    found = promotion.choices(_ticked(), actor=g.actor)
     return page(
         "evals/promote_many.html",
         "evals/_promote_many.html",
@@ -74,8 +76,8 @@ def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
         fit=[one for one in found if one.refusal is None],
         unfit=[one for one in found if one.refusal is not None],
         back=_list_address(),
-        set_names=[one.name for one in golden.list_sets(actor=g.actor)],
-        usual=golden.usual_set({one.agent_id for one in found}, actor=g.actor),
+        set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
+        usual=eval_golden.usual_set({one.agent_id for one in found}, actor=g.actor),
         errors=errors or {},
         in_place=wants_fragment(),
     )
@@ -89,17 +91,17 @@ def promote_many() -> Any:
     ids = _ticked()
     try:
         with transaction():
-            if complaints.complained_of(ids, actor=g.actor):
+            if negative.complained_of(ids, actor=g.actor):
                 raise Refused("One of these was complained about a moment ago; promote it by itself.")
             for session_id in ids:
-                golden.promote_session(session_id, given, actor=g.actor)
+                eval_golden.promote_session(session_id, given, actor=g.actor)
     except Invalid as refusal:
         return _asked_many(422, refusal.fields or {"set": refusal.detail})
     except Problem as refusal:
         if wants_fragment():
             return toast_only(Toast(f"Nothing was promoted. {refusal.detail}", "error"), status=refusal.status)
         raise
-    set_name = golden.read_set(given.set_name)
+    set_name = eval_golden.read_set(given.set_name)
     toast = Toast(f"{len(ids):,} golden{'' if len(ids) == 1 else 's'} in {set_name}.")
     return swap("evals/_promoted_many.html", fallback=_list_address(), toasts=[toast], ids=ids)
 
@@ -112,6 +114,6 @@ def _list_address() -> str:
 def _ticked() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
     found = [as_id(text) for text in texts]
-    if not found or None in found or len(found) > golden.MOST_SESSIONS:
-        raise Invalid(f"Select 1 to {golden.MOST_SESSIONS} sessions first.")
+    if not found or None in found or len(found) > eval_golden.MOST_SESSIONS:
+        raise Invalid(f"Select 1 to {eval_golden.MOST_SESSIONS} sessions first.")
     return list(dict.fromkeys(value for value in found if value is not None))

@@ -11,8 +11,8 @@ from flask import request
 
 from app.errors import Invalid, Problem
 from app.evals.expected.expectations import MOST_CALLS
-from app.services.golden import DEFAULT_SET, Incomplete, Promotion
-from app.services.promotions import Offer
+from app.services.evals.golden import DEFAULT_SET, Incomplete, Promotion
+from app.services.evals.promotion import Offer
 from app.views.agent_review import as_id
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from flask import g
 
-from app.services import transcripts
+from app.services.sessions import transcript as session_transcript
 from app.views.agent_review import as_id
 
 MOST = 500
@@ -16,10 +16,10 @@ class RecordNames:
     """What the records in some texts are called. One query for all of them."""
 
     def __init__(self, texts: Iterable[str | None]) -> None:
-        ids = dict.fromkeys(found for text in texts if text for found in transcripts.RECORD_ID.findall(text))
+        ids = dict.fromkeys(found for text in texts if text for found in session_transcript.RECORD_ID.findall(text))
         known = [one for text in list(ids)[:MOST] if (one := as_id(text))]
-        self.names = transcripts.names_of(known, actor=g.actor)
+        self.names = session_transcript.names_of(known, actor=g.actor)
 
     def told(self, text: str | None) -> str:
         """The text with names where it had ids; an id without a name stays."""
-        return transcripts.with_names(text or "", self.names)
+        return session_transcript.with_names(text or "", self.names)

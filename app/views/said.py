@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.services.feedback import FeedbackRow
+from app.services.feedback.review import FeedbackRow
 from app.views.texts import value_line
 
 SIGNAL_WORDS = {

@@ -13,8 +13,8 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.desk import TABS
 from app.security.access import access
-from app.services import saved_views
-from app.services.saved_views import ViewRow
+from app.services.lists import saved_views
+from app.services.lists.saved_views import ViewRow
 from app.views.htmx import wants_fragment
 from app.views.texts import query
 

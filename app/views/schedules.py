@@ -14,8 +14,10 @@ from app.errors import Invalid
 from app.models import Task
 from app.models.agents import REPLAYABLE_KINDS
 from app.security.access import access
-from app.services import agents, golden, schedules
-from app.services.schedules import Plan
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.tasks import schedules as task_schedules
+from app.services.tasks.schedules import Plan
 from app.views.htmx import varied
 
 # What most people want, for whoever does not know the five fields by heart.
@@ -37,7 +39,7 @@ def new() -> Any:
 def create() -> Any:
     try:
         with transaction():
-            task = schedules.create_task(_plan(), actor=g.actor)
+            task = task_schedules.create_task(_plan(), actor=g.actor)
     except Invalid as wrong:
         return _form(None, request.form, wrong.fields, 422)
     flash(f"{task.name} is scheduled.", "success")
@@ -47,7 +49,7 @@ def create() -> Any:
 @bp.get("/<uuid:task_id>")
 @access("admin")
 def detail(task_id: UUID) -> Any:
-    task, agent = schedules.get_task(task_id, actor=g.actor)
+    task, agent = task_schedules.get_task(task_id, actor=g.actor)
     replay = task.replay or {}
     form = {"name": task.name, "agent": agent or "", "message": task.message, "cron": task.cron}
     return _form(task, {**form, "set": replay.get("set", ""), "context": replay.get("context", "")})
@@ -58,9 +60,9 @@ def detail(task_id: UUID) -> Any:
 def save(task_id: UUID) -> Any:
     try:
         with transaction():
-            task = schedules.change_task(task_id, _plan(), actor=g.actor)
+            task = task_schedules.change_task(task_id, _plan(), actor=g.actor)
     except Invalid as wrong:
-        known, _ = schedules.get_task(task_id, actor=g.actor)
+        known, _ = task_schedules.get_task(task_id, actor=g.actor)
         return _form(known, request.form, wrong.fields, 422)
     flash(f"{task.name} is saved.", "success")
     return redirect(url_for(".detail", task_id=task_id), 303)
@@ -72,7 +74,7 @@ def switch(task_id: UUID) -> Any:
     """On or off, as the button said."""
     wanted = request.form.get("enabled") == "1"
     with transaction():
-        task = schedules.switch_task(task_id, wanted, actor=g.actor)
+        task = task_schedules.switch_task(task_id, wanted, actor=g.actor)
     flash(f"{task.name} is {'on' if wanted else 'off'}.", "success")
     return redirect(url_for("tasks.index"), 303)
 
@@ -81,7 +83,7 @@ def switch(task_id: UUID) -> Any:
 @access("admin")
 def run(task_id: UUID) -> Any:
     with transaction():
-        tick = schedules.start_task(task_id, actor=g.actor)
+        tick = task_schedules.start_task(task_id, actor=g.actor)
     flash("It runs now.", "success")
     if tick.eval_run_id is not None:
         return redirect(url_for("eval_pages.detail", run_id=tick.eval_run_id), 303)
@@ -94,7 +96,7 @@ def run(task_id: UUID) -> Any:
 @access("admin")
 def delete(task_id: UUID) -> Any:
     with transaction():
-        name = schedules.delete_task(task_id, actor=g.actor)
+        name = task_schedules.delete_task(task_id, actor=g.actor)
     flash(f"{name} is deleted. The sessions of its runs stay.", "success")
     return redirect(url_for("tasks.index"), 303)
 
@@ -114,7 +116,7 @@ def _plan() -> Plan:
 
 def _next(cron: str) -> dict[str, Any]:
     try:
-        return {"times": schedules.next_runs(cron, datetime.now(UTC)), "wrong": ""}
+        return {"times": task_schedules.next_runs(cron, datetime.now(UTC)), "wrong": ""}
     except Invalid as error:
         return {"times": [], "wrong": error.fields.get("cron", "")}
 
@@ -123,7 +125,7 @@ def _form(
     task: Task | None, form: Mapping[str, str], errors: dict[str, str] | None = None, status: int = 200
 ) -> Response:
     kinds = REPLAYABLE_KINDS if form.get("set") else ("builtin", "endpoint")
-    known = [row for row in agents.list_agents(actor=g.actor) if row.kind in kinds and not row.is_system]
+    known = [row for row in versions.list_agents(actor=g.actor) if row.kind in kinds and not row.is_system]
     cron = form.get("cron", "")
     html = render_template(
         "tasks/detail.html",
@@ -131,10 +133,10 @@ def _form(
         form=form,
         errors=errors or {},
         agents=[(row.slug, row.name) for row in known],
-        sets=[(one.name, one.name) for one in golden.list_sets(actor=g.actor)] if form.get("set") else [],
+        sets=[(one.name, one.name) for one in eval_golden.list_sets(actor=g.actor)] if form.get("set") else [],
         usual=USUAL,
         cron=cron,
-        runs=schedules.runs_of(task.id, actor=g.actor) if task else [],
+        runs=task_schedules.runs_of(task.id, actor=g.actor) if task else [],
         **_next(cron),
     )
     return make_response(html, status)

@@ -11,8 +11,8 @@ from flask import Blueprint, Flask, g, request, url_for
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.security.access import access
-from app.services import session_deletes
-from app.services.filters import SessionFilters
+from app.services.lists.filters import SessionFilters
+from app.services.sessions import delete as session_delete
 from app.views import filters as listing
 from app.views import saved_views
 from app.views.agent_review import as_id
@@ -30,7 +30,7 @@ def ask() -> Any:
     back = _list_address()
     try:
         ids = _all_of(back) if request.form.get("which") == "all" else _ticked()
-        session_deletes.check_deletable(ids, actor=g.actor)
+        session_delete.check_deletable(ids, actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
     if not ids:
@@ -45,7 +45,7 @@ def confirmed() -> Any:
     back = _list_address()
     try:
         with transaction():
-            gone = session_deletes.delete_sessions(_ticked(), actor=g.actor)
+            gone = session_delete.delete_sessions(_ticked(), actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
     toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
@@ -73,7 +73,7 @@ def _query(back: str) -> dict[str, str]:
 
 def _all_of(back: str) -> list[UUID]:
     asked = listing.read(SessionFilters, _query(back))
-    return session_deletes.ids_matching(asked.filters, actor=g.actor)
+    return session_delete.ids_matching(asked.filters, actor=g.actor)
 
 
 def _ticked() -> list[UUID]:

@@ -9,10 +9,13 @@ from uuid import UUID
 from flask import g, url_for
 
 from app.models import AgentSession
-from app.services import chats, event_pages, margins, sessions
-from app.services.event_pages import Part
-from app.services.session_budget import full_size, shown_bytes
-from app.services.sessions import Event, SessionDetail
+from app.services.chats import store as chat_store
+from app.services.feedback import lists as feedback_lists
+from app.services.sessions import paging as session_paging
+from app.services.sessions import store as session_store
+from app.services.sessions.budget import full_size, shown_bytes
+from app.services.sessions.paging import Part
+from app.services.sessions.store import Event, SessionDetail
 from app.views import timeline, transcript
 from app.views.agent_review import Note, as_id, call_by_name, notes_of, rows_loaded, with_version
 from app.views.times import short_id
@@ -26,14 +29,14 @@ Notes = Sequence[tuple[Sequence[str], Note]]
 
 def read_session(session_id: UUID, *, within_admin: bool = True, after: str | None = None) -> dict[str, Any]:
     """What both the page and the panel show. With `after`, the transcript begins there. At most six queries."""
-    found = sessions.get_session(session_id, actor=g.actor)
+    found = session_store.get_session(session_id, actor=g.actor)
     part, outline = _read(session_id, after)
     turns = _turns(found, part)
     whole = part.first and part.following is None
     if whole and found.session.chat_id:
-        said = chats.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
+        said = chat_store.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
         transcript.answers_of(turns, said)
-    rows = margins.feedback_about(actor=g.actor, session_id=session_id)
+    rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
     notes = notes_of(rows, linked=within_admin)
     about, later = (transcript.place(turns, notes), []) if whole else _place(turns, notes, outline, found, within_admin)
     loaded = [event.payload for event in part.events if event.event_type == "context.loaded"]
@@ -91,16 +94,16 @@ def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:
 
 def _read(session_id: UUID, after: str | None) -> tuple[Part, list[Event]]:
     if after is None:
-        return event_pages.read_first(session_id, actor=g.actor)
-    return event_pages.read_part(session_id, after, actor=g.actor), []
+        return session_paging.read_first(session_id, actor=g.actor)
+    return session_paging.read_part(session_id, after, actor=g.actor), []
 
 
 def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dict[str, Any]:
     """The part that follows, with the feedback that belongs into it."""
-    found = sessions.get_session(session_id, actor=g.actor)
-    part = event_pages.read_part(session_id, after, actor=g.actor)
+    found = session_store.get_session(session_id, actor=g.actor)
+    part = session_paging.read_part(session_id, after, actor=g.actor)
     turns = _turns(found, part)
-    rows = margins.feedback_about(actor=g.actor, session_id=session_id)
+    rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
     for marks, note in notes_of(rows, linked=within_admin):
         turn = transcript.find(turns, marks)
         if turn is not None:
@@ -149,7 +152,7 @@ def _place(
 
 def read_event(session_id: UUID, event_id: UUID, *, within_admin: bool = True) -> dict[str, Any]:
     """One event with all that it holds: a message's text, a call's arguments, a result's output."""
-    event = event_pages.get_event(session_id, event_id, actor=g.actor)
+    event = session_paging.get_event(session_id, event_id, actor=g.actor)
     payload = event.payload
     names = {"tool.call": "arguments", "tool.result": "output", "user.message": "text", "agent.message": "text"}
     value = transcript.readable(payload.get(names.get(event.event_type, ""), payload))

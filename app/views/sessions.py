@@ -12,10 +12,12 @@ from app.db import transaction
 from app.errors import Invalid, NotFound
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.security.access import access
-from app.services import event_pages, intake, sessions
-from app.services.filters import SessionFilters
-from app.services.list_menus import menus_of
-from app.services.session_lists import LOOKED_AT
+from app.services.feedback import intake as feedback_intake
+from app.services.lists.filters import SessionFilters
+from app.services.lists.menus import menus_of
+from app.services.sessions import paging as session_paging
+from app.services.sessions import store as session_store
+from app.services.sessions.lists import LOOKED_AT
 from app.views import filters as listing
 from app.views import saved_views
 from app.views.agent_review import as_id
@@ -39,7 +41,7 @@ def index() -> Any:
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows, for the address or for the query that was given."""
     asked = listing.read(SessionFilters, given)
-    found = sessions.list_sessions(asked.filters, asked.page, actor=g.actor)
+    found = session_store.list_sessions(asked.filters, asked.page, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
@@ -121,9 +123,9 @@ def flag(session_id: UUID) -> Any:
     try:
         form.check()
         with transaction():
-            sessions.get_session(session_id, actor=g.actor)
-            row = intake.give_feedback(
-                intake.NewFeedback(
+            session_store.get_session(session_id, actor=g.actor)
+            row = feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
                     rating=form.rating,
@@ -146,7 +148,7 @@ def _meant(session_id: UUID, at: str) -> dict[str, str]:
     if at == "whole":
         return {}
     try:
-        found = event_pages.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
+        found = session_paging.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
     except NotFound:
         raise Invalid("There is no such turn in this session.", {"comment": "This turn is not here."}) from None
     return {"event_id": str(found.id)}
@@ -171,7 +173,7 @@ def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
 
 def _asked_place(session_id: UUID) -> str | None:
     wanted = as_id(request.args.get("at", ""))
-    return event_pages.place_of(session_id, wanted, actor=g.actor) if wanted else None
+    return session_paging.place_of(session_id, wanted, actor=g.actor) if wanted else None
 
 
 def _in_panel() -> bool:

@@ -12,7 +12,8 @@ from app.db.paging import Page
 from app.errors import Invalid
 from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
-from app.services import audit, workspaces
+from app.services import audit as services_audit
+from app.services.workspaces import store as workspace_store
 from app.views.audit_words import details_line, sentence
 from app.views.htmx import page
 
@@ -27,8 +28,8 @@ TEXTS = ("timezone",)
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    tenant = workspaces.get_workspace(actor=g.actor)
-    return _page(tenant.name, workspaces.get_settings(g.actor).model_dump(), {})
+    tenant = workspace_store.get_workspace(actor=g.actor)
+    return _page(tenant.name, workspace_store.get_settings(g.actor).model_dump(), {})
 
 
 def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: int = 200) -> Response:
@@ -45,8 +46,8 @@ def save() -> Any:
     try:
         with transaction():
             for change in (
-                lambda: workspaces.rename_workspace(name, actor=g.actor),
-                lambda: workspaces.change_settings(changes, actor=g.actor),
+                lambda: workspace_store.rename_workspace(name, actor=g.actor),
+                lambda: workspace_store.change_settings(changes, actor=g.actor),
             ):
                 try:
                     change()
@@ -75,7 +76,7 @@ def _read(form: Mapping[str, str]) -> dict[str, Any]:
 @access("admin")
 def audit_trail() -> Any:
     cursor = request.args.get("after") or request.args.get("before")
-    found = audit.list_entries(Page(50, cursor), actor=g.actor)
+    found = services_audit.list_entries(Page(50, cursor), actor=g.actor)
     return page(
         "settings/audit.html",
         "settings/_audit.html",

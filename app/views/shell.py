@@ -45,7 +45,7 @@ class Shell:
     @cached_property
     def workspaces(self) -> list[Any]:
         """The workspaces this person may switch to: id, name, role."""
-        from app.services import people
+        from app.services.workspaces import people
 
         return list(people.workspaces_of(self.person.id)) if self.person else []
 
@@ -66,9 +66,9 @@ class Shell:
     @cached_property
     def waiting(self) -> dict[str, Any]:
         """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""
-        from app.services import waiting
+        from app.services.analytics import tab_counts
 
-        return waiting.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
+        return tab_counts.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
 
     @property
     def theme(self) -> str:
@@ -140,7 +140,7 @@ def register(app: Flask) -> None:
     """Install the blueprint, what templates read, their filters, and the error pages."""
     app.register_blueprint(bp)
     app.config["KNOWS_PERSON"].add("shell.theme")
-    app.jinja_env.filters.update({**times.FILTERS, **texts.FILTERS, "markdown": markdown.render})
+    app.jinja_env.filters.update({**times.TIME_FILTERS, **texts.TEXT_FILTERS, "markdown": markdown.render})
     app.jinja_env.finalize = hidden_characters.shown
     app.context_processor(context)
     app.url_defaults(stamp_static)

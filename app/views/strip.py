@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from app.services.daily import Day, Volume
+from app.services.feedback.volume import Day, Volume
 
 STEP = 10
 BAR = 8

@@ -11,7 +11,8 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.security.access import access
-from app.services import runs, task_pages
+from app.services.sessions import start as session_start
+from app.services.tasks import lists as task_lists
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
@@ -24,9 +25,9 @@ def index() -> Any:
     """Scheduled work, open work and the last outcomes."""
     return render_template(
         "tasks/index.html",
-        tasks=task_pages.list_tasks(actor=g.actor),
-        open_work=task_pages.list_open(actor=g.actor),
-        done=task_pages.list_done(actor=g.actor),
+        tasks=task_lists.list_tasks(actor=g.actor),
+        open_work=task_lists.list_open(actor=g.actor),
+        done=task_lists.list_done(actor=g.actor),
     )
 
 
@@ -35,7 +36,7 @@ def index() -> Any:
 def stop(session_id: UUID) -> Response:
     """Stop a run: at once while it waits, within seconds while it runs."""
     with transaction():
-        session = runs.stop_run(session_id, actor=g.actor)
+        session = session_start.stop_run(session_id, actor=g.actor)
     flash("Stopped." if session.status == "cancelled" else "It stops within a few seconds.", "success")
     return redirect(url_for(".index"), 303)
 

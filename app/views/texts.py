@@ -74,7 +74,7 @@ def chosen(field: Mapping[str, Any], value: str) -> str:
     return str(dict(field.get("options") or []).get(value, value))
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
+TEXT_FILTERS: dict[str, Callable[..., Any]] = {
     "value_line": value_line,
     "args_line": args_line,
     "result_line": result_line,

@@ -100,7 +100,7 @@ def initials(name: str) -> str:
     return (words[0][0] + (words[-1][0] if len(words) > 1 else "")).upper()
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
+TIME_FILTERS: dict[str, Callable[..., Any]] = {
     "minute": minute,
     "age": age,
     "ago": ago,

@@ -10,7 +10,7 @@ from flask import Blueprint, Flask, g, redirect, request
 from app.db import transaction
 from app.errors import NotFound
 from app.security.access import access
-from app.services import logins
+from app.services.workspaces import logins
 from app.views.auth import set_cookie
 
 bp = Blueprint("workspace", __name__)

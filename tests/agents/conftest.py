@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from app.db import acting_as, db, transaction
 from app.logs import FORMAT, Discreet
 from app.models import AgentSession, Feedback
-from app.services import agents
+from app.services.agents import versions
 from tests.agents.running import Desk, Seen
 
 
@@ -36,7 +36,7 @@ class Outing:
     def agent(self, kind: str = "builtin", slug: str = "assistant", **config: Any) -> UUID:
         admin = self.desk.workspace.actor("admin")
         with self.desk.app.app_context(), acting_as(admin), transaction():
-            return agents.ensure_agent(slug, actor=admin, kind=kind, config=config).id
+            return versions.ensure_agent(slug, actor=admin, kind=kind, config=config).id
 
     def ask(self, *turns: str, **more: Any) -> Seen:
         """Ask and run; what became of it. No lease is ever left behind."""

@@ -10,8 +10,10 @@ from flask import Flask
 
 from app.db import acting_as, transaction
 from app.models import AgentSession
-from app.services import agents, runs, sessions
-from app.services.session_events import Event, events_of
+from app.services.agents import versions
+from app.services.sessions import start as session_start
+from app.services.sessions import store as session_store
+from app.services.sessions.events import Event, events_of
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,23 @@ class Desk:
         """An agent of the workspace, made or saved again as configured."""
         admin = self.workspace.actor("admin")
         with self.app.app_context(), acting_as(admin), transaction():
-            known = agents.find_agent(slug, actor=admin)
+            known = versions.find_agent(slug, actor=admin)
             if known is not None:
-                agents.save_version(known.id, config, actor=admin)
+                versions.save_version(known.id, config, actor=admin)
                 return known.id
-            return agents.ensure_agent(slug, actor=admin, kind="builtin", config=config).id
+            return versions.ensure_agent(slug, actor=admin, kind="builtin", config=config).id
 
     def ask(self, *turns: str, agent: str = "assistant", by: str = "member", **more: Any) -> UUID:
         actor = self.workspace.actor(by)
         with self.app.app_context(), acting_as(actor), transaction():
-            return runs.start_run(agent, turns, actor=actor, **more).id
+            return session_start.start_run(agent, turns, actor=actor, **more).id
 
     def stop(self, session_id: UUID) -> None:
         actor = self.workspace.actor("admin")
         with self.app.app_context(), acting_as(actor), transaction():
-            runs.stop_run(session_id, actor=actor)
+            session_start.stop_run(session_id, actor=actor)
 
     def look(self, session_id: UUID) -> Seen:
         actor = self.workspace.actor("admin")
         with self.app.app_context(), acting_as(actor), transaction():
-            return Seen(sessions.get_session(session_id, actor=actor).session, events_of(session_id, actor=actor))
+            return Seen(session_store.get_session(session_id, actor=actor).session, events_of(session_id, actor=actor))

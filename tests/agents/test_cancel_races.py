@@ -14,9 +14,11 @@ from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
 from app.models import EvalRun
-from app.services import golden_swap, leases, replays, run_control
-from app.services.leases import Ending, Lease
-from app.services.session_events import NewEvent
+from app.services.evals import golden_swap, run_control
+from app.services.evals import replays as eval_replays
+from app.services.sessions import leases
+from app.services.sessions.events import NewEvent
+from app.services.sessions.leases import Ending, Lease
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace
 
@@ -54,8 +56,8 @@ def ends_while(bench: Bench, lease: Lease, work: Callable[[], Any]) -> Future[An
                 time.sleep(0.02)
             else:
                 raise AssertionError("The other did not come to wait for the replay.")
-            result = replays.unjudged("made up") | {"verdict": "pass", "passed": True, "overall_accuracy": 1.0}
-            replays.settle(held, Ending(status="completed", events=SAID), result, actor=held.product)
+            result = eval_replays.unjudged("made up") | {"verdict": "pass", "passed": True, "overall_accuracy": 1.0}
+            eval_replays.settle(held, Ending(status="completed", events=SAID), result, actor=held.product)
         waits.exception(timeout=20)
     return waits
 

@@ -12,8 +12,10 @@ from sqlalchemy import select, update
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, ApiKey, Membership
-from app.services import agents, entities, responses
-from app.services.responses import NewResponse
+from app.services.agents import versions
+from app.services.entities import responses
+from app.services.entities import store as entity_store
+from app.services.entities.responses import NewResponse
 from app.tools import GROUPS
 from tests.agents.running import Desk, Seen
 from tests.conftest import Api, Workspace
@@ -47,9 +49,9 @@ class KeyDesk(Desk):
         """Something valid for every kind of tool."""
         with self.app.app_context(), acting_as(self.workspace.actor()), transaction():
             admin = self.workspace.actor()
-            mine = agents.ensure_agent("colleague", actor=admin, kind="builtin", config={})
-            if not entities.list_types(actor=admin):
-                entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+            mine = versions.ensure_agent("colleague", actor=admin, kind="builtin", config={})
+            if not entity_store.list_types(actor=admin):
+                entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
         unknown = "00000000-0000-4000-8000-000000000000"
         return [
             Call("listAgents"),
@@ -86,7 +88,7 @@ def test_an_agent_that_an_admins_key_started_has_the_scopes_of_the_key(
     assert "needs the scope `admin`" in said["updateAgentConfig"]
     assert seen.session.key_scopes == list(scopes)
     with desk.app.app_context(), acting_as(desk.workspace.actor()), transaction():
-        colleague = agents.find_agent("colleague", actor=desk.workspace.actor())
+        colleague = versions.find_agent("colleague", actor=desk.workspace.actor())
         assert colleague is not None
         assert colleague.current_version == 1
 
@@ -131,7 +133,7 @@ def test_what_is_extracted_again_has_no_more_scopes_than_the_first_time(desk: Ke
     admin = desk.workspace.actor("admin")
     seen = desk.start(api(admin, "ingest"), desk.calls())
     with desk.app.app_context(), acting_as(admin), transaction():
-        record = entities.create_entity(entity_type="deal", name="Heron", fields={}, actor=admin)
+        record = entity_store.create_entity(entity_type="deal", name="Heron", fields={}, actor=admin)
         db.session.get_one(AgentSession, seen.session.id).output_type = "fields"
         new = NewResponse(
             entity_id=record.id,
@@ -154,11 +156,11 @@ def test_a_feedback_key_that_rejects_a_value_gets_it_read_again_and_nothing_more
     admin = desk.workspace.actor("admin")
     submit = desk.calls()
     with desk.app.app_context(), acting_as(admin), transaction():
-        record = entities.create_entity(entity_type="deal", name="Heron", fields={}, actor=admin)
-        criteria = entities.create_criteria_set(
+        record = entity_store.create_entity(entity_type="deal", name="Heron", fields={}, actor=admin)
+        criteria = entity_store.create_criteria_set(
             slug="figures", name="Figures", dimensions={"ebitda": {"kind": "number"}}, actor=admin
         )
-        agent = agents.ensure_agent("assistant", actor=admin, kind="builtin", config={})
+        agent = versions.ensure_agent("assistant", actor=admin, kind="builtin", config={})
         read = AgentSession(
             tenant_id=admin.tenant_id,
             title="Read the figures",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.logs import FORMAT, Discreet
-from app.services import entity_search
+from app.services.entities import search as entity_search
 from tests.agents.conftest import Outing
 from tests.loopback import Asked, Loopback, Reply
 from tests.loopback_model import LoopbackModel, call, say

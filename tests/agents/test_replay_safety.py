@@ -20,10 +20,15 @@ from app.db import db
 from app.errors import Invalid, Refused
 from app.jobs.executor import Executor
 from app.models import Agent, AuditEntry
-from app.services import agents, golden, knowledge, run_control, run_lists, schedules, waiting
-from app.services.golden import Promotion
-from app.services.knowledge import NewRow
-from app.services.schedules import Plan
+from app.services.agents import versions
+from app.services.analytics import tab_counts
+from app.services.evals import golden as eval_golden
+from app.services.evals import run_control, run_lists
+from app.services.evals.golden import Promotion
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.tasks import schedules as task_schedules
+from app.services.tasks.schedules import Plan
 from tests.agents.running import Desk
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace, soup
@@ -44,7 +49,7 @@ class Booking:
         self.bench, self.server = bench, server
         config = {"endpoint_url": f"{server.url}/run"}
         with bench.acting():
-            self.agent = agents.ensure_agent("booker", actor=bench.admin, kind="endpoint", config=config).id
+            self.agent = versions.ensure_agent("booker", actor=bench.admin, kind="endpoint", config=config).id
         self.executor = Executor(bench.app, slots=2)
         self.executor.settings = replace(self.executor.settings, outbound_allow=server.host)
         bench.drain = self.executor.drain
@@ -53,7 +58,7 @@ class Booking:
         session_id = self.bench.desk.ask("Book a table", agent="booker")
         self.executor.drain()
         with self.bench.acting():
-            golden.promote_session(session_id, Promotion(set_name=set_name), actor=self.bench.admin)
+            eval_golden.promote_session(session_id, Promotion(set_name=set_name), actor=self.bench.admin)
         return session_id
 
 
@@ -72,7 +77,7 @@ def test_no_way_leads_to_a_replay_of_an_endpoint(
     golden_id, own = booking.golden(), bench.golden("List entities")
     asked = len(server.asked)
     with bench.acting():
-        version = agents.version_id(agents.get_agent(booking.agent, actor=bench.admin), None)
+        version = versions.version_id(versions.get_agent(booking.agent, actor=bench.admin), None)
     sentence = "Booker is an endpoint: a replay would repeat its real actions. Choose an agent that runs in Upshot."
     admin = api(bench.admin, "admin")
     for url, body in (
@@ -95,11 +100,11 @@ def test_no_way_leads_to_a_replay_of_an_endpoint(
         assert answer.status_code == 409
         assert sentence in soup(answer).text
     with bench.acting(), pytest.raises(Invalid, match="Choose an agent that runs in Upshot"):
-        schedules.create_task(Plan("Nightly", "booker", "", "0 3 * * *", set="default"), actor=bench.admin)
+        task_schedules.create_task(Plan("Nightly", "booker", "", "0 3 * * *", set="default"), actor=bench.admin)
     with bench.acting():
-        task = schedules.create_task(Plan("Nightly", "", "", "0 3 * * *", set="booking"), actor=bench.admin)
+        task = task_schedules.create_task(Plan("Nightly", "", "", "0 3 * * *", set="booking"), actor=bench.admin)
         with pytest.raises(Refused, match="repeat its real actions"):
-            schedules.start_task(task.id, actor=bench.admin)
+            task_schedules.start_task(task.id, actor=bench.admin)
     offered = soup(client.get(f"{PAGE}/runs/new?set=booking"))
     assert str(version) not in {one["value"] for one in offered.select("input[name=version]")}
     assert not soup(client.get(f"{PAGE}/{golden_id}")).select(f"form[action='{PAGE}/runs']")
@@ -140,7 +145,7 @@ def test_what_is_queued_when_an_agent_moves_away_errors_without_a_call(bench: Be
         run = bench.run(drain=False, set_name="default", trials=2)
         with bench.acting():
             db.session.get_one(Agent, bench.agent_id).kind = kind
-            agents.save_version(bench.agent_id, {**CONFIG, "endpoint_url": f"{server.url}/run"}, actor=bench.admin)
+            versions.save_version(bench.agent_id, {**CONFIG, "endpoint_url": f"{server.url}/run"}, actor=bench.admin)
         bench.drain()
         ended = bench.look(run.id)
         one = ended.results["bySession"][str(golden_id)]
@@ -221,9 +226,9 @@ def test_trial_runs_write_no_feedback_and_count_nowhere(bench: Bench) -> None:
     assert bench.run(set_name="default").passed_count == 1
     worse = bench.worse()
     with bench.acting():
-        agents.save_version(bench.agent_id, CONFIG, actor=bench.admin)
-        row = knowledge.add_row(NewRow(type="routing", content="Never use updateEntity."), actor=bench.admin)
-        figures = waiting.counts(actor=bench.admin)
+        versions.save_version(bench.agent_id, CONFIG, actor=bench.admin)
+        row = knowledge_rows.add_row(NewRow(type="routing", content="Never use updateEntity."), actor=bench.admin)
+        figures = tab_counts.counts(actor=bench.admin)
     stranger = bench.desk.agent("stranger", **CONFIG | {"instructions": "Never use updateEntity."})
     for asked in (
         {"set_name": "default", "agent_version_id": worse},
@@ -238,7 +243,7 @@ def test_trial_runs_write_no_feedback_and_count_nowhere(bench: Bench) -> None:
     with bench.acting():
         course = run_lists.courses_of(["default"], actor=bench.admin)["default"]
         assert course.accuracies == [1.0]
-        assert waiting.counts(actor=bench.admin) == figures
+        assert tab_counts.counts(actor=bench.admin) == figures
     assert bench.run(set_name="default").failed_count == 1
     assert len(bench.complaints()) == 1, "a run that counts says what fails"
 

@@ -17,10 +17,16 @@ from app.db import acting_as, db, transaction
 from app.errors import NotFound, Refused
 from app.evals.compare import clipping
 from app.models import AgentSession, EvalRun, Feedback
-from app.services import agents, entities, eval_runs, feedback, golden, knowledge, run_control, run_loads
-from app.services.eval_runs import NewRun
-from app.services.golden import Promotion
-from app.services.knowledge import NewRow
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.evals import golden as eval_golden
+from app.services.evals import run_control, traces
+from app.services.evals import runs as eval_runs
+from app.services.evals.golden import Promotion
+from app.services.evals.runs import NewRun
+from app.services.feedback import review as feedback_review
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
 from tests.agents.running import Desk
 from tests.conftest import Workspace
 
@@ -42,12 +48,12 @@ class Bench:
         self.desk = Desk(app, workspace)
         self.agent_id = self.desk.agent(**CONFIG)
         with self.acting():
-            entities.create_type(
+            entity_store.create_type(
                 slug="deal", name="Deal", actor=self.admin,
                 fields={"valuation": {"type": "number"}, "stage": {"type": "string"}},
             )  # fmt: skip
             for name, value in (("Halden", 8.2), ("Kestrel", 9.6)):
-                entities.create_entity(
+                entity_store.create_entity(
                     entity_type="deal", name=name, fields={"valuation": value, "stage": "open"}, actor=self.admin
                 )
 
@@ -70,7 +76,7 @@ class Bench:
         session_id = self.desk.ask(*turns)
         self.drain()
         with self.acting():
-            golden.promote_session(session_id, Promotion(**given), actor=self.admin)
+            eval_golden.promote_session(session_id, Promotion(**given), actor=self.admin)
         return session_id
 
     def run(self, *, drain: bool = True, **asked: Any) -> EvalRun:
@@ -107,7 +113,7 @@ class Bench:
     def worse(self) -> UUID:
         """A version that is worse through its instructions."""
         with self.acting():
-            return agents.save_version(
+            return versions.save_version(
                 self.agent_id,
                 CONFIG | {"instructions": "Never use updateEntity. Avoid searchEntities."},
                 actor=self.admin,
@@ -136,7 +142,7 @@ def test_a_golden_too_large_to_be_held_replays_to_the_same_bytes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, worse: bool
 ) -> None:
     """Long values of the recording are kept by their hash, and what an agent gets to read is looked up."""
-    monkeypatch.setattr(run_loads, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(traces, "WHOLE_BYTES", 0)
     for name in ("RESULT_ROOM", "VALUE_ROOM"):
         monkeypatch.setattr(clipping, name, 20)
     monkeypatch.setitem(clipping.ROOMS, "tool.result", 20)
@@ -153,7 +159,7 @@ def test_a_golden_too_large_to_be_held_replays_to_the_same_bytes(
 
 def test_every_golden_of_the_offline_model_replays_to_the_same_bytes(bench: Bench, superuser_url: str) -> None:
     with bench.acting():
-        knowledge.add_row(NewRow(type="routing", content="Use searchEntities to find deals."), actor=bench.admin)
+        knowledge_rows.add_row(NewRow(type="routing", content="Use searchEntities to find deals."), actor=bench.admin)
     goldens = [
         bench.golden("Search entities Halden"),
         bench.golden('Find the deal "Halden". Then update entity Halden: set stage to won'),
@@ -161,7 +167,7 @@ def test_every_golden_of_the_offline_model_replays_to_the_same_bytes(bench: Benc
         bench.golden("Sing a song"),
     ]
     with bench.acting():
-        knowledge.add_row(NewRow(type="routing", content="Never use searchEntities."), actor=bench.admin)
+        knowledge_rows.add_row(NewRow(type="routing", content="Never use searchEntities."), actor=bench.admin)
     before = checksums(superuser_url, bench.workspace.id)
     run = bench.run(set_name="default")
     assert checksums(superuser_url, bench.workspace.id) == before
@@ -197,7 +203,7 @@ def test_a_worse_version_fails_with_one_row_of_feedback_that_a_later_pass_settle
     assert bench.run(set_name="default", agent_version_id=good).passed_count == 1
     assert bench.complaints()[0].status == "pending", "another version says nothing about this one"
     with bench.acting():
-        agents.save_version(bench.agent_id, CONFIG, actor=bench.admin)
+        versions.save_version(bench.agent_id, CONFIG, actor=bench.admin)
     assert bench.run(set_name="default").passed_count == 1
 
 
@@ -205,7 +211,7 @@ def test_a_later_pass_of_the_same_version_settles_the_complaint(bench: Bench) ->
     bench.golden("Search entities Halden", expected={"calls": [{"name": "listEntities"}]})
     assert bench.run(set_name="default", context_mode="live").failed_count == 1
     with bench.acting():
-        row = knowledge.add_row(
+        row = knowledge_rows.add_row(
             NewRow(type="routing", content="Use listEntities instead of searchEntities."), actor=bench.admin
         )
     assert bench.run(set_name="default", context_mode="frozen").failed_count == 1
@@ -220,7 +226,7 @@ def test_a_later_pass_of_the_same_version_settles_the_complaint(bench: Bench) ->
 def test_what_a_changed_agent_writes_is_simulated_and_what_it_reads_is_read(bench: Bench, superuser_url: str) -> None:
     bench.golden("List entities", expected={"calls": [{"name": "listEntities"}]})
     with bench.acting():
-        agents.save_version(
+        versions.save_version(
             bench.agent_id,
             CONFIG | {"instructions": "Use searchEntities instead of listEntities. query=Kestrel"},
             actor=bench.admin,
@@ -246,7 +252,7 @@ def test_replays_are_refused_where_they_cannot_work(bench: Bench, app: Flask) ->
         with pytest.raises(trouble):
             bench.run(**asked)
     with bench.acting():
-        elsewhere = agents.ensure_agent("elsewhere", actor=bench.admin).id
+        elsewhere = versions.ensure_agent("elsewhere", actor=bench.admin).id
     with pytest.raises(Refused, match="elsewhere"):
         bench.run(golden_ids=[golden_id], agent_id=elsewhere)
     with pytest.raises(Exception, match="admin"), app.app_context(), acting_as(member), transaction():
@@ -274,7 +280,7 @@ def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeyp
     golden_id = bench.golden("List entities")
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with bench.acting():
-        agents.save_version(bench.agent_id, CONFIG | {"model": "openai:gpt-5"}, actor=bench.admin)
+        versions.save_version(bench.agent_id, CONFIG | {"model": "openai:gpt-5"}, actor=bench.admin)
     run = bench.run(golden_ids=[golden_id])
     one = run.results["bySession"][str(golden_id)]
     assert (one["verdict"], one["passed"]) == ("errored", None)
@@ -292,7 +298,7 @@ def test_a_golden_that_is_revoked_meanwhile_is_still_judged_by_what_it_was(bench
     golden_id = bench.golden("List entities")
     run = bench.run(drain=False, golden_ids=[golden_id])
     with bench.acting():
-        golden.revoke_golden(golden_id, actor=bench.admin)
+        eval_golden.revoke_golden(golden_id, actor=bench.admin)
     bench.drain()
     assert bench.look(run.id).passed_count == 1
 
@@ -301,7 +307,7 @@ def test_a_group_has_one_row_however_many_runs_fail_at_once(bench: Bench, run_se
     bench.golden("List entities")
     bench.worse()
     with bench.acting():
-        agents.save_version(bench.agent_id, CONFIG | {"instructions": "Avoid listEntities."}, actor=bench.admin)
+        versions.save_version(bench.agent_id, CONFIG | {"instructions": "Avoid listEntities."}, actor=bench.admin)
 
     def start(_: int) -> UUID:
         return bench.run(drain=False, set_name="default").id
@@ -313,6 +319,6 @@ def test_a_group_has_one_row_however_many_runs_fail_at_once(bench: Bench, run_se
     (row,) = bench.complaints()
     assert len(row.context["replay_session_ids"]) == 6
     with bench.acting():
-        feedback.review([row.id], "dismissed", actor=bench.admin, notes="Known.")
+        feedback_review.review([row.id], "dismissed", actor=bench.admin, notes="Known.")
     bench.run(set_name="default")
     assert len(bench.complaints()) == 2

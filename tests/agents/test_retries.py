@@ -14,9 +14,12 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.jobs.executor import Executor
 from app.models import AgentSession, EntityResponse, Feedback
-from app.services import agents, entities, responses, sessions
-from app.services.responses import NewResponse
-from app.services.sessions import NewSession
+from app.services.agents import versions
+from app.services.entities import responses
+from app.services.entities import store as entity_store
+from app.services.entities.responses import NewResponse
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
 from tests.loopback_model import LoopbackModel, call, say
@@ -45,10 +48,10 @@ class Bench(Desk):
         super().__init__(app, workspace)
         admin = workspace.actor()
         with app.app_context(), acting_as(admin), transaction():
-            entities.create_type(slug="deal", name="Deal", fields={"ebitda": {"type": "number"}}, actor=admin)
-            self.entity = entities.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=admin).id
+            entity_store.create_type(slug="deal", name="Deal", fields={"ebitda": {"type": "number"}}, actor=admin)
+            self.entity = entity_store.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=admin).id
             sets = [
-                entities.create_criteria_set(
+                entity_store.create_criteria_set(
                     slug=slug, name=slug.title(), dimensions={"ebitda": {"kind": "number"}}, actor=admin
                 ).id
                 for slug in ("figures", "tone")
@@ -60,7 +63,7 @@ class Bench(Desk):
         admin, actor = self.workspace.actor(), self.workspace.actor(by)
         with self.app.app_context(), acting_as(admin), transaction():
             wanted = NewSession(agent="assistant", status="completed", output_type="field")
-            session, _ = sessions.create_session(wanted, actor=admin)
+            session, _ = session_store.create_session(wanted, actor=admin)
             new = NewResponse(
                 entity_id=self.entity,
                 criteria_set_id=self.criteria,
@@ -177,7 +180,7 @@ def test_an_archived_agent_is_not_asked(bench: Bench) -> None:
     made = bench.rejected
     admin = bench.workspace.actor()
     with bench.app.app_context(), acting_as(admin), transaction():
-        agents.archive_agent(agent, actor=admin)
+        versions.archive_agent(agent, actor=admin)
     made()
     assert len(bench.read(AgentSession.id)) == 1, "only the session that was rejected"
     (row,) = bench.read(Feedback.status, Feedback.kind)

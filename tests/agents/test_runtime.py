@@ -17,9 +17,13 @@ from sqlalchemy import func, select, update
 from app.db import acting_as, db, transaction
 from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Message, UserMemory
-from app.services import accounts, chats, leases, memories, runs, session_budget
-from app.services.leases import Ending, LeaseLost
-from app.services.session_events import NewEvent
+from app.services.chats import store as chat_store
+from app.services.knowledge import memories
+from app.services.sessions import budget, leases
+from app.services.sessions import start as session_start
+from app.services.sessions.events import NewEvent
+from app.services.sessions.leases import Ending, LeaseLost
+from app.services.workspaces import identity
 from tests.agents.running import Desk, Seen
 from tests.scripted_model import Call, Step, Wait, scripted
 
@@ -165,9 +169,9 @@ def test_an_answer_joins_its_chat_with_the_trace_of_the_session(stage: Stage) ->
     with scripted(stage.app, "One two three four five.") as script:
         stage.agent(model=script.name)
         with stage.app.app_context(), acting_as(member), transaction():
-            chat = chats.create_chat(actor=member, agent_slug="assistant", title="A chat")
-            said = chats.NewMessage(role="user", content="Count.", turn_id="t1")
-            chats.append_messages(chat.id, [said], actor=member)
+            chat = chat_store.create_chat(actor=member, agent_slug="assistant", title="A chat")
+            said = chat_store.NewMessage(role="user", content="Count.", turn_id="t1")
+            chat_store.append_messages(chat.id, [said], actor=member)
         asked = stage.ask("Count.", session_type="chat", chat_id=chat.id, turn_id="t1")
         stage.run()
     seen = stage.look(asked)
@@ -177,7 +181,7 @@ def test_an_answer_joins_its_chat_with_the_trace_of_the_session(stage: Stage) ->
         assert answer.content.strip() == "One two three four five."
         assert (answer.session_id, answer.trace_id, answer.turn_id) == (asked, seen.session.trace_id, "t1")
         assert answer.trace_id
-        assert runs.progress_of(asked, actor=member).draft == ""
+        assert session_start.progress_of(asked, actor=member).draft == ""
 
 
 def claimed(stage: Stage, owner: str = "dead", seconds: float = -1) -> leases.Lease:
@@ -188,7 +192,7 @@ def claimed(stage: Stage, owner: str = "dead", seconds: float = -1) -> leases.Le
 
 
 def wrote(stage: Stage, lease: leases.Lease, *events: NewEvent) -> None:
-    with stage.app.app_context(), acting_as(accounts.product_in(lease.tenant_id)), transaction():
+    with stage.app.app_context(), acting_as(identity.product_in(lease.tenant_id)), transaction():
         leases.record(lease, events)
 
 
@@ -281,11 +285,11 @@ def test_who_lost_the_lease_writes_nothing(stage: Stage) -> None:
         wrote(stage, lost, NewEvent("agent.message", {"text": "I am back."}))
     with (
         stage.app.app_context(),
-        acting_as(accounts.product_in(lost.tenant_id)),
+        acting_as(identity.product_in(lost.tenant_id)),
         transaction(),
         pytest.raises(LeaseLost),
     ):
-        leases.end(leases.hold(lost), Ending(status="failed", error="No."), actor=accounts.system_user(lost.tenant_id))
+        leases.end(leases.hold(lost), Ending(status="failed", error="No."), actor=identity.system_user(lost.tenant_id))
     assert stage.look(asked).types == before
     admin = stage.workspace.actor("admin")
     with stage.app.app_context(), acting_as(admin), transaction():
@@ -301,7 +305,7 @@ def test_a_run_is_stopped_while_it_waits_and_while_the_model_thinks(stage: Stage
         stage.agent(model=script.name)
         waiting = stage.ask("Please do it.")
         with stage.app.app_context(), acting_as(member), transaction():
-            runs.stop_run(waiting, actor=member)
+            session_start.stop_run(waiting, actor=member)
         assert stage.look(waiting).session.status == "cancelled"
 
         thinking = stage.ask("Please do it.")
@@ -310,7 +314,7 @@ def test_a_run_is_stopped_while_it_waits_and_while_the_model_thinks(stage: Stage
         while not script.asked:
             time.sleep(0.05)
         with stage.app.app_context(), acting_as(member), transaction():
-            runs.stop_run(thinking, actor=member)
+            session_start.stop_run(thinking, actor=member)
         began = time.monotonic()
         runner.join(15)
         assert time.monotonic() - began < 10
@@ -340,9 +344,9 @@ def test_no_transaction_is_open_while_the_model_thinks(stage: Stage, superuser_u
 
 @pytest.fixture
 def small_budget() -> Iterator[None]:
-    session_budget.use_budget(2000)
+    budget.use_budget(2000)
     yield
-    session_budget.use_budget(SESSION_BYTES)
+    budget.use_budget(SESSION_BYTES)
 
 
 @pytest.mark.usefixtures("small_budget")
@@ -369,6 +373,6 @@ def test_a_tool_whose_result_has_no_room_writes_nothing(stage: Stage) -> None:
     assert (seen.session.status, remembered()) == ("completed", 1)
     until_call = seen.events[: seen.types.index("tool.result")]
     # Memories that a prompt holds are counted in `context.loaded`, which is a digit longer at most.
-    session_budget.use_budget(sum(len(json.dumps(event.payload)) for event in until_call) + 20)
+    budget.use_budget(sum(len(json.dumps(event.payload)) for event in until_call) + 20)
     seen = stage.play(Call("saveMemory", {"content": "n" * 250}), "Done.", **CONTEXT)
     assert (seen.session.status, seen.types[-2:], remembered()) == ("failed", ["tool.call", "session.failed"], 1)

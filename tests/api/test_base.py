@@ -18,7 +18,7 @@ from app.api.limits import Buckets
 from app.api.route import read_query
 from app.db import db
 from app.errors import Invalid
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 from tests.conftest import Api, Workspace
 
 PATH = "/api/admin/settings"
@@ -138,7 +138,7 @@ def test_a_fault_of_ours_tells_nothing_but_its_number(admin: Api, monkeypatch: p
     def break_down(*_: Any) -> None:
         raise RuntimeError("sekret")
 
-    monkeypatch.setattr(workspaces, "get_settings", break_down)
+    monkeypatch.setattr(workspace_store, "get_settings", break_down)
     response = admin.get(PATH)
     problem(response, 500)
     assert b"sekret" not in response.data
@@ -149,7 +149,7 @@ def test_a_connection_that_dies_at_work_is_a_503(admin: Api, monkeypatch: pytest
         db.session.execute(text("select pg_terminate_backend(pg_backend_pid())"))
 
     with monkeypatch.context() as patched:
-        patched.setattr(workspaces, "get_settings", die)
+        patched.setattr(workspace_store, "get_settings", die)
         response = admin.get(PATH)
     problem(response, 503)
     assert int(response.headers["Retry-After"]) > 0

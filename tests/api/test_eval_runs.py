@@ -13,8 +13,10 @@ from sqlalchemy import func, select
 from app.db import db
 from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
-from app.services import agents, golden, golden_lists, golden_sets, golden_swap, run_control, run_lists, run_pages
-from app.services.run_choice import told_left_out
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_lists, golden_sets, golden_swap, run_control, run_detail, run_lists
+from app.services.evals.run_plan import told_left_out
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
 
@@ -89,7 +91,7 @@ def test_a_run_whose_replay_was_promoted_instead_stays(bench: Bench, admin: Api)
     assert str(replay.id) in refused.json["detail"]
     assert len(bench.replays(run)) == 1
     with bench.acting():
-        golden.revoke_golden(copy, actor=bench.admin)
+        eval_golden.revoke_golden(copy, actor=bench.admin)
     assert admin.delete(f"{RUNS}/{run.id}").status_code == 204
 
 
@@ -149,7 +151,7 @@ def test_a_deployment_replays_every_set_of_its_agent(bench: Bench, admin: Api) -
     bench.golden(WON, set_name="one")
     bench.golden("Sing a song", set_name="two")
     with bench.acting():
-        slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
+        slug = versions.get_agent(bench.agent_id, actor=bench.admin).slug
     hooked = admin.post("/api/hooks/post-deploy", {"agent": slug, "ref": "4f2c1e9"})
     assert hooked.status_code == 202
     runs = [admin.get(f"{RUNS}/{one}").json for one in hooked.json["ids"]]
@@ -164,7 +166,7 @@ def stranger(bench: Bench, prompt: str, **given: Any) -> UUID:
     session_id = bench.desk.ask(prompt, agent="stranger")
     bench.drain()
     with bench.acting():
-        golden.promote_session(session_id, golden.Promotion(**given), actor=bench.admin)
+        eval_golden.promote_session(session_id, eval_golden.Promotion(**given), actor=bench.admin)
     return session_id
 
 
@@ -209,7 +211,7 @@ def test_a_trial_of_another_version_does_not_speak_for_the_set(bench: Bench, adm
     golden_id = bench.golden(WON)
     bench.run(set_name="default")
     with bench.acting():
-        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+        first = versions.version_id(versions.get_agent(bench.agent_id, actor=bench.admin), 1)
     bench.worse()
     now = bench.run(set_name="default")
     bench.run(set_name="default", agent_version_id=first)
@@ -235,7 +237,7 @@ def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, ad
     assert told_left_out(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
     assert admin.post(RUNS, {"goldenSessionId": made}).status_code == 409
     with bench.acting():
-        offered = run_pages.versions_offered(actor=bench.admin, golden_id=UUID(made))
+        offered = run_detail.versions_offered(actor=bench.admin, golden_id=UUID(made))
     assert [(one.agent, one.own) for one in offered] == [("assistant", False)]
     both = bench.run(set_name="default", agent_version_id=offered[0].id)
     assert both.golden_session_count == 2

@@ -14,9 +14,11 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, Feedback
-from app.services import intake, people, sessions
-from app.services.intake import NewFeedback
-from app.services.sessions import NewEvent, NewSession
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
+from app.services.workspaces import people
 from tests.conftest import Api, Workspace
 
 CANDIDATES, GOLDEN = "/api/admin/evals/candidates", "/api/admin/evals/golden"
@@ -40,7 +42,7 @@ def complained(app: Flask, workspace: Workspace, prompt: str) -> tuple[UUID, lis
     with app.app_context(), acting_as(workspace.actor()), transaction():
         said = [NewEvent("user.message", {"text": prompt}), NewEvent("agent.message", {"text": "No."})]
         new = NewSession(agent="deal-analyst", status="completed", events=said)
-        session_id = sessions.create_session(new, actor=workspace.actor())[0].id
+        session_id = session_store.create_session(new, actor=workspace.actor())[0].id
     rows = []
     for who in ("member", "other"):
         actor = workspace.actor(who)
@@ -48,7 +50,7 @@ def complained(app: Flask, workspace: Workspace, prompt: str) -> tuple[UUID, lis
             given = NewFeedback(
                 source_type="session", rating="negative", comment=f"Wrong for {who}", session_id=session_id
             )
-            rows.append(intake.give_feedback(given, actor=actor).id)
+            rows.append(feedback_intake.give_feedback(given, actor=actor).id)
     return session_id, rows
 
 

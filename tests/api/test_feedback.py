@@ -14,7 +14,7 @@ from sqlalchemy import func, select
 from app.db import acting_as, db, transaction
 from app.models.feedback import Feedback
 from app.models.people import AuditEntry
-from app.services import agents
+from app.services.agents import versions
 from tests.conftest import Api, Workspace
 
 PATH = "/api/feedback"
@@ -166,7 +166,7 @@ def test_another_workspaces_ids_are_unknown_ids(
     other = make_workspace()
     theirs = give(api(other.actor("member"), "feedback"))["id"]
     with app.app_context(), acting_as(other.actor("admin")), transaction():
-        agent = str(agents.ensure_agent("their-agent", actor=other.actor("admin")).id)
+        agent = str(versions.ensure_agent("their-agent", actor=other.actor("admin")).id)
     unknown = str(uuid4())
     for name in ("agent_id", "session_id", "entity_id"):
         mine = [member.post(PATH, GOOD | {name: value}) for value in (agent, unknown)]
@@ -198,7 +198,7 @@ def test_members_see_their_own_and_admins_see_all(
 
 def test_filters_narrow_and_nothing_else_is_taken(app: Flask, workspace: Workspace, member: Api) -> None:
     with app.app_context(), acting_as(workspace.actor("admin")), transaction():
-        agent = agents.ensure_agent("deal-analyst", actor=workspace.actor("admin")).id
+        agent = versions.ensure_agent("deal-analyst", actor=workspace.actor("admin")).id
     first = give(member, rating="positive", agent="deal-analyst")["id"]
     second = give(member, source_type="tool", context={"tool_slug": "search"})["id"]
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback, SharedContext
-from app.services import keys
+from app.services.workspaces import keys as workspace_keys
 from tests.cli.servers import UPSHOT, environment, upshot
 from tests.conftest import Api, Workspace
 from tests.http_server import served
@@ -222,13 +222,13 @@ def test_a_revoked_key_ends_at_once(app: Flask, workspace: Workspace, api: Calla
     admin = workspace.actor("admin")
     key = api(admin, "context")
     with app.app_context():
-        found = keys.actor_of(key.key)
+        found = workspace_keys.actor_of(key.key)
         assert found is not None
         assert (found.id, found.tenant_id, found.scopes) == (admin.id, admin.tenant_id, frozenset({"context"}))
         with acting_as(admin), transaction():
-            keys.revoke_key(found.key_id, actor=admin)  # type: ignore[arg-type]
-        assert keys.actor_of(key.key) is None
-        assert keys.actor_of("nonsense") is None
+            workspace_keys.revoke_key(found.key_id, actor=admin)  # type: ignore[arg-type]
+        assert workspace_keys.actor_of(key.key) is None
+        assert workspace_keys.actor_of("nonsense") is None
     assert key.post("/mcp", rpc("tools/list"), headers=ACCEPT).status_code == 401
 
 

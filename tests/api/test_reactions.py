@@ -13,8 +13,9 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback
-from app.services import chats, feedback
-from app.services.chats import NewMessage
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import review as feedback_review
 from tests.conftest import Api, Workspace
 
 
@@ -39,7 +40,7 @@ def talk(app: Flask) -> Callable[..., Talk]:
         external = f"conv-{uuid4().hex}"
         turns = turns or [f"turn_{uuid4().hex}" for _ in range(2)]
         with app.app_context(), acting_as(actor), transaction():
-            chat = chats.create_chat(
+            chat = chat_store.create_chat(
                 actor=actor, agent_slug="helper", title="Talk", external_id=external, project="support"
             )
             said = [
@@ -47,7 +48,7 @@ def talk(app: Flask) -> Callable[..., Talk]:
                 for turn in turns
                 for role in ("user", "agent")
             ]
-            chats.append_messages(chat.id, said, actor=actor)
+            chat_store.append_messages(chat.id, said, actor=actor)
             return Talk(chat.id, external, turns)
 
     return make
@@ -134,7 +135,7 @@ def test_what_was_decided_about_stays_marked(
     member.post(one.path(workspace), {"reaction": "not_ok"})
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        feedback.review([rows()[0].id], "dismissed", actor=admin, notes="Known")
+        feedback_review.review([rows()[0].id], "dismissed", actor=admin, notes="Known")
     assert member.post(one.path(workspace), {"reaction": None}).status_code == 200
     [row] = rows()
     assert (row.status, "retracted_at" in row.details) == ("dismissed", True)
@@ -205,7 +206,7 @@ def test_the_same_turn_id_in_two_conversations_is_two_turns(
     for talked in (one, other):
         row = found[str(talked.id)]
         with app.app_context(), acting_as(workspace.actor("admin")):
-            answer = str(chats.messages_of(talked.id, actor=workspace.actor("admin"))[1].id)
+            answer = str(chat_store.messages_of(talked.id, actor=workspace.actor("admin"))[1].id)
         assert row.message_id == answer, "each is about the answer of its own conversation"
         path = f"/conversations/{workspace.slug}/support/{talked.external_id}/turns-with-feedbacks"
         [turn] = member.post(path, {"turn_ids": ["turn_1"]}).get_json()["turns"]

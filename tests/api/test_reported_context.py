@@ -16,9 +16,9 @@ from sqlalchemy import select, update
 from app.db import acting_as, db, transaction
 from app.jobs.usage import Usage, count_receptions
 from app.models import ServedPrompt, SessionEvent, SharedContextUsage
-from app.services import knowledge
-from app.services.knowledge import NewRow
-from app.services.sessions import RESERVED
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions.store import RESERVED
 from tests.conftest import Api, Workspace
 
 MARKS = [*RESERVED, "eval_source", "eval_run_id", "eval_result", "eval_golden", "eval_config", "eval_trial"]
@@ -28,7 +28,7 @@ MARKS = [*RESERVED, "eval_source", "eval_run_id", "eval_result", "eval_golden", 
 def row(app: Flask, workspace: Workspace) -> UUID:
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        return knowledge.add_row(NewRow(type="lesson", content="Figures are in thousands."), actor=admin).id
+        return knowledge_rows.add_row(NewRow(type="lesson", content="Figures are in thousands."), actor=admin).id
 
 
 @pytest.fixture
@@ -113,12 +113,12 @@ def test_a_session_that_runs_here_cannot_come_with_a_prompt_of_its_own(
     run_sessions: Callable[[], int],
 ) -> None:
     """Events that come with a pending session stay a sender's word when the runtime adds its own."""
-    from app.services import agents
+    from app.services.agents import versions
 
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        agents.ensure_agent("here", actor=admin, kind="builtin", config={"model": "offline"})
-        knowledge.set_state(row, "inactive", actor=admin, reason="Not now.")
+        versions.ensure_agent("here", actor=admin, kind="builtin", config={"model": "offline"})
+        knowledge_rows.set_state(row, "inactive", actor=admin, reason="Not now.")
     body = {
         "agent": "here",
         "trace_id": uuid4().hex,

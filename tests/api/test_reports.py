@@ -11,9 +11,11 @@ import pytest
 from flask import Flask
 
 from app.db import acting_as, transaction
-from app.services import chats, intake, sessions
-from app.services.chats import NewMessage
-from app.services.sessions import NewEvent, NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import intake as feedback_intake
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Api, Workspace
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -40,10 +42,10 @@ class Desk:
             NewMessage(role=role, content=f"{role}: {turn}", turn_id=turn) for turn in ids for role in ("user", "agent")
         ]
         with self.app.app_context(), acting_as(actor), transaction():
-            chat = chats.create_chat(
+            chat = chat_store.create_chat(
                 actor=actor, agent_slug="helper", title="T", external_id=name, project="support", created_at=NOON
             )
-            chats.append_messages(chat.id, said, actor=actor)
+            chat_store.append_messages(chat.id, said, actor=actor)
         return name, ids
 
     def react(self, key: Api, name: str, turn: str, reaction: str | None, at: datetime = NOON, **more: Any) -> Any:
@@ -56,8 +58,8 @@ class Desk:
         """What the machine gate writes."""
         system = self.workspace.actor("system")
         with self.app.app_context(), acting_as(system), transaction():
-            intake.give_feedback(
-                intake.NewFeedback(
+            feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
                     kind="reaction", origin="machine", confidence=0.8, rating=rating, turn_id=turn, occurred_at=at
                 ),
                 actor=system,
@@ -232,12 +234,12 @@ def test_a_turn_log_holds_the_messages_tool_calls_and_reactions_of_its_turn(desk
             NewEvent("agent.message", {"text": f"Answer {number}"}),
         ]
     with desk.app.app_context(), acting_as(admin), transaction():
-        chat = chats.create_chat(actor=admin, agent_slug="helper", title="T", external_id=name, project="support")
-        foreign = chats.create_chat(actor=admin, agent_slug="helper", title="Other", project="support")
-        session, _ = sessions.create_session(
+        chat = chat_store.create_chat(actor=admin, agent_slug="helper", title="T", external_id=name, project="support")
+        foreign = chat_store.create_chat(actor=admin, agent_slug="helper", title="Other", project="support")
+        session, _ = session_store.create_session(
             NewSession(agent="helper", chat_id=chat.id, status="completed", events=events), actor=admin
         )
-        other, _ = sessions.create_session(
+        other, _ = session_store.create_session(
             NewSession(agent="helper", chat_id=foreign.id, status="completed", events=events), actor=admin
         )
         said = [
@@ -246,7 +248,7 @@ def test_a_turn_log_holds_the_messages_tool_calls_and_reactions_of_its_turn(desk
             for role, words in (("user", "Question"), ("agent", "Answer"))
         ]
         said.append(NewMessage(role="agent", content="Stolen", turn_id="t2", session_id=other.id))
-        chats.append_messages(chat.id, said, actor=admin)
+        chat_store.append_messages(chat.id, said, actor=admin)
     recent = datetime.now(UTC)
     desk.react(desk.admin, name, "t1", "not_ok", recent, text="Wrong deal")
     desk.react(desk.admin, name, "t2", "ok", recent + timedelta(seconds=1))

@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.db import acting_as, transaction
 from app.formats.session_limits import SESSION_BYTES
-from app.services import session_budget
+from app.services.sessions import budget
 from tests.conftest import Api, Workspace, soup
 
 PATH = "/api/v1/sessions"
@@ -23,9 +23,9 @@ def ingest(workspace: Workspace, api: Callable[..., Api]) -> Api:
 
 @pytest.fixture
 def small_budget() -> Iterator[None]:
-    session_budget.use_budget(1_000_000)
+    budget.use_budget(1_000_000)
     yield
-    session_budget.use_budget(SESSION_BYTES)
+    budget.use_budget(SESSION_BYTES)
 
 
 def said(text: str, at: str | None = None) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def test_beyond_the_budget_events_are_refused_and_the_session_says_so(
 
 def test_a_session_that_was_larger_before_stays_readable(app: Flask, workspace: Workspace, ingest: Api) -> None:
     session = store(ingest, *[[said("x" * 250_000)] * 3] * 2)
-    session_budget.use_budget(1_000_000)
+    budget.use_budget(1_000_000)
     try:
         assert len([event for page in walk(ingest, session) for event in page]) == 6
         assert ingest.post(f"{PATH}/{session}/events", {"events": [said("more")]}).status_code == 413
     finally:
-        session_budget.use_budget(SESSION_BYTES)
+        budget.use_budget(SESSION_BYTES)
 
 
 @pytest.mark.usefixtures("small_budget")
@@ -133,7 +133,7 @@ def test_a_line_beyond_the_budget_is_named_in_an_import(workspace: Workspace, ap
     import io
     import json
 
-    from app.services import imports
+    from app.services.ingest import imports as ingest_imports
 
     actor = workspace.actor("admin")
     lines = [
@@ -142,7 +142,7 @@ def test_a_line_beyond_the_budget_is_named_in_an_import(workspace: Workspace, ap
     ]
     data = "\n".join(json.dumps(line) for line in lines).encode()
     with app.app_context(), acting_as(actor):
-        result = imports.import_messages(io.BytesIO(data), within=transaction, actor=actor)
+        result = ingest_imports.import_messages(io.BytesIO(data), within=transaction, actor=actor)
     assert (result.created, result.failed) == (2, 1)
     assert result.errors[0].line == 2
     assert "budget" in result.errors[0].message

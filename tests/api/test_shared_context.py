@@ -11,7 +11,9 @@ from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
 from app.models import SharedContextEmbedding
-from app.services import agents, entities, knowledge
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import rows as knowledge_rows
 from tests.conftest import Api, Workspace
 
 PATH = "/api/admin/shared-context"
@@ -61,8 +63,8 @@ def test_what_does_not_fit_is_refused(admin: Api) -> None:
 def test_the_list_is_narrowed_and_comes_in_pages(app: Flask, workspace: Workspace, admin: Api) -> None:
     actor = workspace.actor("admin")
     with app.app_context(), acting_as(actor), transaction():
-        agent_id = agents.ensure_agent("deal-analyst", actor=actor).id
-        type_id = entities.create_type(slug="deal", name="Deal", fields={}, actor=actor).id
+        agent_id = versions.ensure_agent("deal-analyst", actor=actor).id
+        type_id = entity_store.create_type(slug="deal", name="Deal", fields={}, actor=actor).id
     mine = add(admin, "For the analyst.", agent_id=str(agent_id))
     deal = add(admin, "For deals.", entity_type_id=str(type_id), type="lesson")
     add(admin, "For all: mind the currency.")
@@ -112,7 +114,9 @@ def test_out_of_use_with_a_reason_and_back(app: Flask, workspace: Workspace, adm
 
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        proposed = knowledge.add_row(knowledge.NewRow(type="lesson", content="From a member."), actor=member).id
+        proposed = knowledge_rows.add_row(
+            knowledge_rows.NewRow(type="lesson", content="From a member."), actor=member
+        ).id
     assert admin.patch(f"{PATH}/{proposed}", {"active": True}).json["state"] == "active"
 
 

@@ -16,10 +16,13 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback, User
-from app.services import chats, feedback, people, signals
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback, give_feedback
-from app.services.signals import NewSignal
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import review as feedback_review
+from app.services.feedback import signals
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.signals import NewSignal
+from app.services.workspaces import people
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/feedback"
@@ -107,7 +110,7 @@ def test_one_stands_after_many_clicks_also_on_what_was_decided(app: Flask, works
         with app.app_context(), acting_as(admin), transaction():
             pending = list(db.session.scalars(select(Feedback.id).where(Feedback.status == "pending")))
             if pending:
-                feedback.review(pending, "reviewed", actor=admin)
+                feedback_review.review(pending, "reviewed", actor=admin)
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -142,9 +145,9 @@ def test_pages_and_programs_wait_for_each_other_without_a_circle(
     """Thumbs and reasons on the page while the same person's program gives thumbs too."""
     actor = workspace.actor("member")
     with app.app_context(), acting_as(actor), transaction():
-        chat = chats.create_chat(actor=actor, agent_slug="helper", title="Fees")
+        chat = chat_store.create_chat(actor=actor, agent_slug="helper", title="Fees")
         said = [NewMessage(role="user", content="What is the fee?"), NewMessage(role="agent", content="2 %.")]
-        answer = chats.append_messages(chat.id, said, actor=actor)[1]
+        answer = chat_store.append_messages(chat.id, said, actor=actor)[1]
         page, message = f"/chat/{chat.id}/messages/{answer.message_index}", str(answer.id)
 
     def click(where: str, **form: str) -> Callable[[], int]:
@@ -175,7 +178,7 @@ def test_one_stands_in_all_workspaces_of_a_person(
         with acting_as(newer.actor("system")), transaction():
             people.create_person(email=email, name="Same", role="member", actor=newer.actor("system"))
         with acting_as(person), transaction():
-            chat_id = str(chats.create_chat(actor=person, agent_slug="helper", title="Fees").id)
+            chat_id = str(chat_store.create_chat(actor=person, agent_slug="helper", title="Fees").id)
 
     def click(signal: str, **about: str) -> Callable[[], int]:
         client = sign_in(person)

@@ -17,8 +17,9 @@ from app.db import acting_as, db, transaction
 from app.models import ApiKey, AuditEntry, Feedback, Membership, User
 from app.security import feedback_tokens
 from app.security.feedback_tokens import Visitor
-from app.services import chats, workspaces
-from app.services.chats import NewMessage
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.workspaces import store as workspace_store
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/feedback"
@@ -43,7 +44,7 @@ def allow(app: Flask) -> Callable[..., None]:
     def change(workspace: Workspace, *origins: str) -> None:
         admin = workspace.actor("admin")
         with app.app_context(), acting_as(admin), transaction():
-            workspaces.change_settings({"feedback_origins": list(origins)}, actor=admin)
+            workspace_store.change_settings({"feedback_origins": list(origins)}, actor=admin)
 
     return change
 
@@ -257,9 +258,9 @@ def test_a_token_ends_when_its_key_may_no_longer_mint(app: Flask, team: Api, wor
 def test_a_visitor_learns_nothing_about_the_message_they_speak_of(app: Flask, workspace: Workspace, team: Api) -> None:
     member, trace = workspace.actor("member"), uuid4().hex
     with app.app_context(), acting_as(member), transaction():
-        chat = chats.create_chat(actor=member, agent_slug="fees", title="Fees")
+        chat = chat_store.create_chat(actor=member, agent_slug="fees", title="Fees")
         said = NewMessage(role="agent", content="The fee is 2 %.", external_id="m-7", trace_id=trace)
-        [message] = chats.append_messages(chat.id, [said], actor=member)
+        [message] = chat_store.append_messages(chat.id, [said], actor=member)
         hidden = {str(chat.id), str(message.id), trace}
     visitor = mint(team)
 

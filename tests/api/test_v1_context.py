@@ -12,9 +12,12 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import SharedContextUsage
-from app.services import agents, entities, knowledge, knowledge_usage
-from app.services.knowledge import NewRow
-from app.services.shared_prompt import load_shared_context_prompt
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.prompt import load_shared_context_prompt
+from app.services.knowledge.rows import NewRow
 from app.views.api_keys import write_uses
 from tests.conftest import Api, Workspace
 
@@ -25,14 +28,14 @@ PATH = "/api/v1/context"
 def rows(app: Flask, workspace: Workspace) -> dict[str, Any]:
     actor = workspace.actor("admin")
     with app.app_context(), acting_as(actor), transaction():
-        agent = agents.ensure_agent("deal-analyst", actor=actor)
-        kind = entities.create_type(slug="deal", name="Deal", fields={}, actor=actor)
+        agent = versions.ensure_agent("deal-analyst", actor=actor)
+        kind = entity_store.create_type(slug="deal", name="Deal", fields={}, actor=actor)
         made = {
-            "all": knowledge.add_row(NewRow(type="correction", content="For all."), actor=actor).id,
-            "agent": knowledge.add_row(
+            "all": knowledge_rows.add_row(NewRow(type="correction", content="For all."), actor=actor).id,
+            "agent": knowledge_rows.add_row(
                 NewRow(type="lesson", content="For the analyst.", agent_id=agent.id), actor=actor
             ).id,
-            "type": knowledge.add_row(
+            "type": knowledge_rows.add_row(
                 NewRow(type="routing", content="For deals.", entity_type_id=kind.id), actor=actor
             ).id,
         }

@@ -13,9 +13,12 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback, User
-from app.services import chats, feedback, people, sessions
-from app.services.chats import NewMessage
-from app.services.sessions import NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import review as feedback_review
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
+from app.services.workspaces import people
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/feedback"
@@ -50,14 +53,14 @@ def talk(app: Flask) -> Callable[..., Any]:
     ) -> Any:
         actor = workspace.actor(whose)
         with app.app_context(), acting_as(actor), transaction():
-            chat = chats.create_chat(
+            chat = chat_store.create_chat(
                 actor=actor, agent_slug="helper", title="Fees", external_id=external_id, project="support"
             )
             said = [
                 NewMessage(role="user", content="What is the fee?"),
                 NewMessage(role="agent", content=answer, external_id=f"m-{uuid4().hex}", trace_id=uuid4().hex),
             ]
-            message = chats.append_messages(chat.id, said, actor=actor)[1]
+            message = chat_store.append_messages(chat.id, said, actor=actor)[1]
             db.session.expunge_all()
             return message
 
@@ -137,7 +140,7 @@ def test_a_run_without_a_chat_is_a_session(
     actor = workspace.actor("admin")
     trace = uuid4().hex
     with app.app_context(), acting_as(actor), transaction():
-        session, _ = sessions.create_session(
+        session, _ = session_store.create_session(
             NewSession(agent="runner", status="completed", trace_id=trace), actor=actor
         )
         session_id = session.id
@@ -219,7 +222,9 @@ def test_taking_back_is_idempotent_and_leaves_decisions_their_reasons(
     pending = send(member, message_id="m-1", signal="not_helpful")
     decided = send(member, message_id="m-2", signal="not_helpful", reason="Wrong tool")
     with app.app_context(), acting_as(admin), transaction():
-        feedback.review([rows(workspace, Feedback.message_id == "m-2")[0].id], "dismissed", actor=admin, notes="Known")
+        feedback_review.review(
+            [rows(workspace, Feedback.message_id == "m-2")[0].id], "dismissed", actor=admin, notes="Known"
+        )
     for _ in range(2):
         for message in ("m-1", "m-2", "never"):
             gone = member.delete(f"{PATH}?message_id={message}&signal=not_helpful")
@@ -372,7 +377,7 @@ def test_what_was_decided_in_one_workspace_stays_there_as_a_reason(
     [decided] = rows(newer)
     admin = newer.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        feedback.review([decided.id], "reviewed", actor=admin)
+        feedback_review.review([decided.id], "reviewed", actor=admin)
     moved = browser.post(PATH, {"message_id": "m", "signal": "edit", "chat_id": str(chat.chat_id), "reason": "best"})
     assert moved.status_code == 200
     [kept], [fresh] = rows(newer), rows(older)

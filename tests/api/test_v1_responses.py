@@ -12,8 +12,11 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AuditEntry, Feedback
-from app.services import agents, entities, responses, sessions
-from app.services.sessions import NewSession
+from app.services.agents import versions
+from app.services.entities import responses
+from app.services.entities import store as entity_store
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.conftest import Api, Workspace
 
 
@@ -23,10 +26,10 @@ def submit(app: Flask, workspace: Workspace) -> Callable[..., UUID]:
         admin = workspace.actor("admin")
         with app.app_context(), acting_as(admin), transaction():
             slug = f"deal-{uuid4().hex[:8]}"
-            entities.create_type(slug=slug, name="Deal", fields={}, actor=admin)
-            entity = entities.create_entity(entity_type=slug, name="Kestrel", fields={}, actor=admin)
+            entity_store.create_type(slug=slug, name="Deal", fields={}, actor=admin)
+            entity = entity_store.create_entity(entity_type=slug, name="Kestrel", fields={}, actor=admin)
             wanted = NewSession(agent="extractor", status="completed", output_type="field" if extracted else None)
-            session, _ = sessions.create_session(wanted, actor=admin)
+            session, _ = session_store.create_session(wanted, actor=admin)
             new = responses.NewResponse(
                 entity_id=entity.id,
                 values={"ebitda": {"value": 18.4}},
@@ -95,8 +98,8 @@ def terms(workspace: Workspace, api: Callable[..., Api]) -> dict[str, Any]:
 def deal(app: Flask, workspace: Workspace) -> str:
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
-        return str(entities.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=admin).id)
+        entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+        return str(entity_store.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=admin).id)
 
 
 def test_people_and_agents_submit_responses(
@@ -166,7 +169,7 @@ def test_what_does_not_fit_is_refused(
         assert answer.status_code == 400, wrong
         assert field in answer.get_data(as_text=True)
     with app.app_context(), acting_as(workspace.actor("admin")), transaction():
-        agents.ensure_agent("ours", actor=workspace.actor("admin"), kind="builtin")
+        versions.ensure_agent("ours", actor=workspace.actor("admin"), kind="builtin")
     run = key.post("/api/v1/sessions", {"agent": "ours", "status": "pending"}).json["id"]
     assert key.post("/api/v1/responses", good | {"session_id": run}).status_code == 409, "its agent speaks for itself"
     assert api(workspace.actor("admin"), "context").post("/api/v1/responses", good).status_code == 403

@@ -86,7 +86,7 @@ def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Vis
     """Open a browser for somebody: signed in as the actor, or as a stranger without one."""
     from app.db import acting_as, transaction
     from app.security import authentication
-    from app.services import logins
+    from app.services.workspaces import logins
 
     contexts: list[BrowserContext] = []
     visitors: list[Visitor] = []

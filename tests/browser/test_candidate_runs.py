@@ -9,7 +9,7 @@ import pytest
 from flask import Flask
 from playwright.sync_api import expect
 
-from app.services import candidates
+from app.services.evals import candidates
 from tests.agents.running import Desk
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.browser.test_accessible import check

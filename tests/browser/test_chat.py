@@ -12,9 +12,10 @@ from playwright.sync_api import Page, expect
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services import chats, entities
-from app.services.chats import NewMessage
-from app.services.entities import NewResponse
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.entities import store as entity_store
+from app.services.entities.store import NewResponse
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
 from tests.views.filling import fill
@@ -26,12 +27,12 @@ expect.set_options(timeout=60_000)
 def talk(app: Flask, actor: Any) -> UUID:
     """A conversation with one answer in it."""
     with app.app_context(), acting_as(actor), transaction():
-        chat = chats.create_chat(actor=actor, agent_slug="deal-analyst", title="What does Kestrel trade at?")
+        chat = chat_store.create_chat(actor=actor, agent_slug="deal-analyst", title="What does Kestrel trade at?")
         said = [
             NewMessage(role="user", content="What does Kestrel trade at?"),
             NewMessage(role="agent", content="At 11.2 times the EBITDA of last year."),
         ]
-        chats.append_messages(chat.id, said, actor=actor)
+        chat_store.append_messages(chat.id, said, actor=actor)
         return chat.id
 
 
@@ -188,7 +189,7 @@ def _create_criteria(admin: Actor) -> None:
         ),
     ):
         name = slug.replace("-", " ").capitalize()
-        entities.create_criteria_set(slug=slug, name=name, dimensions=dimensions, actor=admin)
+        entity_store.create_criteria_set(slug=slug, name=name, dimensions=dimensions, actor=admin)
 
 
 def test_a_member_adds_a_response(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:
@@ -221,7 +222,7 @@ def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Cal
     with app.app_context(), acting_as(admin), transaction():
         values = {"valuation": {"value": 14.5, "source": "p. 3", "confidence": 0.8}, "sector": "energy"}
         responses = [
-            entities.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id for _ in range(2)
+            entity_store.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id for _ in range(2)
         ]
         _create_criteria(admin)
     visitor = visit(workspace.actor("member"))

@@ -16,7 +16,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 from tests.browser.conftest import PATIENCE, Visitor
 from tests.browser.test_accessible import AXE, RUN
 from tests.conftest import Api, Workspace
@@ -80,7 +80,7 @@ def chat(
     """The team's page as its user sees it."""
     team, admin = api(workspace.actor("member"), "feedback-token"), workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        workspaces.change_settings({"feedback_origins": [site.origin]}, actor=admin)
+        workspace_store.change_settings({"feedback_origins": [site.origin]}, actor=admin)
     site.token = lambda: team.post("/api/v1/feedback/token", {"subject": "user-7"}).get_json()["token"]
     visitor = visit()
     visitor.page.goto(site.origin)
@@ -175,7 +175,7 @@ def test_a_site_that_is_not_allowed_saves_nothing(
     chat.expected = ("CORS", "Failed to load resource")
     expect(page.get_by_role("group", name="Feedback on this answer")).to_be_visible(timeout=PATIENCE)
     with app.app_context(), acting_as(admin), transaction():
-        workspaces.change_settings({"feedback_origins": []}, actor=admin)
+        workspace_store.change_settings({"feedback_origins": []}, actor=admin)
     page.get_by_role("button", name="Helpful", exact=True).click()
     says(page, "not saved")
     pressed(page, "Helpful", False)

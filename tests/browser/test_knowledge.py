@@ -10,7 +10,7 @@ from flask import Flask
 from playwright.sync_api import Page, expect
 
 from app.db import acting_as, transaction
-from app.services import knowledge
+from app.services.knowledge import rows as knowledge_rows
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
 from tests.views.filling import fill
@@ -22,7 +22,7 @@ expect.set_options(timeout=60_000)
 def propose(app: Flask, workspace: Workspace, content: str) -> Any:
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        return knowledge.add_row(knowledge.NewRow(type="lesson", content=content), actor=member).id
+        return knowledge_rows.add_row(knowledge_rows.NewRow(type="lesson", content=content), actor=member).id
 
 
 def at(page: Page, row_id: Any) -> None:
@@ -163,7 +163,7 @@ def test_who_was_late_takes_mine_or_theirs(app: Flask, workspace: Workspace, vis
     page.get_by_label("Text", exact=True).fill("Mine: use LTM EBITDA.")
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
-        knowledge.edit_row(row, {"content": "Theirs: use NTM EBITDA."}, 1, actor=owner)
+        knowledge_rows.edit_row(row, {"content": "Theirs: use NTM EBITDA."}, 1, actor=owner)
     page.get_by_role("button", name="Save").click()
     expect(page.locator(".u-theirs")).to_contain_text("Theirs: use NTM EBITDA.")
     expect(page.get_by_label("Your text")).to_have_value("Mine: use LTM EBITDA.")

@@ -14,8 +14,8 @@ from flask import Flask
 from playwright.sync_api import expect
 
 from app.db import acting_as, transaction
-from app.services import sessions
-from app.services.sessions import NewEvent, NewSession
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace
 
 BASE = "/admin/agent-review/sessions"
@@ -29,7 +29,7 @@ def store(app: Flask, workspace: Workspace, title: str, events: int = 0) -> UUID
     made = [NewEvent(kinds[n % 2], {"text": f"line {n} end"}, NOON + timedelta(seconds=n)) for n in range(events)]
     with app.app_context(), acting_as(admin), transaction():
         new = NewSession(agent="long-runner", title=title, events=made, status="completed")
-        return sessions.create_session(new, actor=admin)[0].id
+        return session_store.create_session(new, actor=admin)[0].id
 
 
 def test_the_rest_of_a_session_comes_while_scrolling(

@@ -39,7 +39,7 @@ def test_signing_in_and_visiting_every_tab(
     app: Flask, make_workspace: Callable[..., Workspace], visit: Callable[..., Any]
 ) -> None:
     from app.db import acting_as, transaction
-    from app.services import people
+    from app.services.workspaces import people
 
     workspace = make_workspace("Walk")
     fill(app, workspace)

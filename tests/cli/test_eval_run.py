@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from app.cli import command, eval_run
-from app.services import agents, golden, run_lists
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.evals import run_lists
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace
 
@@ -63,7 +65,7 @@ def test_each_kind_of_trouble_has_its_exit_code(
     assert upshot("--tenant", "nowhere", "--set", "default").exit_code == 3
     bench.golden(WON)
     with bench.acting():
-        agents.save_version(bench.agent_id, CONFIG | {"model": "openai:none"}, actor=bench.admin)
+        versions.save_version(bench.agent_id, CONFIG | {"model": "openai:none"}, actor=bench.admin)
     assert upshot(*tenant, "--set", "default").exit_code == 3
     monkeypatch.setenv("UPSHOT_DATABASE_URL", "postgresql://upshot_app:x@127.0.0.1:1/nothing")
     assert upshot(*tenant, "--set", "default").exit_code == 4
@@ -80,7 +82,7 @@ def test_an_agent_is_given_what_it_recorded_itself(
     other = bench.desk.ask("Sing a song", agent="stranger")
     bench.drain()
     with bench.acting():
-        golden.promote_session(other, golden.Promotion(), actor=bench.admin)
+        eval_golden.promote_session(other, eval_golden.Promotion(), actor=bench.admin)
     own = upshot(*args, "--agent", "stranger", "--json")
     assert own.exit_code == 0, own.output
     assert list(json.loads(own.stdout)["results"]) == [str(other)]

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from app import tokens
 from app.cli import command
 from app.db import acting_as
-from app.services import logins
+from app.services.workspaces import logins
 
 
 @pytest.fixture

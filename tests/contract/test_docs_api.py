@@ -20,7 +20,7 @@ from app.api.problems import ABOUT
 from app.api.settings import SettingsChange
 from app.api.shared_context import KnowledgeChange, KnowledgeQuery, NewKnowledge
 from app.db import acting_as, transaction
-from app.services import agents
+from app.services.agents import versions
 from tests.conftest import Api, Workspace
 from tests.http_server import served
 
@@ -39,7 +39,7 @@ def test_every_example_runs(app: Flask, address: str, workspace: Workspace, api:
     script = "set -e\n" + "\n".join(re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL))
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        agents.ensure_agent("deal-analyst", kind="builtin", config={"instructions": "Answer briefly."}, actor=admin)
+        versions.ensure_agent("deal-analyst", kind="builtin", config={"instructions": "Answer briefly."}, actor=admin)
     environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": api(workspace.actor("admin"), "admin").key}
     ran = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from app.services import agents
+from app.services.agents import versions
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace
 from tests.http_server import served
@@ -34,7 +34,7 @@ def test_the_step_for_a_build_runs(
 ) -> None:
     (script,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
     with bench.acting():
-        slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
+        slug = versions.get_agent(bench.agent_id, actor=bench.admin).slug
     key = api(workspace.actor("admin"), "admin").key
     environment = {**os.environ, "UPSHOT_URL": address, "UPSHOT_KEY": key, "AGENT": slug, "COMMIT": "4f2c1e9"}
 

@@ -20,10 +20,13 @@ from werkzeug.test import TestResponse
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, Message, SessionEvent
 from app.security import access
-from app.services import entities, eval_runs, golden, golden_swap
-from app.services.eval_runs import NewRun
-from app.services.golden import Promotion
-from app.services.responses import NewResponse, decide_response, submit_response
+from app.services.entities import store as entity_store
+from app.services.entities.responses import NewResponse, decide_response, submit_response
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_swap
+from app.services.evals import runs as eval_runs
+from app.services.evals.golden import Promotion
+from app.services.evals.runs import NewRun
 from app.tools import TOOLS, Tool, ToolScope, run_tool
 from tests.agents.running import Desk
 from tests.conftest import Api, Workspace
@@ -153,8 +156,8 @@ class Walk:
         """Two responses of the conversation: one that waits, one that was rejected and is tried again."""
 
         def write() -> None:
-            entities.create_type(slug="deal", name="Deal", fields={"note": {"type": "string"}}, actor=self.admin)
-            record = entities.create_entity(entity_type="deal", name="Halden", fields={}, actor=self.admin)
+            entity_store.create_type(slug="deal", name="Deal", fields={"note": {"type": "string"}}, actor=self.admin)
+            record = entity_store.create_entity(entity_type="deal", name="Halden", fields={}, actor=self.admin)
             self.private.entity = record.id
             session = db.session.get_one(AgentSession, self.private.ids["session"])
             session.output_type = "fields"
@@ -189,7 +192,7 @@ class Walk:
         golden_id = self.private.ids["session"]
 
         def start() -> UUID:
-            golden.promote_session(golden_id, Promotion(recorded_is_right=True), actor=self.admin)
+            eval_golden.promote_session(golden_id, Promotion(recorded_is_right=True), actor=self.admin)
             return eval_runs.start_run(NewRun(golden_ids=[golden_id], trials=2), actor=self.admin).id
 
         run_id = self.within(start)

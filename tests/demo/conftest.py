@@ -13,7 +13,8 @@ from app.config import Settings
 from app.db import act_as, db, transaction
 from app.db.boot import Opened
 from app.demo.seed import seed
-from app.services import accounts, workspaces
+from app.services.workspaces import identity
+from app.services.workspaces import store as workspace_store
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +49,6 @@ def demo(demo_app: Flask) -> Iterator[Any]:
     """In the demo, as its system user."""
     with demo_app.app_context():
         with transaction():
-            actor = accounts.system_in(workspaces.find_workspace("demo"))
+            actor = identity.system_in(workspace_store.find_workspace("demo"))
         act_as(actor)
         yield actor

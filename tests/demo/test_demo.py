@@ -46,8 +46,11 @@ from app.models import (
 from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
-from app.services import comparisons, feedback, knowledge_checks, workspaces
-from app.services.filters import FeedbackFilters
+from app.services.evals import compare as eval_compare
+from app.services.feedback import review as feedback_review
+from app.services.knowledge import hygiene
+from app.services.lists.filters import FeedbackFilters
+from app.services.workspaces import store as workspace_store
 from app.text.words import lines_and_sentences
 
 # One worker, so that the demo is made once.
@@ -92,7 +95,7 @@ def test_feedback_comes_in_every_form(demo: Any) -> None:
     by_status = Counter(db.session.scalars(select(Feedback.status)))
     assert min(by_status.values()) >= 20
     assert 30 <= by_status["pending"] <= 90
-    page = feedback.list_feedback(FeedbackFilters(), Page(25), actor=demo)
+    page = feedback_review.list_feedback(FeedbackFilters(), Page(25), actor=demo)
     assert page.next_cursor is not None
     assert page.count >= 30
 
@@ -128,7 +131,7 @@ def test_knowledge_has_every_type_state_and_scope(demo: Any) -> None:
 
 def test_the_checks_find_little_in_good_knowledge(demo: Any) -> None:
     """At most one finding per twenty rows, or nobody would read them."""
-    report = knowledge_checks.check_all(actor=demo)
+    report = hygiene.check_all(actor=demo)
     said = [
         f"{kept.row.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found
     ]
@@ -327,10 +330,10 @@ def test_reset_makes_it_new_and_leaves_the_others_alone(
 ) -> None:
     with demo_app.app_context():
         with transaction():
-            before = workspaces.find_workspace("demo")
+            before = workspace_store.find_workspace("demo")
         act_as(None)
         with transaction():
-            other, _ = workspaces.create_workspace(slug=f"other-{secrets.token_hex(4)}", name="Other")
+            other, _ = workspace_store.create_workspace(slug=f"other-{secrets.token_hex(4)}", name="Other")
             slug = other.slug
         act_as(None)
         with pytest.raises(Unusable, match="UPSHOT_OWNER_DATABASE_URL"):
@@ -346,8 +349,8 @@ def test_reset_makes_it_new_and_leaves_the_others_alone(
     made = json.loads(answer.output)
     assert made == demo_app.config["MADE"] | {"removed": True}
     with demo_app.app_context(), transaction():
-        assert workspaces.find_workspace("demo") != before
-        assert workspaces.find_workspace(slug)
+        assert workspace_store.find_workspace("demo") != before
+        assert workspace_store.find_workspace(slug)
 
 
 def test_names_lead_to_ids_and_back() -> None:
@@ -386,7 +389,7 @@ def test_every_session_equals_itself(demo: Any) -> None:
         select(AgentSession.id, AgentSession.title, AgentSession.status).where(expected.is_(None))
     ).all()
     for session_id, title, status in sessions:
-        found = comparisons.compare_sessions(session_id, session_id, actor=demo)
+        found = eval_compare.compare_sessions(session_id, session_id, actor=demo)
         assert found.divergences == [], title
         if status == "completed":
             assert (found.verdict, found.overall_accuracy) == ("pass", 1.0), title

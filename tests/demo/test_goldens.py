@@ -14,9 +14,10 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.jobs.executor import Executor
 from app.models import AgentSession, AgentVersion, EvalRun, Feedback, SharedContext
-from app.services import candidates, eval_runs
-from app.services.eval_runs import NewRun
-from app.services.session_events import events_of
+from app.services.evals import candidates
+from app.services.evals import runs as eval_runs
+from app.services.evals.runs import NewRun
+from app.services.sessions.events import events_of
 
 # One worker, so that the demo is made once.
 pytestmark = pytest.mark.xdist_group("demo")

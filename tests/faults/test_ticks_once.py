@@ -41,17 +41,17 @@ def schedule(office: Place, tenant_id: UUID, *, on: bool) -> None:
     """A task of the workspace's only admin."""
     from app.actor import Actor
     from app.db import acting_as, transaction
-    from app.services import schedules
+    from app.services.tasks import schedules as task_schedules
 
     [(user_id,)] = office.fetch(
         "SELECT user_id FROM memberships WHERE tenant_id = %s AND role = 'admin'", str(tenant_id)
     )
     admin = Actor(user_id, tenant_id, "admin", "Sam")
-    plan = schedules.Plan("Report", "clerk", "Hello there", "0 0 1 1 *")
+    plan = task_schedules.Plan("Report", "clerk", "Hello there", "0 0 1 1 *")
     with office.app.app_context(), acting_as(admin), transaction():
-        task = schedules.create_task(plan, actor=admin)
+        task = task_schedules.create_task(plan, actor=admin)
         if not on:
-            schedules.switch_task(task.id, False, actor=admin)
+            task_schedules.switch_task(task.id, False, actor=admin)
 
 
 def test_a_tick_runs_once_however_many_processes_look(office: Place, full: bool, tmp_path: Path) -> None:

@@ -79,19 +79,22 @@ class Place:
         """A workspace where so many sessions wait for one agent."""
         from app.actor import Actor
         from app.db import acting_as, transaction
-        from app.services import agents, people, runs, workspaces
+        from app.services.agents import versions
+        from app.services.sessions import start as session_start
+        from app.services.workspaces import people
+        from app.services.workspaces import store as workspace_store
 
         slug = f"t-{secrets.token_hex(6)}"
         with self.app.app_context():
             with transaction():
-                tenant, system = workspaces.create_workspace(slug=slug, name="Acme")
+                tenant, system = workspace_store.create_workspace(slug=slug, name="Acme")
             with acting_as(system), transaction():
                 user = people.create_person(email=f"{slug}@example.test", name="Sam", role="admin", actor=system)
-                agents.ensure_agent("clerk", actor=system, kind="builtin", config=config)
+                versions.ensure_agent("clerk", actor=system, kind="builtin", config=config)
                 person = Actor(user.id, tenant.id, "admin", user.name)
             with acting_as(person), transaction():
                 for place in range(number):
-                    runs.start_run("clerk", [f"Remember number {place}."], actor=person)
+                    session_start.start_run("clerk", [f"Remember number {place}."], actor=person)
             return tenant.id
 
     def stop(self) -> None:

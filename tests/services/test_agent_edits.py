@@ -12,10 +12,13 @@ from sqlalchemy import func, select
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import Agent, AuditEntry, SharedContext
-from app.services import agent_edits, agents, knowledge, sessions
-from app.services.agent_edits import Draft
-from app.services.knowledge import NewRow
-from app.services.sessions import NewSession
+from app.services.agents import edit as agent_edit
+from app.services.agents import versions
+from app.services.agents.edit import Draft
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 
 pytestmark = pytest.mark.usefixtures("context")
 
@@ -28,11 +31,11 @@ def draft(slug: str = "deal-analyst", kind: str = "builtin", **config: Any) -> D
 
 def make(actor: Any, **more: Any) -> UUID:
     with transaction():
-        return agent_edits.create_agent(draft(**more), actor=actor, note="First").id
+        return agent_edit.create_agent(draft(**more), actor=actor, note="First").id
 
 
 def called(slug: str, actor: Any) -> Agent:
-    found = agents.find_agent(slug, actor=actor)
+    found = versions.find_agent(slug, actor=actor)
     assert found is not None
     return found
 
@@ -49,7 +52,7 @@ def test_every_save_that_changes_something_is_a_version(workspace: Any) -> None:
     with acting_as(actor):
         agent_id = make(actor)
         with transaction():
-            saved = agent_edits.edit_agent(
+            saved = agent_edit.edit_agent(
                 agent_id,
                 draft(skills=[{"name": "tone", "text": "Plain."}]),
                 version=1,
@@ -59,16 +62,16 @@ def test_every_save_that_changes_something_is_a_version(workspace: Any) -> None:
         assert saved is not None
         assert (saved.version, saved.note, saved.created_by) == (2, "More tone", actor.id)
         with transaction():
-            same = agent_edits.edit_agent(
+            same = agent_edit.edit_agent(
                 agent_id, draft(skills=[{"name": "tone", "text": "Plain."}]), version=2, actor=actor
             )
         assert same is None
-        rows = agents.versions_of(agent_id, actor=actor)
+        rows = versions.versions_of(agent_id, actor=actor)
         assert [(row.version, row.note, row.author) for row in rows] == [
             (2, "More tone", actor.name),
             (1, "First", actor.name),
         ]
-        held = agents.contents_of(agent_id, [1, 2], actor=actor)
+        held = versions.contents_of(agent_id, [1, 2], actor=actor)
         assert held[1]["skills"] == []
         assert held[2]["skills"] == [{"name": "tone", "text": "Plain."}]
         assert (held[2]["kind"], held[2]["slug"], held[2]["limits"]["seconds"]) == ("builtin", "deal-analyst", 120)
@@ -80,10 +83,10 @@ def test_who_comes_second_is_told_and_loses_nothing(workspace: Any) -> None:
     with acting_as(actor):
         agent_id = make(actor)
         with transaction():
-            agent_edits.edit_agent(agent_id, draft(instructions="Theirs."), version=1, actor=actor)
+            agent_edit.edit_agent(agent_id, draft(instructions="Theirs."), version=1, actor=actor)
     with acting_as(owner):
         with pytest.raises(Stale) as late, transaction():
-            agent_edits.edit_agent(agent_id, draft(instructions="Mine."), version=1, actor=owner)
+            agent_edit.edit_agent(agent_id, draft(instructions="Mine."), version=1, actor=owner)
         assert late.value.current["instructions"] == "Theirs."
         assert called("deal-analyst", owner).current_version == 2
 
@@ -94,22 +97,22 @@ def test_going_back_writes_the_old_content_as_a_new_version(workspace: Any) -> N
         agent_id = make(actor)
         changed = Draft("endpoint", "deals", "Deals", "", {"endpoint_url": "https://agents.example.com/run"})
         with transaction():
-            agent_edits.edit_agent(agent_id, changed, version=1, actor=actor)
+            agent_edit.edit_agent(agent_id, changed, version=1, actor=actor)
         with pytest.raises(Stale), transaction():
-            agent_edits.restore_version(agent_id, 1, version=1, actor=actor)
+            agent_edit.restore_version(agent_id, 1, version=1, actor=actor)
         with transaction():
-            saved = agent_edits.restore_version(agent_id, 1, version=2, actor=actor)
+            saved = agent_edit.restore_version(agent_id, 1, version=2, actor=actor)
         assert (saved.version, saved.note) == (3, "Back to version 1")
         agent = called("deals", actor)
         assert (agent.kind, agent.name, agent.current_version) == ("builtin", "Deals", 3)
-        held = agents.contents_of(agent_id, [1, 2, 3], actor=actor)
+        held = versions.contents_of(agent_id, [1, 2, 3], actor=actor)
         assert held[3]["instructions"] == "Compare."
         assert held[2]["endpoint_url"] == "https://agents.example.com/run"
         assert audited(actor)[-1] == "agent.version_restored"
         with pytest.raises(Refused, match="says the same"), transaction():
-            agent_edits.restore_version(agent_id, 1, version=3, actor=actor)
+            agent_edit.restore_version(agent_id, 1, version=3, actor=actor)
         with pytest.raises(NotFound), transaction():
-            agent_edits.restore_version(agent_id, 9, version=3, actor=actor)
+            agent_edit.restore_version(agent_id, 9, version=3, actor=actor)
 
 
 def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
@@ -118,9 +121,9 @@ def test_a_renamed_agent_still_hears_its_old_name(workspace: Any) -> None:
         agent_id = make(actor, slug="deal-analist")
         for version, slug in ((1, "deal-analyst"), (2, "deal-analist")):
             with transaction():
-                agent_edits.edit_agent(agent_id, draft(slug), version=version, actor=actor)
+                agent_edit.edit_agent(agent_id, draft(slug), version=version, actor=actor)
             with transaction():
-                found = {agents.ensure_agent(name, actor=actor).id for name in ("deal-analist", "deal-analyst")}
+                found = {versions.ensure_agent(name, actor=actor).id for name in ("deal-analist", "deal-analyst")}
             assert found == {agent_id}
             assert called(slug, actor).id == agent_id
         entry = db.session.scalars(select(AuditEntry).where(AuditEntry.action == "agent.changed")).first()
@@ -160,17 +163,17 @@ def test_what_does_not_fit_is_said_at_its_place(workspace: Any, change: dict[str
     actor = workspace.actor()
     with acting_as(actor):
         with pytest.raises(Invalid) as wrong, transaction():
-            agent_edits.create_agent(draft(**change), actor=actor)
+            agent_edit.create_agent(draft(**change), actor=actor)
         assert list(wrong.value.fields) == [place]
         assert words in wrong.value.fields[place]
-        assert agents.find_agent("deal-analyst", actor=actor) is None
+        assert versions.find_agent("deal-analyst", actor=actor) is None
 
 
 def test_the_operator_may_allow_a_private_host(workspace: Any) -> None:
     actor = workspace.actor()
     with acting_as(actor), transaction():
         new = draft(kind="endpoint", endpoint_url="http://crm.internal:9000/run")
-        made = agent_edits.create_agent(new, actor=actor, allow="crm.internal:9000")
+        made = agent_edit.create_agent(new, actor=actor, allow="crm.internal:9000")
         assert made.kind == "endpoint"
 
 
@@ -181,30 +184,30 @@ def test_a_short_name_belongs_to_one_agent(workspace: Any) -> None:
         make(actor, slug="other")
         for slug in ("deal-analyst", "feedback-review-agent"):
             with pytest.raises(Invalid, match="already"), transaction():
-                agent_edits.create_agent(draft(slug), actor=actor)
+                agent_edit.create_agent(draft(slug), actor=actor)
         with pytest.raises(Invalid, match="already"), transaction():
-            agent_edits.edit_agent(one, draft("other"), version=1, actor=actor)
+            agent_edit.edit_agent(one, draft("other"), version=1, actor=actor)
 
 
 def test_of_the_workspaces_own_agent_only_model_and_limits_change(workspace: Any) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         review = called("feedback-review-agent", actor)
-        before = agents.contents_of(review.id, [1], actor=actor)[1]
+        before = versions.contents_of(review.id, [1], actor=actor)[1]
         taken = Draft(
             "external", "mine", "Mine", "x", {"model": "openai:gpt-5", "tool_groups": [], "instructions": "x"}
         )
         with transaction():
-            agent_edits.edit_agent(review.id, taken, version=1, actor=actor)
-        held = agents.contents_of(review.id, [2], actor=actor)[2]
+            agent_edit.edit_agent(review.id, taken, version=1, actor=actor)
+        held = versions.contents_of(review.id, [2], actor=actor)[2]
         assert (held["model"], held["instructions"]) == ("openai:gpt-5", "")
         assert held["tool_groups"] == before["tool_groups"]
         after = called("feedback-review-agent", actor)
         assert (after.kind, after.name, after.is_system) == ("builtin", review.name, True)
         with pytest.raises(Refused, match="belongs to the workspace"), transaction():
-            agent_edits.restore_version(review.id, 1, version=2, actor=actor)
+            agent_edit.restore_version(review.id, 1, version=2, actor=actor)
         with pytest.raises(Refused, match="belongs to the workspace"), transaction():
-            agents.archive_agent(review.id, actor=actor)
+            versions.archive_agent(review.id, actor=actor)
 
 
 def test_an_archived_agent_rests_with_its_knowledge_and_comes_back(workspace: Any) -> None:
@@ -212,25 +215,27 @@ def test_an_archived_agent_rests_with_its_knowledge_and_comes_back(workspace: An
     with acting_as(actor):
         agent_id = make(actor)
         with transaction():
-            row = knowledge.add_row(NewRow(type="lesson", content="Say the period.", agent_id=agent_id), actor=actor).id
+            row = knowledge_rows.add_row(
+                NewRow(type="lesson", content="Say the period.", agent_id=agent_id), actor=actor
+            ).id
         with transaction():
-            agents.archive_agent(agent_id, actor=actor)
+            versions.archive_agent(agent_id, actor=actor)
         db.session.expire_all()
         assert db.session.get_one(SharedContext, row).state == "inactive"
         for change in (
-            lambda: agent_edits.edit_agent(agent_id, draft(model=""), version=1, actor=actor),
-            lambda: agents.archive_agent(agent_id, actor=actor),
+            lambda: agent_edit.edit_agent(agent_id, draft(model=""), version=1, actor=actor),
+            lambda: versions.archive_agent(agent_id, actor=actor),
         ):
             with pytest.raises(Refused, match="archived"), transaction():
                 change()
         with transaction():
-            agents.restore_agent(agent_id, actor=actor)
+            versions.restore_agent(agent_id, actor=actor)
         assert called("deal-analyst", actor).archived_at is None
         db.session.expire_all()
         assert db.session.get_one(SharedContext, row).state == "inactive"
         assert audited(actor) == ["agent.created", "agent.archived", "agent.restored"]
         with pytest.raises(Refused, match="at work"), transaction():
-            agents.restore_agent(agent_id, actor=actor)
+            versions.restore_agent(agent_id, actor=actor)
 
 
 def test_only_admins_and_only_their_own_workspace(workspace: Any, make_workspace: Any) -> None:
@@ -240,16 +245,16 @@ def test_only_admins_and_only_their_own_workspace(workspace: Any, make_workspace
     for who, error in ((member, Forbidden), (elsewhere, NotFound)):
         with acting_as(who):
             for change in (
-                lambda who=who: agent_edits.edit_agent(agent_id, draft(), version=1, actor=who),
-                lambda who=who: agent_edits.restore_version(agent_id, 1, version=1, actor=who),
-                lambda who=who: agents.restore_agent(agent_id, actor=who),
+                lambda who=who: agent_edit.edit_agent(agent_id, draft(), version=1, actor=who),
+                lambda who=who: agent_edit.restore_version(agent_id, 1, version=1, actor=who),
+                lambda who=who: versions.restore_agent(agent_id, actor=who),
             ):
                 with pytest.raises(error), transaction():
                     change()
     with acting_as(member), pytest.raises(Forbidden), transaction():
-        agent_edits.create_agent(draft("mine"), actor=member)
+        agent_edit.create_agent(draft("mine"), actor=member)
     with acting_as(actor), pytest.raises(NotFound), transaction():
-        agent_edits.edit_agent(uuid4(), draft(), version=1, actor=actor)
+        agent_edit.edit_agent(uuid4(), draft(), version=1, actor=actor)
 
 
 def test_the_database_itself_keeps_versions_as_they_were(workspace: Any, app_url: str, superuser_url: str) -> None:
@@ -276,11 +281,11 @@ def test_a_session_names_the_version_that_ran(workspace: Any) -> None:
     with acting_as(actor):
         agent_id = make(actor)
         with transaction():
-            agent_edits.edit_agent(agent_id, draft(model=""), version=1, actor=actor)
-            first, _ = sessions.create_session(
+            agent_edit.edit_agent(agent_id, draft(model=""), version=1, actor=actor)
+            first, _ = session_store.create_session(
                 NewSession(agent="deal-analyst", title="Old", agent_version=1), actor=actor
             )
-            latest, _ = sessions.create_session(NewSession(agent="deal-analyst", title="New"), actor=actor)
-        ids = {row.version: row.id for row in agents.versions_of(agent_id, actor=actor)}
+            latest, _ = session_store.create_session(NewSession(agent="deal-analyst", title="New"), actor=actor)
+        ids = {row.version: row.id for row in versions.versions_of(agent_id, actor=actor)}
         assert (first.agent_version_id, latest.agent_version_id) == (ids[1], ids[2])
         assert db.session.scalar(select(func.count()).select_from(Agent).where(Agent.slug == "deal-analyst")) == 1

@@ -13,9 +13,12 @@ from sqlalchemy import update
 from app.db import acting_as, db, transaction
 from app.errors import NotFound
 from app.models import AgentSession
-from app.services import agent_lists, agents, intake, sessions
-from app.services.intake import NewFeedback
-from app.services.sessions import NewSession
+from app.services.agents import lists as agent_lists
+from app.services.agents import versions
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 
 pytestmark = pytest.mark.usefixtures("context")
 
@@ -23,12 +26,12 @@ pytestmark = pytest.mark.usefixtures("context")
 def ran(actor: Any, slug: str, *, days: int = 1, title: str = "Compare", **more: Any) -> UUID:
     at = datetime.now(UTC) - timedelta(days=days)
     new = NewSession(agent=slug, status="completed", created_at=at, started_at=at, finished_at=at, title=title, **more)
-    return sessions.create_session(new, actor=actor)[0].agent_id
+    return session_store.create_session(new, actor=actor)[0].agent_id
 
 
 def rated(actor: Any, agent_id: UUID, rating: str, **more: Any) -> None:
     new = NewFeedback(source_type="observation", kind="flag", rating=rating, comment="x", agent_id=agent_id, **more)
-    intake.give_feedback(new, actor=actor)
+    feedback_intake.give_feedback(new, actor=actor)
 
 
 def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any) -> None:
@@ -44,7 +47,7 @@ def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any)
             db.session.execute(replay.values(meta={"eval_source": str(one)}))
             for rating in ("negative", "neutral", "positive", "positive"):
                 rated(actor, one, rating)
-            agents.ensure_agent("two", actor=actor, kind="builtin", config={"model": "offline"})
+            versions.ensure_agent("two", actor=actor, kind="builtin", config={"model": "offline"})
         with count_queries() as seen:
             found = agent_lists.list_standings(actor=actor)
         assert len(seen) == 1
@@ -67,7 +70,7 @@ def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.M
     with acting_as(actor):
         with transaction():
             for name in ("c", "a", "b"):
-                agents.ensure_agent(name, actor=actor)
+                versions.ensure_agent(name, actor=actor)
         monkeypatch.setattr(agent_lists, "ROWS", 2)
         first = agent_lists.list_standings(actor=actor)
         assert [row.slug for row in first.rows] == ["a", "b"]
@@ -80,11 +83,11 @@ def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.M
 def test_archived_agents_stand_apart_and_other_workspaces_not_at_all(workspace: Any, make_workspace: Any) -> None:
     actor, elsewhere = workspace.actor(), make_workspace().actor()
     with acting_as(elsewhere), transaction():
-        foreign = agents.ensure_agent("foreign", actor=elsewhere).id
+        foreign = versions.ensure_agent("foreign", actor=elsewhere).id
     with acting_as(actor):
         with transaction():
-            old = agents.ensure_agent("old", actor=actor).id
-            agents.archive_agent(old, actor=actor)
+            old = versions.ensure_agent("old", actor=actor).id
+            versions.archive_agent(old, actor=actor)
         assert [row.slug for row in agent_lists.list_standings(actor=actor).rows] == ["feedback-review-agent"]
         assert [row.slug for row in agent_lists.list_standings(actor=actor, archived=True).rows] == ["old"]
         assert agent_lists.get_standing(old, actor=actor).archived_at is not None

@@ -12,34 +12,39 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Chat, Feedback, SharedContext, SharedContextHistory
-from app.services import agent_lists, agent_merge, agents, chats, intake, knowledge, sessions
-from app.services.filters import SessionFilters
-from app.services.intake import NewFeedback
-from app.services.knowledge import NewRow
-from app.services.sessions import NewEvent, NewSession
+from app.services.agents import lists as agent_lists
+from app.services.agents import merge, versions
+from app.services.chats import store as chat_store
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.lists.filters import SessionFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 
 pytestmark = pytest.mark.usefixtures("context")
 
 
 def agent_called(slug: str, actor: Any) -> Agent:
-    found = agents.find_agent(slug, actor=actor)
+    found = versions.find_agent(slug, actor=actor)
     assert found is not None
     return found
 
 
 def work(actor: Any, slug: str) -> UUID:
     """A session, a chat and feedback under a slug; the agent's id."""
-    session, _ = sessions.create_session(NewSession(agent=slug, title="Compare"), actor=actor)
-    chats.create_chat(actor=actor, agent_slug=slug, title="A talk")
-    intake.give_feedback(
+    session, _ = session_store.create_session(NewSession(agent=slug, title="Compare"), actor=actor)
+    chat_store.create_chat(actor=actor, agent_slug=slug, title="A talk")
+    feedback_intake.give_feedback(
         NewFeedback(source_type="session", rating="positive", session_id=session.id, comment="Good"), actor=actor
     )
     return session.agent_id
 
 
 def rule(actor: Any, agent_id: UUID, content: str) -> UUID:
-    return knowledge.add_row(NewRow(type="lesson", content=content, agent_id=agent_id), actor=actor).id
+    return knowledge_rows.add_row(NewRow(type="lesson", content=content, agent_id=agent_id), actor=actor).id
 
 
 def counted(model: Any, agent_id: UUID) -> int:
@@ -54,10 +59,10 @@ def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> N
             moved_rule = rule(actor, typo, "Say the period.")
             twin, kept = rule(actor, typo, "Use LTM."), rule(actor, meant, "Use  ltm.")
         with transaction():
-            assert agent_merge.work_of(typo, actor=actor) == {
+            assert merge.work_of(typo, actor=actor) == {
                 "sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2, "golden": 0,
             }  # fmt: skip
-            moved = agent_merge.merge_agent(typo, meant, actor=actor)
+            moved = merge.merge_agent(typo, meant, actor=actor)
         assert moved == {"sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2}
         for model in (AgentSession, Chat, Feedback, SharedContext):
             assert counted(model, typo) == 0, model
@@ -74,10 +79,10 @@ def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> N
 
         with transaction():
             assert work(actor, "deal-analist") == meant
-        found = sessions.list_sessions(SessionFilters(agent="deal-analist"), Page(10), actor=actor)
+        found = session_store.list_sessions(SessionFilters(agent="deal-analist"), Page(10), actor=actor)
         assert found.count == 3
         with transaction(), pytest.raises(Refused, match="already"):
-            agent_merge.merge_agent(typo, meant, actor=actor)
+            merge.merge_agent(typo, meant, actor=actor)
 
 
 def test_following_a_name_is_always_one_step(workspace: Any) -> None:
@@ -85,11 +90,11 @@ def test_following_a_name_is_always_one_step(workspace: Any) -> None:
     with acting_as(actor):
         with transaction():
             first, second, third = (work(actor, slug) for slug in ("one", "two", "three"))
-            agent_merge.merge_agent(first, second, actor=actor)
-            agent_merge.merge_agent(second, third, actor=actor)
+            merge.merge_agent(first, second, actor=actor)
+            merge.merge_agent(second, third, actor=actor)
         with transaction():
-            assert agents.ensure_agent("one", actor=actor).id == third
-            assert agents.ensure_agent("two", actor=actor).id == third
+            assert versions.ensure_agent("one", actor=actor).id == third
+            assert versions.ensure_agent("two", actor=actor).id == third
         assert agent_lists.list_standings(actor=actor).rows[0].other_names == ["one", "two"]
 
 
@@ -100,7 +105,7 @@ def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
             typo, meant = work(actor, "typo"), work(actor, "meant")
             said = [NewEvent("user.message", {"text": "Hello"})]
             new = NewSession(agent="typo", title="Golden", status="completed", events=said)
-            sessions.create_session(new, actor=actor)
+            session_store.create_session(new, actor=actor)
         with transaction():
             db.session.execute(
                 update(AgentSession)
@@ -108,7 +113,7 @@ def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:
                 .values(meta=golden_mark())
             )
         with pytest.raises(Refused, match="a golden session"), transaction():
-            agent_merge.merge_agent(typo, meant, actor=actor)
+            merge.merge_agent(typo, meant, actor=actor)
         assert counted(AgentSession, typo) == 2
         assert agent_called("typo", actor).merged_into is None
 
@@ -121,15 +126,15 @@ def test_what_cannot_be_merged_is_said(workspace: Any, make_workspace: Any) -> N
     with acting_as(actor):
         with transaction():
             one, old = work(actor, "one"), work(actor, "old")
-            agents.archive_agent(old, actor=actor)
+            versions.archive_agent(old, actor=actor)
         review = agent_called("feedback-review-agent", actor).id
         for source, target, error in (
             (one, one, Invalid), (one, review, Refused), (review, one, Refused), (one, old, Refused),
             (one, foreign, NotFound), (foreign, one, NotFound), (uuid4(), one, NotFound),
         ):  # fmt: skip
             with pytest.raises(error), transaction():
-                agent_merge.merge_agent(source, target, actor=actor)
+                merge.merge_agent(source, target, actor=actor)
         with transaction():
-            agent_merge.merge_agent(old, one, actor=actor)
+            merge.merge_agent(old, one, actor=actor)
     with acting_as(member), pytest.raises(Forbidden), transaction():
-        agent_merge.merge_agent(one, one, actor=member)
+        merge.merge_agent(one, one, actor=member)

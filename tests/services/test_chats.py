@@ -12,19 +12,20 @@ import pytest
 from app.db import acting_as, transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound
-from app.services import chats, sessions
-from app.services.chats import NewMessage
-from app.services.filters import ChatFilters
-from app.services.intake import NewFeedback, give_feedback
-from app.services.sessions import NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.lists.filters import ChatFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 
 def make(actor: Any, *said: str, **more: Any) -> Any:
     with transaction():
-        chat = chats.create_chat(actor=actor, agent_slug="deal-analyst", **({"title": said[0]} | more))
-        chats.append_messages(
+        chat = chat_store.create_chat(actor=actor, agent_slug="deal-analyst", **({"title": said[0]} | more))
+        chat_store.append_messages(
             chat.id,
             [NewMessage(role="agent" if place % 2 else "user", content=text) for place, text in enumerate(said)],
             actor=actor,
@@ -37,8 +38,8 @@ def test_messages_keep_their_order_and_share_their_turn(workspace: Any) -> None:
     with acting_as(actor):
         chat = make(actor, "What is LTM?", "The last twelve months.", "And NTM?")
         with transaction():
-            chats.append_messages(chat.id, [NewMessage(role="agent", content="The next twelve.")], actor=actor)
-        detail = chats.get_chat(actor, chat.id)
+            chat_store.append_messages(chat.id, [NewMessage(role="agent", content="The next twelve.")], actor=actor)
+        detail = chat_store.get_chat(actor, chat.id)
         rows = detail.messages
         assert [(row.message_index, row.role) for row in rows] == [
             (0, "user"),
@@ -55,7 +56,7 @@ def test_the_same_external_id_is_one_conversation(workspace: Any) -> None:
     with acting_as(actor):
         first = make(actor, "Hello", external_id="c-1")
         with transaction():
-            again = chats.create_chat(actor=actor, agent_slug="other", title="Else", external_id="c-1")
+            again = chat_store.create_chat(actor=actor, agent_slug="other", title="Else", external_id="c-1")
         assert again.id == first.id
 
 
@@ -70,7 +71,7 @@ def test_two_writers_never_take_the_same_place(app: Any, workspace: Any) -> None
             with app.app_context(), acting_as(actor):
                 for _ in range(5):
                     with transaction():
-                        chats.append_messages(chat_id, [NewMessage(role="user", content="x")] * 2, actor=actor)
+                        chat_store.append_messages(chat_id, [NewMessage(role="user", content="x")] * 2, actor=actor)
         except BaseException as error:
             trouble.append(error)
 
@@ -81,7 +82,7 @@ def test_two_writers_never_take_the_same_place(app: Any, workspace: Any) -> None
         writer.join(timeout=120)
     assert not trouble
     with acting_as(actor):
-        places = [row.message_index for row in chats.messages_of(chat_id, actor=actor)]
+        places = [row.message_index for row in chat_store.messages_of(chat_id, actor=actor)]
     assert places == list(range(31))
 
 
@@ -94,13 +95,13 @@ def test_what_does_not_fit_is_refused(make_workspace: Any) -> None:
         chat = make(actor, "Ours")
         for unknown in (foreign, uuid4()):
             with pytest.raises(NotFound, match="no such conversation"):
-                chats.get_chat(actor, unknown)
+                chat_store.get_chat(actor, unknown)
             with pytest.raises(NotFound, match="no such conversation"), transaction():
-                chats.append_messages(unknown, [NewMessage(role="user", content="x")], actor=actor)
+                chat_store.append_messages(unknown, [NewMessage(role="user", content="x")], actor=actor)
         with pytest.raises(Invalid, match=r"messages\.0\.role"), transaction():
-            chats.append_messages(chat.id, [NewMessage(role="robot", content="x")], actor=actor)
+            chat_store.append_messages(chat.id, [NewMessage(role="robot", content="x")], actor=actor)
         with pytest.raises(Invalid, match="no session"), transaction():
-            chats.append_messages(chat.id, [NewMessage(role="user", content="x", session_id=uuid4())], actor=actor)
+            chat_store.append_messages(chat.id, [NewMessage(role="user", content="x", session_id=uuid4())], actor=actor)
 
 
 def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: Any) -> None:
@@ -110,15 +111,15 @@ def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: 
         kestrel = make(admin, "Compare Kestrel and Bluefin", "Kestrel is cheaper.", user_id=member.id, created_at=early)
         make(admin, "Log my call", "Logged on Tessera.", external_id="ext-2", project="crm")
         with transaction():
-            sessions.create_session(NewSession(agent="deal-analyst", chat_id=kestrel.id), actor=admin)
-            answer = chats.messages_of(kestrel.id, actor=admin)[1]
+            session_store.create_session(NewSession(agent="deal-analyst", chat_id=kestrel.id), actor=admin)
+            answer = chat_store.messages_of(kestrel.id, actor=admin)[1]
             give_feedback(NewFeedback(kind="signal", signal="helpful", message_id=str(answer.id)), actor=admin)
             give_feedback(
                 NewFeedback(kind="comment", source_type="chat", rating="negative", chat_id="ext-2"), actor=admin
             )
 
         def found(**args: str) -> set[str]:
-            page = chats.list_chats(ChatFilters.from_args(args), Page(), actor=admin)
+            page = chat_store.list_chats(ChatFilters.from_args(args), Page(), actor=admin)
             return {row.title.split()[0] for row in page.items}
 
         assert found() == {"Compare", "Log"}
@@ -127,7 +128,7 @@ def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: 
         assert found(agent="deal-analyst") == {"Compare", "Log"}
         assert found(agent="nobody") == found(q="nothing") == set()
         with count_queries() as seen:
-            page = chats.list_chats(ChatFilters.from_args({"q": "call OR kestrel"}), Page(), actor=admin)
+            page = chat_store.list_chats(ChatFilters.from_args({"q": "call OR kestrel"}), Page(), actor=admin)
         assert len(seen) <= 4
         rows = {row.title.split()[0]: row for row in page.items}
         assert (rows["Compare"].positive, rows["Compare"].negative) == (1, 0)

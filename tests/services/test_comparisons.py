@@ -20,8 +20,9 @@ from app.cli import command
 from app.db import acting_as, db, transaction
 from app.errors import NotFound
 from app.models import AgentSession
-from app.services import comparisons, imports
-from app.services.session_events import NewEvent, lock_for_events, write_events
+from app.services.evals import compare as eval_compare
+from app.services.ingest import imports as ingest_imports
+from app.services.sessions.events import NewEvent, lock_for_events, write_events
 from tests.conftest import Api, Workspace
 from tests.evals import edits
 
@@ -36,7 +37,7 @@ def ids(app: Flask, workspace: Workspace) -> Ids:
     changed = json.dumps({**other, "external_id": "stock-other"}).replace('\\"count\\": 40', '\\"count\\": 41')
     actor = workspace.actor()
     with app.app_context(), acting_as(actor):
-        imports.import_messages(io.BytesIO(lines + changed.encode()), within=transaction, actor=actor)
+        ingest_imports.import_messages(io.BytesIO(lines + changed.encode()), within=transaction, actor=actor)
         rows = db.session.execute(select(AgentSession.external_id, AgentSession.id)).all()
     return {name: session_id for name, session_id in rows if name}
 
@@ -52,7 +53,7 @@ def test_every_stored_session_equals_itself(app: Flask, workspace: Workspace, id
     actor = workspace.actor()
     with app.app_context(), acting_as(actor):
         for session_id in ids.values():
-            found = comparisons.compare_sessions(session_id, session_id, actor=actor)
+            found = eval_compare.compare_sessions(session_id, session_id, actor=actor)
             assert (found.overall_accuracy, found.divergences) == (1.0, [])
 
 
@@ -63,7 +64,7 @@ def test_two_sessions_cost_two_queries(
     with app.app_context(), acting_as(actor), transaction():
         db.session.execute(select(1))
         with count_queries() as queries:
-            found = comparisons.compare_sessions(ids["stock-move"], ids["stock-other"], actor=actor)
+            found = eval_compare.compare_sessions(ids["stock-move"], ids["stock-other"], actor=actor)
 
     assert len(queries) == 2, queries
     assert found.reason == "move_stock P-118: count is 41 instead of 40"
@@ -75,10 +76,10 @@ def test_late_events_find_their_place(app: Flask, workspace: Workspace, ids: Ids
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
         session = lock_for_events(ids["billing-question"], actor=actor)
-        first = comparisons.load_run(session.id, session.id, actor=actor)[1].events[0]
+        first = eval_compare.load_run(session.id, session.id, actor=actor)[1].events[0]
         early = NewEvent("agent.message", {"text": "One moment."}, session.created_at.replace(year=2020))
         write_events(session, [early], actor=actor)
-        events = comparisons.load_run(session.id, session.id, actor=actor)[1].events
+        events = eval_compare.load_run(session.id, session.id, actor=actor)[1].events
 
     assert events[0].payload["text"] == "One moment."
     assert events[1] == first
@@ -89,7 +90,7 @@ def test_a_session_of_another_workspace_is_not_there(
 ) -> None:
     stranger = make_workspace("Other").actor()
     with app.app_context(), acting_as(stranger), pytest.raises(NotFound):
-        comparisons.compare_sessions(ids["records"], ids["records"], actor=stranger)
+        eval_compare.compare_sessions(ids["records"], ids["records"], actor=stranger)
     body = {"goldenSessionId": str(ids["records"]), "replaySessionId": str(ids["records"])}
     assert api(stranger, "admin").post("/api/admin/evals/compare", json=body).status_code == 404
 

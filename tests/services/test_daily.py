@@ -11,8 +11,10 @@ from sqlalchemy import delete, select
 from app.db import acting_as, db, transaction
 from app.models import Feedback
 from app.models.desk import FeedbackDaily
-from app.services import daily, intake, workspaces
-from app.services.intake import NewFeedback
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import volume as feedback_volume
+from app.services.feedback.intake import NewFeedback
+from app.services.workspaces import store as workspace_store
 
 pytestmark = pytest.mark.usefixtures("context")
 
@@ -22,12 +24,12 @@ NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - ti
 
 def say(actor: Any, at: datetime, rating: str = "negative", **more: Any) -> Feedback:
     new = NewFeedback(source_type="session", rating=rating, created_at=at, occurred_at=at, **more)
-    return intake.give_feedback(new, actor=actor)
+    return feedback_intake.give_feedback(new, actor=actor)
 
 
 def shown(actor: Any, now: datetime = NOW) -> dict[date, tuple[int, int, int]]:
     """The days on which something was said."""
-    days = daily.volume(actor=actor, now=now).days
+    days = feedback_volume.volume(actor=actor, now=now).days
     return {day.day: (day.positive, day.negative, day.neutral) for day in days if day.total}
 
 
@@ -44,12 +46,12 @@ def test_what_is_not_counted_yet_is_added_while_reading(workspace: Any) -> None:
             say(actor, NOW - timedelta(hours=1), "positive")
             say(actor, NOW - timedelta(days=100))
         assert shown(actor) == {NOW.date() - timedelta(days=3): (0, 1, 0), NOW.date(): (1, 0, 0)}
-        assert workspace.id in daily.take()
-        days = daily.volume(actor=actor, now=NOW).days
+        assert workspace.id in feedback_volume.take()
+        days = feedback_volume.volume(actor=actor, now=NOW).days
         assert (len(days), days[-1].day) == (90, NOW.date())
 
         with transaction():
-            assert daily.refresh(actor=actor, now=NOW) == 90
+            assert feedback_volume.refresh(actor=actor, now=NOW) == 90
         assert stored(actor) == {
             (NOW.date() - timedelta(days=3), "negative"): 1,
             (NOW.date(), "positive"): 1,
@@ -66,7 +68,7 @@ def test_only_what_changed_is_counted_again(workspace: Any) -> None:
         with transaction():
             say(actor, NOW - timedelta(days=40))
             say(actor, NOW - timedelta(hours=1))
-            daily.refresh(actor=actor, now=NOW)
+            feedback_volume.refresh(actor=actor, now=NOW)
         with transaction():
             # Said long ago, told only now.
             told = NewFeedback(
@@ -75,17 +77,17 @@ def test_only_what_changed_is_counted_again(workspace: Any) -> None:
                 created_at=NOW + timedelta(minutes=30),
                 occurred_at=NOW - timedelta(days=20),
             )
-            intake.give_feedback(told, actor=actor)
+            feedback_intake.give_feedback(told, actor=actor)
             db.session.execute(delete(Feedback).where(Feedback.occurred_at < NOW - timedelta(days=30)))
         with transaction():
             # Today, yesterday, and the day in question with one on either side.
-            assert daily.refresh(actor=actor, now=late) == 5
+            assert feedback_volume.refresh(actor=actor, now=late) == 5
         twenty, forty = (NOW.date() - timedelta(days=back) for back in (20, 40))
         assert shown(actor, late) == {forty: (0, 1, 0), twenty: (1, 0, 0), NOW.date(): (0, 1, 0)}
 
         tomorrow = NOW + timedelta(days=1)
         with transaction():
-            assert daily.refresh(actor=actor, now=tomorrow) == 90
+            assert feedback_volume.refresh(actor=actor, now=tomorrow) == 90
         assert forty not in shown(actor, tomorrow)
 
 
@@ -95,12 +97,12 @@ def test_a_row_that_arrives_while_counting_is_neither_lost_nor_counted_twice(wor
         with transaction():
             say(actor, NOW - timedelta(minutes=2))
             say(actor, NOW + timedelta(seconds=1))
-            daily.refresh(actor=actor, now=NOW)
+            feedback_volume.refresh(actor=actor, now=NOW)
         assert shown(actor)[NOW.date()] == (0, 2, 0)
         with transaction():
             say(actor, NOW - timedelta(seconds=1))
         with transaction():
-            daily.refresh(actor=actor, now=NOW + timedelta(minutes=1))
+            feedback_volume.refresh(actor=actor, now=NOW + timedelta(minutes=1))
         assert shown(actor)[NOW.date()] == (0, 3, 0)
 
 
@@ -110,14 +112,14 @@ def test_days_are_the_workspaces_own(workspace: Any) -> None:
     with acting_as(actor):
         with transaction():
             say(actor, night)
-            daily.refresh(actor=actor, now=NOW)
+            feedback_volume.refresh(actor=actor, now=NOW)
         assert shown(actor) == {night.date(): (0, 1, 0)}
         with transaction():
-            workspaces.change_settings({"timezone": "Asia/Tokyo"}, actor=actor)
+            workspace_store.change_settings({"timezone": "Asia/Tokyo"}, actor=actor)
         assert stored(actor) == {}
         assert shown(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
         with transaction():
-            daily.refresh(actor=actor, now=NOW)
+            feedback_volume.refresh(actor=actor, now=NOW)
         assert shown(actor) == {night.date() + timedelta(days=1): (0, 1, 0)}
 
 
@@ -125,19 +127,19 @@ def test_settings_are_read_once_in_a_transaction(workspace: Any, count_queries: 
     actor = workspace.actor("admin")
     with acting_as(actor):
         with count_queries() as seen:
-            volume = daily.volume(actor=actor)
-            assert workspaces.get_settings(actor).timezone == "UTC"
+            volume = feedback_volume.volume(actor=actor)
+            assert workspace_store.get_settings(actor).timezone == "UTC"
         assert len(seen) == 1
         assert (volume.total, volume.peak.total) == (0, 0)
         with transaction():
-            workspaces.change_settings({"timezone": "Europe/Berlin"}, actor=actor)
-            assert workspaces.get_settings(actor).timezone == "Europe/Berlin"
+            workspace_store.change_settings({"timezone": "Europe/Berlin"}, actor=actor)
+            assert workspace_store.get_settings(actor).timezone == "Europe/Berlin"
 
 
 def test_workspaces_do_not_see_each_others_counts(make_workspace: Any) -> None:
     first, second = make_workspace().actor("admin"), make_workspace().actor("admin")
     with acting_as(first), transaction():
         say(first, NOW - timedelta(hours=1))
-        daily.refresh(actor=first, now=NOW)
+        feedback_volume.refresh(actor=first, now=NOW)
     with acting_as(second):
         assert shown(second) == {}

@@ -15,10 +15,17 @@ from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound
 from app.formats.feedback_details import judged
 from app.models import AuditEntry, Feedback
-from app.services import assessments, audit, chats, desk, feedback, feedback_lists, sessions, waiting, workspaces
-from app.services.filters import FeedbackFilters
-from app.services.intake import NewFeedback, give_feedback
-from app.services.sessions import NewSession
+from app.services import audit as services_audit
+from app.services.analytics import tab_counts
+from app.services.chats import store as chat_store
+from app.services.feedback import assessment, teamwork
+from app.services.feedback import lists as feedback_lists
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.lists.filters import FeedbackFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
+from app.services.workspaces import store as workspace_store
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
@@ -44,7 +51,7 @@ def row(row_id: UUID) -> Feedback:
 
 
 def listed(actor: Actor, **args: str) -> set[UUID]:
-    found = feedback.list_feedback(FeedbackFilters.from_args(args), Page(50), actor=actor)
+    found = feedback_review.list_feedback(FeedbackFilters.from_args(args), Page(50), actor=actor)
     return {item.id for item in found.items}
 
 
@@ -58,21 +65,21 @@ def test_rows_are_taken_and_given_back(workspace: Any) -> None:
     first, second, third = (give(workspace.actor("member")) for _ in range(3))
     with acting_as(admin):
         with transaction():
-            desk.assign([first], owner.id, actor=admin)
+            teamwork.assign([first], owner.id, actor=admin)
         with transaction():
-            before = desk.assign([first, second, third], admin.id, actor=admin)
+            before = teamwork.assign([first, second, third], admin.id, actor=admin)
         assert before == {first: owner.id, second: None, third: None}
-        assert waiting.counts(actor=admin)["mine"] == 3
+        assert tab_counts.counts(actor=admin)["mine"] == 3
         assert listed(admin, assignee="me") == {first, second, third}
         assert listed(admin, assignee=str(owner.id)) == listed(admin, assignee="nobody") == set()
         with transaction():
-            assert desk.assign([first, second], admin.id, actor=admin) == {}
+            assert teamwork.assign([first, second], admin.id, actor=admin) == {}
         with transaction():
-            assert desk.give_back(before, actor=admin) == 3
+            assert teamwork.give_back(before, actor=admin) == 3
         assert [row(one).assignee_id for one in (first, second, third)] == [owner.id, None, None]
         assert listed(admin, assignee="nobody") == {second, third}
         assert actions_on(second) == ["feedback.assigned", "feedback.unassigned"]
-        assert [one.name for one in desk.colleagues(actor=admin)] == sorted([admin.name, owner.name], key=str.lower)
+        assert [one.name for one in teamwork.colleagues(actor=admin)] == sorted([admin.name, owner.name], key=str.lower)
 
 
 def test_only_admins_take_feedback_on(workspace: Any, make_workspace: Any) -> None:
@@ -81,52 +88,52 @@ def test_only_admins_take_feedback_on(workspace: Any, make_workspace: Any) -> No
     with acting_as(admin), transaction():
         for taker in (member.id, stranger.id, workspace.actor("system").id, uuid4()):
             with pytest.raises(Invalid, match="Only an admin"):
-                desk.assign([row_id], taker, actor=admin)
+                teamwork.assign([row_id], taker, actor=admin)
         with pytest.raises(NotFound):
-            desk.assign([uuid4()], admin.id, actor=admin)
+            teamwork.assign([uuid4()], admin.id, actor=admin)
         with pytest.raises(Invalid):
-            desk.assign([], admin.id, actor=admin)
+            teamwork.assign([], admin.id, actor=admin)
         with pytest.raises(Invalid, match="200"):
-            desk.assign([uuid4() for _ in range(201)], admin.id, actor=admin)
-        assert desk.assign([uuid4() for _ in range(200)], admin.id, actor=admin) == {}
+            teamwork.assign([uuid4() for _ in range(201)], admin.id, actor=admin)
+        assert teamwork.assign([uuid4() for _ in range(200)], admin.id, actor=admin) == {}
     with acting_as(stranger), transaction(), pytest.raises(NotFound):
-        desk.assign([row_id], stranger.id, actor=stranger)
+        teamwork.assign([row_id], stranger.id, actor=stranger)
     with acting_as(member), transaction(), pytest.raises(Forbidden):
-        desk.assign([row_id], member.id, actor=member)
+        teamwork.assign([row_id], member.id, actor=member)
 
 
 def test_admins_talk_and_nobody_else_hears(workspace: Any, make_workspace: Any) -> None:
     admin, owner, member = (workspace.actor(role) for role in ("admin", "owner", "member"))
     row_id = give(member)
     with acting_as(admin), transaction():
-        mine = desk.add_comment(row_id, "  Ask Sam which period  ", actor=admin)
+        mine = teamwork.add_comment(row_id, "  Ask Sam which period  ", actor=admin)
         for body in ("", "   ", "x" * 4097, "nul\x00"):
             with pytest.raises(Invalid):
-                desk.add_comment(row_id, body, actor=admin)
+                teamwork.add_comment(row_id, body, actor=admin)
         with pytest.raises(NotFound):
-            desk.add_comment(uuid4(), "Hello", actor=admin)
+            teamwork.add_comment(uuid4(), "Hello", actor=admin)
     with acting_as(owner), transaction():
-        desk.add_comment(row_id, "x" * 4096, actor=owner)
-        first, second = desk.comments_of(row_id, actor=owner)
+        teamwork.add_comment(row_id, "x" * 4096, actor=owner)
+        first, second = teamwork.comments_of(row_id, actor=owner)
         assert (first.who, first.body, first.mine, second.mine) == (admin.name, "Ask Sam which period", False, True)
         with pytest.raises(NotFound):
-            desk.delete_comment(row_id, mine, actor=owner)
+            teamwork.delete_comment(row_id, mine, actor=owner)
     with acting_as(member), transaction():
         assert db.session.scalar(text("select count(*) from feedback_comments")) == 0
         for act in (
-            lambda: desk.comments_of(row_id, actor=member),
-            lambda: desk.add_comment(row_id, "x", actor=member),
+            lambda: teamwork.comments_of(row_id, actor=member),
+            lambda: teamwork.add_comment(row_id, "x", actor=member),
         ):
             with pytest.raises(Forbidden):
                 act()
     stranger = make_workspace().actor("admin")
     with acting_as(stranger), transaction():
-        assert desk.comments_of(row_id, actor=stranger) == []
+        assert teamwork.comments_of(row_id, actor=stranger) == []
         with pytest.raises(NotFound):
-            desk.add_comment(row_id, "Hello", actor=stranger)
+            teamwork.add_comment(row_id, "Hello", actor=stranger)
     with acting_as(admin), transaction():
-        assert desk.delete_comment(row_id, mine, actor=admin) == "Ask Sam which period"
-        assert len(desk.comments_of(row_id, actor=admin)) == 1
+        assert teamwork.delete_comment(row_id, mine, actor=admin) == "Ask Sam which period"
+        assert len(teamwork.comments_of(row_id, actor=admin)) == 1
 
 
 def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> None:
@@ -138,7 +145,7 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
     }
     row_id = react(member, "negative", comment="Wrong", details=said)
     with acting_as(admin), transaction():
-        assert assessments.assess(row_id, JUDGED, actor=admin) == {}
+        assert assessment.assess(row_id, JUDGED, actor=admin) == {}
     assert (
         react(member, "positive", comment="Fine after all", details={"error_categories": ["wrong_context"]}) == row_id
     )
@@ -148,7 +155,7 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert (now.rating, now.comment) == ("positive", "Fine after all")
         assert now.details["error_categories"] == ["wrong_context"]
         assert now.error_categories == ["wrong_context", "hallucination"]
-        found = feedback.get_feedback(row_id, actor=admin)
+        found = feedback_review.get_feedback(row_id, actor=admin)
         assert found.details == {"error_categories": ["wrong_context"]}
         assert found.assessment.items() >= JUDGED.items()
         assert found.assessment["by"] == str(admin.id)
@@ -157,8 +164,8 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert contents.details["error_categories"] == ["wrong_context", "hallucination"]
         assert listed(admin, error_category="hallucination") == {row_id}
         with transaction():
-            assert assessments.assess(row_id, JUDGED, actor=admin) == JUDGED
-            assert assessments.assess(row_id, {}, actor=admin) == JUDGED
+            assert assessment.assess(row_id, JUDGED, actor=admin) == JUDGED
+            assert assessment.assess(row_id, {}, actor=admin) == JUDGED
         assert row(row_id).details == {"error_categories": ["wrong_context"]}
         assert row(row_id).error_categories == ["wrong_context"]
         assert actions_on(row_id) == ["feedback.assessed", "feedback.changed", "feedback.assessed"]
@@ -169,7 +176,7 @@ def test_a_signal_sent_again_keeps_its_assessment(workspace: Any) -> None:
     sent: dict[str, Any] = {"kind": "signal", "signal": "inaccurate", "message_id": "m-1", "rating": None}
     row_id = give(member, **sent)
     with acting_as(admin), transaction():
-        assessments.assess(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
+        assessment.assess(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
     assert give(member, comment="Again", **sent) == row_id
     with acting_as(admin):
         assert row(row_id).details["assessment"]["quality_scores"] == {"completeness": 0}
@@ -180,20 +187,20 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
     row_id = give(member, details={"quality_scores": {"accuracy": 80}})
     with acting_as(admin), transaction():
         for value in (0, 100):
-            assessments.assess(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
+            assessment.assess(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
         for wrong in (
             {"quality_scores": {"accuracy": 101}}, {"quality_scores": {"accuracy": -1}},
             {"output_review": {"verdict": "perhaps"}}, {"output_review": {"issues": ["ugly"]}},
             {"error_categories": ["other"] * 11}, {"colour": "red"}, {"by": "me"},
         ):  # fmt: skip
             with pytest.raises(Invalid):
-                assessments.assess(row_id, wrong, actor=admin)
+                assessment.assess(row_id, wrong, actor=admin)
         with pytest.raises(NotFound):
-            assessments.assess(uuid4(), {}, actor=admin)
+            assessment.assess(uuid4(), {}, actor=admin)
     with acting_as(member), transaction():
         with pytest.raises(Forbidden):
-            assessments.assess(row_id, {}, actor=member)
-        assert feedback.get_feedback(row_id, actor=member).assessment == {}
+            assessment.assess(row_id, {}, actor=member)
+        assert feedback_review.get_feedback(row_id, actor=member).assessment == {}
         assert feedback_lists.contents_of([row_id], actor=member)[row_id].details == {
             "quality_scores": {"accuracy": 80}
         }
@@ -217,14 +224,14 @@ def test_scores_replace_and_lists_add_up() -> None:
 def test_every_filter_finds_its_row(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin), transaction():
-        session, _ = sessions.create_session(
+        session, _ = session_store.create_session(
             NewSession(agent="deal-analyst", status="completed", environment="staging", model="m-1", tags=("pilot",)),
             actor=admin,
         )
     wanted = give(member, session_id=session.id, comment="The period", details={"error_categories": ["other"]})
     give(member, source_type="tool", context={"tool_slug": "search"}, kind="tool_observation", rating="neutral")
     with acting_as(admin), transaction():
-        desk.assign([wanted], admin.id, actor=admin)
+        teamwork.assign([wanted], admin.id, actor=admin)
     every = {
         "status": "pending", "source_type": "session", "rating": "negative", "origin": "user", "agent": "deal-analyst",
         "version": "1", "error_category": "other", "environment": "staging", "model": "m-1", "tag": "pilot",
@@ -247,7 +254,7 @@ def test_every_filter_finds_its_row(workspace: Any) -> None:
 def test_a_conversation_is_asked_for_by_either_name(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(member), transaction():
-        chat = chats.create_chat(actor=member, agent_slug="deal-analyst", title="Compare", external_id="c-9")
+        chat = chat_store.create_chat(actor=member, agent_slug="deal-analyst", title="Compare", external_id="c-9")
     ours, theirs = (give(member, source_type="chat", chat_id=name) for name in (str(chat.id), "c-9"))
     with acting_as(admin):
         assert listed(admin, chat_id=str(chat.id)) == {ours, theirs}
@@ -258,7 +265,7 @@ def test_much_the_same_words_about_the_same_agent(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin), transaction():
         agents = [
-            sessions.create_session(NewSession(agent=slug, status="completed"), actor=admin)[0]
+            session_store.create_session(NewSession(agent=slug, status="completed"), actor=admin)[0]
             for slug in ("deal-analyst", "sales-ops")
         ]
     one = give(member, session_id=agents[0].id, comment="It used last year's EBITDA for Kestrel")
@@ -267,9 +274,13 @@ def test_much_the_same_words_about_the_same_agent(workspace: Any) -> None:
     give(member, session_id=agents[1].id, comment="EBITDA of Kestrel is wrong")
     with acting_as(admin):
         agent_id = row(one).agent_id
-        assert [found.id for found in desk.alike(one, row(one).comment, agent_id, actor=admin)] == [two]
-        assert desk.alike(one, None, agent_id, actor=admin) == desk.alike(one, "so it is", agent_id, actor=admin) == []
-        assert desk.alike(one, "EBITDA Kestrel", None, actor=admin) == []
+        assert [found.id for found in teamwork.alike(one, row(one).comment, agent_id, actor=admin)] == [two]
+        assert (
+            teamwork.alike(one, None, agent_id, actor=admin)
+            == teamwork.alike(one, "so it is", agent_id, actor=admin)
+            == []
+        )
+        assert teamwork.alike(one, "EBITDA Kestrel", None, actor=admin) == []
 
 
 def test_hidden_authors_are_hidden_in_the_audit_trail_too(workspace: Any) -> None:
@@ -278,10 +289,10 @@ def test_hidden_authors_are_hidden_in_the_audit_trail_too(workspace: Any) -> Non
     react(member, "positive")
     give(admin)
     with acting_as(owner), transaction():
-        workspaces.change_settings({"author_private": True}, actor=owner)
+        workspace_store.change_settings({"author_private": True}, actor=owner)
     with acting_as(admin):
-        lines = audit.list_entries(Page(100), actor=admin).items
-        by = [(line.action, line.who) for line in lines if line.action in audit.SAID]
+        lines = services_audit.list_entries(Page(100), actor=admin).items
+        by = [(line.action, line.who) for line in lines if line.action in services_audit.SAID]
         assert sorted(by) == [
             ("feedback.changed", "a member"), ("feedback.created", admin.name), ("feedback.created", "a member"),
         ]  # fmt: skip

@@ -13,10 +13,12 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
-from app.services import agents, entities, sessions
-from app.services.entities import NewResponse
-from app.services.filters import EntityFilters
-from app.services.sessions import NewSession
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.entities.store import NewResponse
+from app.services.lists.filters import EntityFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 FIELDS = {"valuation": {"type": "number"}, "close_date": {"type": "string"}}
@@ -25,18 +27,18 @@ VALUES = {"close_date": {"value": "2026-05-01", "source": "page 4", "confidence"
 
 def make_deal(actor: Any, name: str = "Project Kestrel") -> Entity:
     with transaction():
-        if not any(row.slug == "deal" for row in entities.list_types(actor=actor)):
-            entities.create_type(slug="deal", name="Deal", fields=FIELDS, actor=actor)
-        return entities.create_entity(entity_type="deal", name=name, fields={"valuation": 430.0}, actor=actor)
+        if not any(row.slug == "deal" for row in entity_store.list_types(actor=actor)):
+            entity_store.create_type(slug="deal", name="Deal", fields=FIELDS, actor=actor)
+        return entity_store.create_entity(entity_type="deal", name=name, fields={"valuation": 430.0}, actor=actor)
 
 
 def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, session_id: UUID | None = None) -> Any:
     with transaction():
-        agent = agents.ensure_agent("extractor", actor=actor)
+        agent = versions.ensure_agent("extractor", actor=actor)
         if session_id is None:
             wanted = NewSession(agent="extractor", status="completed", output_type="field" if extracted else None)
-            session_id = sessions.create_session(wanted, actor=actor)[0].id
-        return entities.submit_response(
+            session_id = session_store.create_session(wanted, actor=actor)[0].id
+        return entity_store.submit_response(
             NewResponse(entity_id=deal.id, values=values or VALUES, agent_id=agent.id, session_id=session_id),
             actor=actor,
         ).id
@@ -44,7 +46,7 @@ def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, ses
 
 def decide(response_id: UUID, status: str, actor: Any, **more: Any) -> EntityResponse:
     with transaction():
-        return entities.decide_response(response_id, status, actor=actor, **more)
+        return entity_store.decide_response(response_id, status, actor=actor, **more)
 
 
 def feedback_rows() -> list[Feedback]:
@@ -56,15 +58,15 @@ def test_records_change_field_by_field(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            changed = entities.update_entity(deal.id, {"valuation": 450.0, "close_date": "2026-06-30"}, actor=admin)
+            changed = entity_store.update_entity(deal.id, {"valuation": 450.0, "close_date": "2026-06-30"}, actor=admin)
         assert changed == {
             "valuation": {"from": 430.0, "to": 450.0},
             "close_date": {"from": None, "to": "2026-06-30"},
         }
         with transaction():
-            assert entities.update_entity(deal.id, {"valuation": 450.0}, actor=admin) == {}
-            entities.update_entity(deal.id, {"close_date": None}, actor=admin)
-        assert entities.get_entity(deal.id, actor=admin).entity.fields == {"valuation": 450.0}
+            assert entity_store.update_entity(deal.id, {"valuation": 450.0}, actor=admin) == {}
+            entity_store.update_entity(deal.id, {"close_date": None}, actor=admin)
+        assert entity_store.get_entity(deal.id, actor=admin).entity.fields == {"valuation": 450.0}
         actions = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == deal.id)).all()
         assert sorted(actions) == ["entity.created", "entity.updated", "entity.updated"]
 
@@ -74,24 +76,27 @@ def test_records_have_the_fields_of_their_type(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         for match, attempt in (
-            ("colour", lambda: entities.update_entity(deal.id, {"colour": "red"}, actor=admin)),
+            ("colour", lambda: entity_store.update_entity(deal.id, {"colour": "red"}, actor=admin)),
             (
                 "colour",
-                lambda: entities.create_entity(entity_type="deal", name="X", fields={"colour": 1}, actor=admin),
+                lambda: entity_store.create_entity(entity_type="deal", name="X", fields={"colour": 1}, actor=admin),
             ),
-            ("name", lambda: entities.create_entity(entity_type="deal", name=" ", fields={}, actor=admin)),
-            ("slug", lambda: entities.create_type(slug="Bad Slug", name="X", fields={}, actor=admin)),
-            ("type", lambda: entities.create_type(slug="x", name="X", fields={"a": {"type": "colour"}}, actor=admin)),
-            ("dimensions", lambda: entities.create_criteria_set(slug="x", name="X", dimensions={}, actor=admin)),
+            ("name", lambda: entity_store.create_entity(entity_type="deal", name=" ", fields={}, actor=admin)),
+            ("slug", lambda: entity_store.create_type(slug="Bad Slug", name="X", fields={}, actor=admin)),
+            (
+                "type",
+                lambda: entity_store.create_type(slug="x", name="X", fields={"a": {"type": "colour"}}, actor=admin),
+            ),
+            ("dimensions", lambda: entity_store.create_criteria_set(slug="x", name="X", dimensions={}, actor=admin)),
         ):
             with pytest.raises(Invalid, match=match), transaction():
                 attempt()
         with pytest.raises(Refused, match="already an entity type deal"), transaction():
-            entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+            entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
         with pytest.raises(Forbidden), transaction():
-            entities.create_type(slug="other", name="Other", fields={}, actor=member)
+            entity_store.create_type(slug="other", name="Other", fields={}, actor=member)
         with pytest.raises(NotFound), transaction():
-            entities.create_entity(entity_type="unknown", name="X", fields={}, actor=admin)
+            entity_store.create_entity(entity_type="unknown", name="X", fields={}, actor=admin)
 
 
 def test_the_list_finds_names_as_they_are_typed(workspace: Any, count_queries: Any) -> None:
@@ -101,7 +106,7 @@ def test_the_list_finds_names_as_they_are_typed(workspace: Any, count_queries: A
             make_deal(admin, name)
 
         def found(**args: str) -> list[str]:
-            page = entities.list_entities(EntityFilters.from_args(args), Page(), actor=admin)
+            page = entity_store.list_entities(EntityFilters.from_args(args), Page(), actor=admin)
             return sorted(row.name for row in page.items)
 
         assert len(found()) == len(found(entity_type="deal")) == 3
@@ -111,7 +116,7 @@ def test_the_list_finds_names_as_they_are_typed(workspace: Any, count_queries: A
         with count_queries() as seen:
             found(q="owned")
         assert len(seen) <= 4
-        [kind] = entities.list_types(actor=admin)
+        [kind] = entity_store.list_types(actor=admin)
         assert (kind.slug, kind.entities) == ("deal", 3)
 
 
@@ -155,13 +160,13 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            criteria = entities.create_criteria_set(
+            criteria = entity_store.create_criteria_set(
                 slug="terms",
                 name="Terms",
                 dimensions={"fit": {"kind": "select"}, "risk": {"kind": "text"}},
                 actor=admin,
             )
-            response = entities.submit_response(
+            response = entity_store.submit_response(
                 NewResponse(entity_id=deal.id, values={"fit": "strong", "risk": "none"}, criteria_set_id=criteria.id),
                 actor=admin,
             ).id
@@ -174,7 +179,7 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
             "field_name": "fit",
         }
         assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 0
-        [listed] = entities.responses_of(deal.id, actor=admin)
+        [listed] = entity_store.responses_of(deal.id, actor=admin)
         assert (listed.status, listed.rejection_reason, listed.criteria_set) == (
             "rejected",
             "Nobody looked at it",
@@ -187,9 +192,9 @@ def test_a_rejection_follows_the_work_of_its_session(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            agent = agents.ensure_agent("extractor", actor=admin)
+            agent = versions.ensure_agent("extractor", actor=admin)
             made = {
-                output: sessions.create_session(
+                output: session_store.create_session(
                     NewSession(agent="extractor", status="completed", output_type=output), actor=admin
                 )[0].id
                 for output in ("field", "fields", "message", None)
@@ -206,7 +211,7 @@ def test_a_rejection_follows_the_work_of_its_session(workspace: Any) -> None:
     with acting_as(member):
         for agent_id, session_id, source, retried in cases:
             with transaction():
-                response = entities.submit_response(
+                response = entity_store.submit_response(
                     NewResponse(entity_id=deal.id, values=VALUES, agent_id=agent_id, session_id=session_id),
                     actor=member,
                 ).id
@@ -229,7 +234,9 @@ def test_values_fit_their_criteria_set(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            criteria = entities.create_criteria_set(slug="terms", name="Terms", dimensions=dimensions, actor=admin).id
+            criteria = entity_store.create_criteria_set(
+                slug="terms", name="Terms", dimensions=dimensions, actor=admin
+            ).id
         for wrong in (
             {"colour": "red"},
             {"fit": "medium"},
@@ -245,13 +252,13 @@ def test_values_fit_their_criteria_set(workspace: Any) -> None:
             {"risk": "x" * 20_001},
         ):
             with pytest.raises(Invalid) as refused, transaction():
-                entities.submit_response(
+                entity_store.submit_response(
                     NewResponse(entity_id=deal.id, values=wrong, criteria_set_id=criteria), actor=admin
                 )
             assert list(refused.value.fields) == [f"values.{next(iter(wrong))}"]
         right = {"fit": "weak", "valuation": 12, "buyers": ["Kestrel"], "risk": {"value": None, "source": "p. 3"}}
         with transaction():
-            row = entities.submit_response(
+            row = entity_store.submit_response(
                 NewResponse(entity_id=deal.id, values=right, criteria_set_id=criteria), actor=admin
             )
             assert row.values["fit"] == {"value": "weak"}
@@ -309,17 +316,17 @@ def test_links_stay_in_the_workspace(make_workspace: Any) -> None:
     with acting_as(there.actor("admin")):
         foreign = make_deal(there.actor("admin")).id
         with transaction():
-            session, _ = sessions.create_session(sessions.NewSession(agent="a"), actor=there.actor("admin"))
+            session, _ = session_store.create_session(session_store.NewSession(agent="a"), actor=there.actor("admin"))
             foreign_session = session.id
     admin = here.actor("admin")
     with acting_as(admin):
         deal = make_deal(admin)
         for unknown in (foreign, uuid4()):
             with pytest.raises(NotFound):
-                entities.get_entity(unknown, actor=admin)
+                entity_store.get_entity(unknown, actor=admin)
             with pytest.raises(NotFound), transaction():
-                entities.update_entity(unknown, {"valuation": 1}, actor=admin)
+                entity_store.update_entity(unknown, {"valuation": 1}, actor=admin)
             with pytest.raises(Invalid, match="no entity"), transaction():
-                entities.submit_response(NewResponse(entity_id=unknown, values=VALUES), actor=admin)
+                entity_store.submit_response(NewResponse(entity_id=unknown, values=VALUES), actor=admin)
         with pytest.raises(Invalid, match="no session"):
             submit(admin, deal, extracted=True, session_id=foreign_session)

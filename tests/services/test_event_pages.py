@@ -12,8 +12,9 @@ import pytest
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound
-from app.services import event_pages, sessions
-from app.services.sessions import Event, NewEvent, NewSession
+from app.services.sessions import paging as session_paging
+from app.services.sessions import store as session_store
+from app.services.sessions.store import Event, NewEvent, NewSession
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.usefixtures("context")
@@ -23,16 +24,16 @@ NOON = datetime(2026, 11, 13, 12, 0, tzinfo=UTC)
 def store(events: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> UUID:
     made = [NewEvent(kind, payload, NOON + timedelta(seconds=n)) for n, (kind, payload) in enumerate(events)]
     with transaction():
-        session, _ = sessions.create_session(NewSession(agent="long-runner"), actor=actor)
+        session, _ = session_store.create_session(NewSession(agent="long-runner"), actor=actor)
         for start in range(0, len(made), 1000):
-            sessions.append_events(session.id, made[start : start + 1000], actor=actor)
+            session_store.append_events(session.id, made[start : start + 1000], actor=actor)
     return session.id
 
 
-def walk(session_id: UUID, actor: Actor) -> list[event_pages.Part]:
-    parts = [event_pages.read_first(session_id, actor=actor)[0]]
+def walk(session_id: UUID, actor: Actor) -> list[session_paging.Part]:
+    parts = [session_paging.read_first(session_id, actor=actor)[0]]
     while parts[-1].following:
-        parts.append(event_pages.read_part(session_id, parts[-1].following, actor=actor))
+        parts.append(session_paging.read_part(session_id, parts[-1].following, actor=actor))
     return parts
 
 
@@ -47,16 +48,16 @@ def test_every_event_comes_once_and_in_order(workspace: Workspace) -> None:
         parts = walk(session_id, actor)
 
         assert [text for part in parts for text in texts(part.events)] == [str(n) for n in range(500)]
-        assert all(len(part.events) <= event_pages.EVENTS for part in parts)
+        assert all(len(part.events) <= session_paging.EVENTS for part in parts)
         assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
 
 
 def test_a_short_session_is_one_part(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor):
-        for number in (0, 1, event_pages.EVENTS):
+        for number in (0, 1, session_paging.EVENTS):
             session_id = store([("agent.message", {"text": "x"})] * number, actor)
-            part, outline = event_pages.read_first(session_id, actor=actor)
+            part, outline = session_paging.read_first(session_id, actor=actor)
             assert (len(part.events), len(outline), part.following) == (number, number, None)
 
 
@@ -102,7 +103,7 @@ def test_events_of_one_moment_keep_their_order(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor), transaction():
         events = [NewEvent("agent.message", {"text": str(n)}, NOON) for n in range(300)]
-        session, _ = sessions.create_session(NewSession(agent="quick", events=events), actor=actor)
+        session, _ = session_store.create_session(NewSession(agent="quick", events=events), actor=actor)
         found = [text for part in walk(session.id, actor) for text in texts(part.events)]
 
         assert found == [str(n) for n in range(300)]
@@ -115,7 +116,7 @@ def test_the_outline_has_names_and_no_texts(workspace: Workspace) -> None:
             [("user.message", {"text": "secret", "message_id": "m1"}), ("tool.call", {"id": "c1", "name": "look"})],
             actor,
         )
-        outline = event_pages.read_outline(session_id, actor=actor)
+        outline = session_paging.read_outline(session_id, actor=actor)
 
         assert [event.payload for event in outline] == [{"message_id": "m1"}, {"id": "c1"}]
 
@@ -124,16 +125,16 @@ def test_a_part_can_begin_at_an_event(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         session_id = store([("agent.message", {"text": str(n)}) for n in range(300)], actor)
-        wanted = sessions.events_of(session_id, actor=actor)[222]
+        wanted = session_store.events_of(session_id, actor=actor)[222]
 
-        found = event_pages.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
-        part = event_pages.read_part(session_id, event_pages.place_before(found), actor=actor)
+        found = session_paging.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
+        part = session_paging.read_part(session_id, session_paging.place_before(found), actor=actor)
         assert part.events[0] == wanted
-        assert event_pages.get_event(session_id, wanted.id, actor=actor) == wanted
+        assert session_paging.get_event(session_id, wanted.id, actor=actor) == wanted
         with pytest.raises(NotFound):
-            event_pages.find_event(session_id, actor=actor, ending="zzzzzzzz")
+            session_paging.find_event(session_id, actor=actor, ending="zzzzzzzz")
         with pytest.raises(NotFound):
-            event_pages.get_event(session_id, session_id, actor=actor)
+            session_paging.get_event(session_id, session_id, actor=actor)
 
 
 def test_a_place_that_is_none_is_refused(workspace: Workspace) -> None:
@@ -142,7 +143,7 @@ def test_a_place_that_is_none_is_refused(workspace: Workspace) -> None:
         session_id = store([("agent.message", {"text": "x"})], actor)
         for text in ("garbage", "x" * 200, "é", "MjAyNnwx", "MjAyNi0xMS0xM1QxMjowMDowMHwx"):
             with pytest.raises(Invalid):
-                event_pages.read_part(session_id, text, actor=actor)
+                session_paging.read_part(session_id, text, actor=actor)
 
 
 def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
@@ -150,5 +151,5 @@ def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
     with acting_as(ours.actor()):
         session_id = store([("agent.message", {"text": "x"})], ours.actor())
     with acting_as(theirs.actor()):
-        assert event_pages.read_first(session_id, actor=theirs.actor())[0].events == []
-        assert event_pages.read_outline(session_id, actor=theirs.actor()) == []
+        assert session_paging.read_first(session_id, actor=theirs.actor())[0].events == []
+        assert session_paging.read_outline(session_id, actor=theirs.actor()) == []

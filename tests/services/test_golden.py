@@ -15,11 +15,16 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused, Unprocessable
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services import candidates, feedback, golden, golden_sets, intake, knowledge, sessions
-from app.services.golden import Promotion
-from app.services.intake import NewFeedback
-from app.services.knowledge import NewRow
-from app.services.sessions import NewEvent, NewSession
+from app.services.evals import candidates, golden_sets
+from app.services.evals import golden as eval_golden
+from app.services.evals.golden import Promotion
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace
 
 
@@ -29,7 +34,7 @@ def ran(app: Flask, actor: Any, *events: NewEvent, status: str = "completed", **
         NewEvent("agent.message", {"text": "Kestrel is cheaper."}),
     )
     with app.app_context(), acting_as(actor), transaction():
-        session, _ = sessions.create_session(
+        session, _ = session_store.create_session(
             NewSession(agent="deal-analyst", status=status, events=list(said), **more), actor=actor
         )
         return session.id
@@ -37,13 +42,13 @@ def ran(app: Flask, actor: Any, *events: NewEvent, status: str = "completed", **
 
 def promote(app: Flask, actor: Any, session_id: UUID, **given: Any) -> dict[str, Any]:
     with app.app_context(), acting_as(actor), transaction():
-        return golden.promote_session(session_id, Promotion(**given), actor=actor).golden
+        return eval_golden.promote_session(session_id, Promotion(**given), actor=actor).golden
 
 
 def complain(app: Flask, actor: Any, session_id: UUID, source: str = "session", **more: Any) -> UUID:
     with app.app_context(), acting_as(actor), transaction():
         given = NewFeedback(source_type=source, rating="negative", comment="Wrong", session_id=session_id, **more)
-        found: UUID = intake.give_feedback(given, actor=actor).id
+        found: UUID = feedback_intake.give_feedback(given, actor=actor).id
         return found
 
 
@@ -55,8 +60,8 @@ def status_of(app: Flask, actor: Any, ids: list[UUID]) -> set[str]:
 def test_the_snapshot_holds_what_the_run_had_not_what_is_active_now(app: Flask, workspace: Workspace) -> None:
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        row = knowledge.add_row(NewRow(type="correction", content="Use LTM.", context="comparing"), actor=admin)
-        later = knowledge.add_row(NewRow(type="lesson", content="Say the period."), actor=admin)
+        row = knowledge_rows.add_row(NewRow(type="correction", content="Use LTM.", context="comparing"), actor=admin)
+        later = knowledge_rows.add_row(NewRow(type="lesson", content="Say the period."), actor=admin)
         row_id = row.id
     session_id = ran(
         app,
@@ -72,8 +77,8 @@ def test_the_snapshot_holds_what_the_run_had_not_what_is_active_now(app: Flask, 
         },
     )
     with app.app_context(), acting_as(admin), transaction():
-        knowledge.edit_row(row_id, {"content": "Use FY."}, 1, actor=admin)
-        knowledge.set_state(later.id, "inactive", actor=admin, reason="Old.")
+        knowledge_rows.edit_row(row_id, {"content": "Use FY."}, 1, actor=admin)
+        knowledge_rows.set_state(later.id, "inactive", actor=admin, reason="Old.")
     kept = promote(app, admin, session_id, set_name="pe-analyst", note="  Good. ")
     snapshot = kept["snapshot"]
     assert snapshot["turns"] == ["First", "Second"]
@@ -138,23 +143,23 @@ def test_a_golden_is_renamed_annotated_and_revoked_and_nothing_else(app: Flask, 
     before = promote(app, admin, session_id)
     with app.app_context():
         with acting_as(admin), transaction():
-            after = golden.edit_golden(session_id, {"set": "smoke", "note": "Short."}, actor=admin)
+            after = eval_golden.edit_golden(session_id, {"set": "smoke", "note": "Short."}, actor=admin)
         assert (after["set"], after["note"], after["sha256"]) == ("smoke", "Short.", before["sha256"])
         with acting_as(admin):
-            assert [(one.name, one.sessions) for one in golden.list_sets(actor=admin)] == [("smoke", 1)]
+            assert [(one.name, one.sessions) for one in eval_golden.list_sets(actor=admin)] == [("smoke", 1)]
         for refused in (
-            lambda: sessions.append_events(session_id, [NewEvent("agent.message", {"text": "x"})], actor=admin),
-            lambda: sessions.delete_session(session_id, actor=admin),
+            lambda: session_store.append_events(session_id, [NewEvent("agent.message", {"text": "x"})], actor=admin),
+            lambda: session_store.delete_session(session_id, actor=admin),
         ):
             with pytest.raises(Refused, match="golden"), acting_as(admin), transaction():
                 refused()
         with acting_as(admin), transaction():
             assert golden_sets.rename_set("smoke", "chat-smoke", actor=admin) == 1
         with acting_as(admin), transaction():
-            assert golden.revoke_golden(session_id, actor=admin)
+            assert eval_golden.revoke_golden(session_id, actor=admin)
         with acting_as(admin), transaction():
-            assert not golden.revoke_golden(session_id, actor=admin)
-            sessions.delete_session(session_id, actor=admin)
+            assert not eval_golden.revoke_golden(session_id, actor=admin)
+            session_store.delete_session(session_id, actor=admin)
 
 
 def test_promoting_applies_the_feedback_in_the_same_transaction(app: Flask, workspace: Workspace) -> None:
@@ -185,7 +190,7 @@ def test_candidates_are_grouped_by_agent_and_first_request(
     settled = ran(app, admin)
     done = complain(app, member, settled)
     with app.app_context(), acting_as(admin), transaction():
-        feedback.review([done], "reviewed", actor=admin)
+        feedback_review.review([done], "reviewed", actor=admin)
     complain(app, member, first, source="tool", context={"tool_slug": "search"})
     with app.app_context(), acting_as(admin), count_queries() as seen:
         listed = candidates.list_candidates(actor=admin)

@@ -17,9 +17,12 @@ from app.db.paging import Page
 from app.errors import Forbidden, NotFound, Refused
 from app.formats.session_limits import EVENTS_AT_ONCE, LINE_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Import, SessionEvent
-from app.services import imports, intake, sessions, workspaces
-from app.services.imports import Result
-from app.services.intake import NewFeedback
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.ingest import imports as ingest_imports
+from app.services.ingest.imports import Result
+from app.services.sessions import store as session_store
+from app.services.workspaces import store as workspace_store
 from tests.conftest import golden_mark
 
 pytestmark = [pytest.mark.usefixtures("context")]
@@ -31,7 +34,7 @@ def line(name: str, **more: Any) -> bytes:
 
 
 def take(actor: Any, *lines: bytes, **more: Any) -> Result:
-    return imports.import_messages(io.BytesIO(b"".join(lines)), within=transaction, actor=actor, **more)
+    return ingest_imports.import_messages(io.BytesIO(b"".join(lines)), within=transaction, actor=actor, **more)
 
 
 def stored(model: Any, *where: Any) -> int:
@@ -56,13 +59,13 @@ def test_bad_lines_are_named_and_the_rest_goes_in_once(workspace: Any) -> None:
         again = take(actor, *lines)
         assert (again.created, again.existing, again.failed) == (0, 4, 2)
         assert stored(AgentSession) == 3
-        session = sessions.find_session("1", actor=actor)
+        session = session_store.find_session("1", actor=actor)
         assert session is not None
         assert (session.title, session.tags, session.model, session.environment) == (
             "Where is order 1?", ["vip"], "m-1", "prod",
         )  # fmt: skip
         assert (session.import_id, session.event_count, session.status) == (first.import_id, 2, "completed")
-        listed = imports.list_imports(Page(), actor=actor).items
+        listed = ingest_imports.list_imports(Page(), actor=actor).items
         assert [(row.filename, row.created, row.existing, row.failed) for row in listed] == [
             (None, 0, 4, 2), ("desk.ndjson", 3, 1, 2),
         ]  # fmt: skip
@@ -85,7 +88,7 @@ def test_a_line_has_at_most_one_mebibyte(workspace: Any) -> None:
         )
         assert (found.created, found.failed) == (3, 2)
         assert [error.line for error in found.errors] == [3, 4]
-        assert sessions.find_session("last", actor=actor) is not None
+        assert session_store.find_session("last", actor=actor) is not None
 
 
 def test_what_one_line_breaks_the_others_do_not_feel(workspace: Any) -> None:
@@ -95,11 +98,11 @@ def test_what_one_line_breaks_the_others_do_not_feel(workspace: Any) -> None:
         found = take(actor, line("1"), line("2", metadata={"golden": {"set": "x"}}), line("3"))
         assert (found.created, found.failed, [error.line for error in found.errors]) == (2, 1, [2])
         assert "golden" in found.errors[0].message
-        assert imports.get_import(found.import_id, actor=actor).created == 2
+        assert ingest_imports.get_import(found.import_id, actor=actor).created == 2
 
 
 def test_several_batches_and_long_sessions(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imports, "BATCH", 2)
+    monkeypatch.setattr(ingest_imports, "BATCH", 2)
     actor = workspace.actor("member")
     long = [{"role": "user", "content": f"{n}"} for n in range(EVENTS_AT_ONCE + 5)]
     seen: list[int] = []
@@ -108,9 +111,9 @@ def test_several_batches_and_long_sessions(workspace: Any, monkeypatch: pytest.M
             actor, line("1"), line("2"), line("3", messages=long), progress=lambda so_far: seen.append(so_far.created)
         )
         assert (found.created, seen) == (3, [2, 3])
-        session = sessions.find_session("3", actor=actor)
+        session = session_store.find_session("3", actor=actor)
         assert session is not None
-        events = sessions.events_of(session.id, actor=actor)
+        events = session_store.events_of(session.id, actor=actor)
         assert [event.payload["text"] for event in events] == [str(n) for n in range(EVENTS_AT_ONCE + 5)]
         assert [event.sequence for event in events] == list(range(1, EVENTS_AT_ONCE + 6))
 
@@ -138,23 +141,23 @@ def test_an_import_is_undone_as_a_whole(workspace: Any) -> None:
         mine = take(member, line("1"), line("2", status="failed", error="No."))
         other = take(member, line("3"), line("1"))
         with transaction(), pytest.raises(Forbidden):
-            imports.undo_import(mine.import_id, actor=member)
+            ingest_imports.undo_import(mine.import_id, actor=member)
     with acting_as(admin):
-        said_about = sessions.find_session("1", actor=admin)
+        said_about = session_store.find_session("1", actor=admin)
         assert said_about is not None
         with transaction():
-            intake.give_feedback(
+            feedback_intake.give_feedback(
                 NewFeedback(source_type="session", rating="positive", comment="Good", session_id=said_about.id),
                 actor=admin,
             )
         with transaction():
-            assert imports.undo_import(mine.import_id, actor=admin) == 2
+            assert ingest_imports.undo_import(mine.import_id, actor=admin) == 2
         with transaction():
-            assert imports.undo_import(mine.import_id, actor=admin) == 0
+            assert ingest_imports.undo_import(mine.import_id, actor=admin) == 0
         assert list(db.session.scalars(select(AgentSession.external_id))) == ["3"]
         assert [(row.comment, row.session_id) for row in db.session.scalars(select(Feedback))] == [("Good", None)]
         assert stored(AuditEntry, AuditEntry.action == "import.undone") == 1
-        assert imports.get_import(other.import_id, actor=admin).undone_at is None
+        assert ingest_imports.get_import(other.import_id, actor=admin).undone_at is None
         assert take(admin, line("1"), line("2")).created == 2
 
 
@@ -169,18 +172,18 @@ def test_a_golden_keeps_its_import(workspace: Any) -> None:
                 .values({AgentSession.meta: golden_mark("default", "Where is order 2?")})
             )
         with transaction(), pytest.raises(Refused, match="One session of this import is golden"):
-            imports.undo_import(found.import_id, actor=admin)
+            ingest_imports.undo_import(found.import_id, actor=admin)
         assert stored(AgentSession) == 2
-        assert imports.get_import(found.import_id, actor=admin).undone_at is None
+        assert ingest_imports.get_import(found.import_id, actor=admin).undone_at is None
 
 
 def test_an_import_that_is_undone_while_it_runs_stops(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imports, "BATCH", 1)
+    monkeypatch.setattr(ingest_imports, "BATCH", 1)
     admin = workspace.actor("admin")
 
     def undo(so_far: Result) -> None:
         with transaction():
-            imports.undo_import(so_far.import_id, actor=admin)
+            ingest_imports.undo_import(so_far.import_id, actor=admin)
 
     with acting_as(admin):
         with pytest.raises(Refused, match="undone while it ran"):
@@ -203,7 +206,7 @@ def test_secrets_are_not_stored(workspace: Any) -> None:
     with acting_as(admin):
         take(admin, line("1", messages=calls, status="failed", error=f"Bad key {key}", metadata={"env": {"k": key}}))
         with transaction():
-            workspaces.change_settings({"mask_emails": True}, actor=admin)
+            workspace_store.change_settings({"mask_emails": True}, actor=admin)
         take(admin, line("2", messages=calls))
         for model in (AgentSession, SessionEvent, Feedback):
             text = str([dict(row) for row in db.session.execute(select(model.__table__)).mappings()])
@@ -224,7 +227,7 @@ def test_another_workspace_sees_nothing(make_workspace: Callable[..., Any]) -> N
         assert stored(Import) == 0
         for unknown in (found.import_id, UUID(int=7)):
             with transaction(), pytest.raises(NotFound):
-                imports.undo_import(unknown, actor=there.actor("admin"))
+                ingest_imports.undo_import(unknown, actor=there.actor("admin"))
         assert take(there.actor("admin"), line("1")).created == 1
 
 

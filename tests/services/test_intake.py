@@ -13,10 +13,11 @@ from sqlalchemy import func, select
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services import chats, sessions
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback, give_feedback, put_feedback
-from app.services.sessions import NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback.intake import NewFeedback, give_feedback, put_feedback
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
@@ -24,11 +25,11 @@ pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 def talk(actor: Any) -> Any:
     """A chat with a session and one answered question; gives the answer's message."""
     with transaction():
-        chat = chats.create_chat(actor=actor, agent_slug="deal-analyst", title="Compare", project="ic")
-        session, _ = sessions.create_session(
+        chat = chat_store.create_chat(actor=actor, agent_slug="deal-analyst", title="Compare", project="ic")
+        session, _ = session_store.create_session(
             NewSession(agent="deal-analyst", chat_id=chat.id, status="completed"), actor=actor
         )
-        return chats.append_messages(
+        return chat_store.append_messages(
             chat.id,
             [
                 NewMessage(role="user", content="Compare Kestrel and Bluefin."),
@@ -80,7 +81,7 @@ def test_a_trace_leads_to_its_session(workspace: Any) -> None:
     actor = workspace.actor("member")
     with acting_as(actor):
         with transaction():
-            session, _ = sessions.create_session(NewSession(agent="batch"), actor=actor)
+            session, _ = session_store.create_session(NewSession(agent="batch"), actor=actor)
         row = give(actor, kind="signal", signal="helpful", trace_id=session.trace_id)
         again = give(actor, kind="signal", signal="helpful", trace_id=session.trace_id, comment="Really")
         assert (row.source_type, row.session_id, row.id) == ("session", session.id, again.id)

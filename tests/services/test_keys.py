@@ -12,14 +12,15 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
 from app.models.people import ApiKey, AuditEntry
 from app.security import authentication
-from app.services import accounts, keys, uses
+from app.services.workspaces import identity, last_used
+from app.services.workspaces import keys as workspace_keys
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 
 def make(actor, **more):
     with acting_as(actor), transaction():
-        row, key = keys.create_key(**{"name": "CI", "scopes": ["admin", "ingest"], "actor": actor, **more})
+        row, key = workspace_keys.create_key(**{"name": "CI", "scopes": ["admin", "ingest"], "actor": actor, **more})
         return row.id, key
 
 
@@ -28,7 +29,7 @@ def test_a_key_is_stored_as_a_hash_with_a_prefix_to_know_it_by(app, workspace):
     key_id, key = make(admin)
 
     with acting_as(admin):
-        row, name = keys.list_keys(actor=admin)[0]
+        row, name = workspace_keys.list_keys(actor=admin)[0]
         assert (row.id, row.scopes, name) == (key_id, ["ingest", "admin"], admin.name)
         assert key.startswith(row.prefix)
         assert len(row.prefix) < len(key) / 3
@@ -45,13 +46,13 @@ def test_a_revoked_or_expired_key_is_none(app, workspace):
     revoked_id, revoked = make(admin)
     expired_id, expired = make(admin, expires_at=datetime.now(UTC) + timedelta(days=1))
     with acting_as(admin), transaction():
-        keys.revoke_key(revoked_id, actor=admin)
+        workspace_keys.revoke_key(revoked_id, actor=admin)
         db.session.execute(update(ApiKey).where(ApiKey.id == expired_id).values(expires_at=func.now()))
     for key in (revoked, expired):
         with app.test_request_context():
             assert authentication.bind(key) is None
     with pytest.raises(NotFound), acting_as(admin), transaction():
-        keys.revoke_key(revoked_id, actor=admin)
+        workspace_keys.revoke_key(revoked_id, actor=admin)
 
 
 def test_nobody_makes_a_key_that_acts_as_somebody_else(workspace):
@@ -65,9 +66,9 @@ def test_keys_of_another_workspace_are_unknown(workspace, make_workspace):
     key_id, _ = make(make_workspace().actor("admin"))
     admin = workspace.actor("admin")
     with acting_as(admin):
-        assert keys.list_keys(actor=admin) == []
+        assert workspace_keys.list_keys(actor=admin) == []
         with pytest.raises(NotFound), transaction():
-            keys.revoke_key(key_id, actor=admin)
+            workspace_keys.revoke_key(key_id, actor=admin)
 
 
 def test_bad_keys_are_refused(workspace):
@@ -83,20 +84,20 @@ def test_bad_keys_are_refused(workspace):
         assert list(raised.value.fields) == [field]
     key_id, _ = make(admin)
     with pytest.raises(Forbidden), acting_as(member), transaction():
-        keys.revoke_key(key_id, actor=member)
+        workspace_keys.revoke_key(key_id, actor=member)
 
 
 def write(tenant_id) -> None:
-    for batch in uses.take():
+    for batch in last_used.take():
         if batch.tenant_id == tenant_id:
-            with acting_as(accounts.product_in(tenant_id)), transaction():
-                uses.write(batch)
-            uses.forget(batch)
+            with acting_as(identity.product_in(tenant_id)), transaction():
+                last_used.write(batch)
+            last_used.forget(batch)
 
 
 @pytest.fixture
 def nobody_else_writes():
-    with uses.writing:
+    with last_used.writing:
         yield
 
 
@@ -104,10 +105,10 @@ def nobody_else_writes():
 def test_the_last_use_is_known_before_and_after_it_is_written(workspace):
     admin = workspace.actor("admin")
     key_id, _ = make(admin)
-    uses.note(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
-    noted = uses.last_used(key_id, None)
+    last_used.note(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
+    noted = last_used.last_used(key_id, None)
     write(workspace.id)
 
-    assert uses.last_used(key_id, None) is None
+    assert last_used.last_used(key_id, None) is None
     with acting_as(admin):
-        assert keys.list_keys(actor=admin)[0][0].last_used_at == noted
+        assert workspace_keys.list_keys(actor=admin)[0][0].last_used_at == noted

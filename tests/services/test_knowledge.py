@@ -16,17 +16,21 @@ from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import Agent, AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.models.knowledge import KNOWLEDGE_STATES
-from app.services import agents, entities, feedback, knowledge, knowledge_usage
-from app.services.filters import KnowledgeFilters
-from app.services.intake import NewFeedback, give_feedback
-from app.services.knowledge import MOVES, NewRow
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.rows import MOVES, NewRow
+from app.services.lists.filters import KnowledgeFilters
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 
 def add(actor: Any, content: str, **more: Any) -> SharedContext:
     with transaction():
-        return knowledge.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor)
+        return knowledge_rows.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor)
 
 
 def test_an_admins_row_is_active_and_others_are_proposed(workspace: Any) -> None:
@@ -54,17 +58,19 @@ def test_an_edit_needs_the_version_it_was_made_on(workspace: Any) -> None:
     with acting_as(admin):
         row = add(admin, "State the period.", context="quoting a multiple")
         with transaction():
-            edited = knowledge.edit_row(
+            edited = knowledge_rows.edit_row(
                 row.id, {"content": "State the period next to every multiple."}, 1, actor=owner, reason="Tables too"
             )
         assert (edited.version, edited.context) == (2, "quoting a multiple")
         with pytest.raises(Stale) as stale, transaction():
-            knowledge.edit_row(row.id, {"content": "Something else"}, 1, actor=admin)
+            knowledge_rows.edit_row(row.id, {"content": "Something else"}, 1, actor=admin)
         assert stale.value.current["content"] == "State the period next to every multiple."
         with transaction():
-            same = knowledge.edit_row(row.id, {"content": "State the period next to every multiple."}, 2, actor=admin)
+            same = knowledge_rows.edit_row(
+                row.id, {"content": "State the period next to every multiple."}, 2, actor=admin
+            )
         assert same.version == 2, "nothing changed, nothing noted"
-        history = knowledge.history_of(row.id, actor=admin)
+        history = knowledge_rows.history_of(row.id, actor=admin)
         assert [(item.version, item.action, item.author, item.reason) for item in history] == [
             (2, "edited", owner.name, "Tables too"),
             (1, "created", admin.name, None),
@@ -87,7 +93,7 @@ def test_of_two_editors_one_wins(app: Any, workspace: Any) -> None:
         with app.app_context(), acting_as(admin):
             try:
                 with transaction():
-                    knowledge.edit_row(row_id, {"content": words}, 1, actor=admin)
+                    knowledge_rows.edit_row(row_id, {"content": words}, 1, actor=admin)
                 answers.append("saved")
             except Stale:
                 answers.append("stale")
@@ -112,7 +118,7 @@ def test_every_pair_of_states(workspace: Any) -> None:
         def go(row: Any, state: str) -> None:
             more = {"superseded_by": heir.id} if state == "superseded" else {}
             with transaction():
-                knowledge.set_state(row.id, state, actor=admin, reason="Because.", **more)
+                knowledge_rows.set_state(row.id, state, actor=admin, reason="Because.", **more)
 
         for number, (start, steps) in enumerate(paths.items()):
             for target in KNOWLEDGE_STATES:
@@ -121,7 +127,7 @@ def test_every_pair_of_states(workspace: Any) -> None:
                     go(row, step)
                 if target == start or target in MOVES[start]:
                     go(row, target)
-                    found = knowledge.get_row(row.id, actor=admin).row
+                    found = knowledge_rows.get_row(row.id, actor=admin).row
                     assert found.state == target
                     assert row.active == (target == "active")
                     assert (found.superseded_by == heir.id) == (target == "superseded")
@@ -135,27 +141,27 @@ def test_states_need_their_reasons_and_an_admin(workspace: Any) -> None:
     with acting_as(admin):
         row = add(admin, "A rule")
         with pytest.raises(Invalid, match="reason"), transaction():
-            knowledge.set_state(row.id, "inactive", actor=admin)
+            knowledge_rows.set_state(row.id, "inactive", actor=admin)
         for heir in (None, row.id):
             with pytest.raises(Invalid, match="superseded_by"), transaction():
-                knowledge.set_state(row.id, "superseded", actor=admin, superseded_by=heir)
+                knowledge_rows.set_state(row.id, "superseded", actor=admin, superseded_by=heir)
         with pytest.raises(NotFound), transaction():
-            knowledge.set_state(row.id, "superseded", actor=admin, superseded_by=uuid4())
+            knowledge_rows.set_state(row.id, "superseded", actor=admin, superseded_by=uuid4())
         with pytest.raises(Stale), transaction():
-            knowledge.set_state(row.id, "deleted", actor=admin, version=7)
+            knowledge_rows.set_state(row.id, "deleted", actor=admin, version=7)
         with pytest.raises(Forbidden), transaction():
-            knowledge.set_state(row.id, "deleted", actor=member)
+            knowledge_rows.set_state(row.id, "deleted", actor=member)
         with pytest.raises(Forbidden), transaction():
-            knowledge.edit_row(row.id, {"content": "x"}, 1, actor=member)
+            knowledge_rows.edit_row(row.id, {"content": "x"}, 1, actor=member)
         with pytest.raises(NotFound), transaction():
-            knowledge.edit_row(uuid4(), {"content": "x"}, 1, actor=admin)
+            knowledge_rows.edit_row(uuid4(), {"content": "x"}, 1, actor=admin)
 
 
 def test_two_active_rows_do_not_say_the_same(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin):
         with transaction():
-            agent = agents.ensure_agent("deal-analyst", actor=admin)
+            agent = versions.ensure_agent("deal-analyst", actor=admin)
         add(admin, "Use LTM  EBITDA.")
         with pytest.raises(Refused, match="says the same"):
             add(admin, " use ltm ebitda. ")
@@ -163,16 +169,16 @@ def test_two_active_rows_do_not_say_the_same(workspace: Any) -> None:
         add(admin, "Use LTM EBITDA.", type="lesson")
         waiting = add(member, "Use LTM EBITDA.")
         with pytest.raises(Refused, match="says the same"), transaction():
-            knowledge.set_state(waiting.id, "active", actor=admin)
+            knowledge_rows.set_state(waiting.id, "active", actor=admin)
         other = add(admin, "Something else")
         with pytest.raises(Refused, match="says the same"), transaction():
-            knowledge.edit_row(other.id, {"content": "USE LTM EBITDA."}, 1, actor=admin)
+            knowledge_rows.edit_row(other.id, {"content": "USE LTM EBITDA."}, 1, actor=admin)
 
 
 def test_what_does_not_fit_is_refused(make_workspace: Any) -> None:
     here, there = make_workspace(), make_workspace()
     with acting_as(there.actor("admin")), transaction():
-        foreign = agents.ensure_agent("theirs", actor=there.actor("admin")).id
+        foreign = versions.ensure_agent("theirs", actor=there.actor("admin")).id
     admin = here.actor("admin")
     with acting_as(admin):
         wrong: list[tuple[str, dict[str, Any]]] = [
@@ -190,7 +196,7 @@ def test_what_does_not_fit_is_refused(make_workspace: Any) -> None:
                 add(admin, **({"content": "A rule"} | values))
         row = add(admin, "A rule")
         with pytest.raises(Invalid, match="state"), transaction():
-            knowledge.edit_row(row.id, {"state": "deleted"}, 1, actor=admin)
+            knowledge_rows.edit_row(row.id, {"state": "deleted"}, 1, actor=admin)
 
 
 def test_rows_know_their_signals(workspace: Any) -> None:
@@ -202,7 +208,7 @@ def test_rows_know_their_signals(workspace: Any) -> None:
             ids.append(give_feedback(new, actor=actor).id)
     with acting_as(admin):
         row = add(admin, "Use LTM EBITDA.", source_feedback_id=ids[1], feedback_ids=ids)
-        detail = knowledge.get_row(row.id, actor=admin)
+        detail = knowledge_rows.get_row(row.id, actor=admin)
         assert (detail.row.signals, detail.row.people, detail.row.source_feedback_id) == (2, 2, ids[1])
         assert {signal.author for signal in detail.signals} == {admin.name, member.name}
 
@@ -211,17 +217,17 @@ def test_archiving_an_agent_retires_what_was_its_own(workspace: Any) -> None:
     admin = workspace.actor("admin")
     with acting_as(admin):
         with transaction():
-            agent = agents.ensure_agent("old-one", actor=admin)
-            kind = entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+            agent = versions.ensure_agent("old-one", actor=admin)
+            kind = entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
         own, common = add(admin, "Only here", agent_id=agent.id), add(admin, "Everywhere")
         of_type = add(admin, "For deals", entity_type_id=kind.id)
         with transaction():
-            agents.archive_agent(agent.id, actor=admin)
-            entities.archive_type(kind.id, actor=admin)
-        states = {row.id: knowledge.get_row(row.id, actor=admin).row.state for row in (own, common, of_type)}
+            versions.archive_agent(agent.id, actor=admin)
+            entity_store.archive_type(kind.id, actor=admin)
+        states = {row.id: knowledge_rows.get_row(row.id, actor=admin).row.state for row in (own, common, of_type)}
         assert states == {own.id: "inactive", common.id: "active", of_type.id: "inactive"}
         with pytest.raises(Refused, match="archived already"), transaction():
-            agents.archive_agent(agent.id, actor=admin)
+            versions.archive_agent(agent.id, actor=admin)
         with pytest.raises(Invalid, match="no agent"):
             add(admin, "Too late", agent_id=agent.id)
 
@@ -230,8 +236,8 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin):
         with transaction():
-            agent = agents.ensure_agent("deal-analyst", actor=admin)
-            kind = entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+            agent = versions.ensure_agent("deal-analyst", actor=admin)
+            kind = entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
         old = datetime.now(UTC) - timedelta(days=180)
         add(admin, "Alpha covenant", created_at=old)
         add(admin, "Beta", agent_id=agent.id, type="lesson")
@@ -240,10 +246,10 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
         add(member, "Epsilon", type="insight")
         gone = add(admin, "Zeta")
         with transaction():
-            knowledge.set_state(gone.id, "deleted", actor=admin, reason="Wrong.")
+            knowledge_rows.set_state(gone.id, "deleted", actor=admin, reason="Wrong.")
 
         def found(**args: str) -> set[str]:
-            page = knowledge.list_rows(KnowledgeFilters.from_args(args), Page(), actor=admin)
+            page = knowledge_rows.list_rows(KnowledgeFilters.from_args(args), Page(), actor=admin)
             return {row.content.split()[0] for row in page.items}
 
         assert found() == {"Alpha", "Beta", "Gamma", "Delta", "Epsilon"}
@@ -257,13 +263,13 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
         assert found(entity_type="deal") == {"Gamma", "Delta"}
         assert found(q="covenants") == {"Alpha"}
         with count_queries() as seen:
-            page = knowledge.list_rows(KnowledgeFilters.from_args({"q": "delta"}), Page(), actor=admin)
+            page = knowledge_rows.list_rows(KnowledgeFilters.from_args({"q": "delta"}), Page(), actor=admin)
         assert len(seen) <= 4
         assert (page.items[0].scope, page.items[0].agent, page.items[0].entity_type) == ("both", "deal-analyst", "deal")
-        rows = knowledge.list_rows(KnowledgeFilters(), Page(), actor=admin).items
+        rows = knowledge_rows.list_rows(KnowledgeFilters(), Page(), actor=admin).items
         ranks = {row.content.split()[0]: round(row.rank, 2) for row in rows}
         assert (ranks["Alpha"], ranks["Beta"], ranks["Delta"]) == (0.25, 1.0, 3.0)
-        counts = knowledge.counts(admin)
+        counts = knowledge_rows.counts(admin)
         assert counts.active == {"correction": 2, "lesson": 1, "routing": 1}
         assert (counts.others, counts.all) == ({"proposed": 1}, 5)
 
@@ -291,14 +297,14 @@ def test_deciding_about_a_proposal_decides_about_the_feedback_behind_it(workspac
                 ).id
                 for n in range(4)
             ]
-            feedback.review(said[:1], "reviewed", actor=admin)
-            feedback.review(said[3:], "dismissed", actor=admin, notes="Once only")
+            feedback_review.review(said[:1], "reviewed", actor=admin)
+            feedback_review.review(said[3:], "dismissed", actor=admin, notes="Once only")
         approved = add(member, "Use the right basis.", feedback_ids=[said[0], said[3]])
         rejected = add(member, "Never use a basis.", feedback_ids=said[1:3])
         rival = add(member, "Ask for the basis.", feedback_ids=said[2:3])
         with transaction():
-            knowledge.set_state(approved.id, "active", actor=admin)
-            knowledge.set_state(rejected.id, "inactive", actor=admin, reason="Too strict")
+            knowledge_rows.set_state(approved.id, "active", actor=admin)
+            knowledge_rows.set_state(rejected.id, "inactive", actor=admin, reason="Too strict")
         rows = {row.id: row for row in db.session.scalars(select(Feedback).where(Feedback.id.in_(said)))}
         assert [rows[row_id].status for row_id in said] == ["applied", "dismissed", "pending", "dismissed"]
         assert rows[said[0]].outcome == {
@@ -307,6 +313,6 @@ def test_deciding_about_a_proposal_decides_about_the_feedback_behind_it(workspac
         assert rows[said[1]].review_notes == "The rule made of it was rejected: Too strict"
         assert (rows[said[3]].review_notes, rows[said[3]].outcome) == ("Once only", {})
         with transaction():
-            knowledge.set_state(rival.id, "deleted", actor=admin)
+            knowledge_rows.set_state(rival.id, "deleted", actor=admin)
         assert rows[said[2]].status == "dismissed"
         assert rows[said[2]].review_notes == "The rule made of it was rejected."

@@ -11,9 +11,12 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
-from app.services import feedback, knowledge, knowledge_changes, proposals
-from app.services.intake import NewFeedback, give_feedback
-from app.services.knowledge import NewRow
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.knowledge import proposals
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
 from tests.conftest import Workspace
 
 pytestmark = [pytest.mark.usefixtures("context")]
@@ -29,7 +32,7 @@ def admin(workspace: Workspace) -> Iterator[Any]:
 
 def add(actor: Any, content: str, **more: Any) -> SharedContext:
     with transaction():
-        return knowledge.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor)
+        return knowledge_rows.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor)
 
 
 def say(actor: Any, comment: str) -> Any:
@@ -55,8 +58,8 @@ def statuses(*ids: Any) -> list[str]:
 def test_rolling_back_is_one_more_version(admin: Any) -> None:
     row = add(admin, "First.", context="always", pinned=True)
     with transaction():
-        knowledge.edit_row(row.id, {"content": "Second.", "type": "lesson", "pinned": False}, 1, actor=admin)
-        knowledge.set_state(row.id, "inactive", actor=admin, reason="Outdated.")
+        knowledge_rows.edit_row(row.id, {"content": "Second.", "type": "lesson", "pinned": False}, 1, actor=admin)
+        knowledge_rows.set_state(row.id, "inactive", actor=admin, reason="Outdated.")
 
     back = roll(row, 1, 3, admin)
 
@@ -67,7 +70,7 @@ def test_rolling_back_is_one_more_version(admin: Any) -> None:
         "active",
         4,
     )
-    steps = knowledge.history_of(row.id, actor=admin)
+    steps = knowledge_rows.history_of(row.id, actor=admin)
     assert [(step.version, step.action, step.reason) for step in steps][:2] == [
         (4, "rolled_back", "Back to version 1."),
         (3, "inactive", "Outdated."),
@@ -87,7 +90,7 @@ def test_rolling_back_is_refused_where_there_is_nothing_to_go_back_to(admin: Any
     with pytest.raises(Forbidden):
         roll(row, 1, 1, workspace.actor("member"))
     with transaction():
-        knowledge.set_state(row.id, "deleted", actor=admin)
+        knowledge_rows.set_state(row.id, "deleted", actor=admin)
     with pytest.raises(Refused):
         roll(row, 1, 2, admin)
 
@@ -95,7 +98,7 @@ def test_rolling_back_is_refused_where_there_is_nothing_to_go_back_to(admin: Any
 def test_a_proposal_does_not_become_active_by_rolling_back(admin: Any, workspace: Workspace) -> None:
     row = add(workspace.actor("member"), "First.")
     with transaction():
-        knowledge.edit_row(row.id, {"content": "Second."}, 1, actor=admin)
+        knowledge_rows.edit_row(row.id, {"content": "Second."}, 1, actor=admin)
     assert (roll(row, 1, 2, admin).state, row.content) == ("proposed", "First.")
 
 
@@ -108,7 +111,7 @@ def test_merging_joins_the_signals_and_applies_them(admin: Any, workspace: Works
     merged = merge(proposal, target, admin)
 
     assert (merged.state, merged.superseded_by) == ("superseded", target.id)
-    assert {signal.id for signal in knowledge.get_row(target.id, actor=admin).signals} == {one, two}
+    assert {signal.id for signal in knowledge_rows.get_row(target.id, actor=admin).signals} == {one, two}
     rows = db.session.scalars(select(Feedback).where(Feedback.id.in_([one, two]))).all()
     assert {(row.status, row.outcome["id"]) for row in rows} == {("applied", str(target.id))}
     again = NewRow(type="correction", content="Do not use the last fiscal year.")
@@ -124,9 +127,9 @@ def test_a_decision_about_a_proposal_is_taken_back_with_all_that_followed(
     mine, other = say(member, "Last year again"), say(member, "Something else")
     row = add(workspace.actor("system"), "Use LTM EBITDA.", feedback_ids=[mine, other])
     with transaction():
-        feedback.review([other], "dismissed", actor=admin, notes="Not this.")
+        feedback_review.review([other], "dismissed", actor=admin, notes="Not this.")
     with transaction():
-        knowledge.set_state(row.id, state, actor=admin, reason="Decided.")
+        knowledge_rows.set_state(row.id, state, actor=admin, reason="Decided.")
     assert statuses(mine, other) == [closed, "dismissed"]
 
     with transaction():
@@ -137,8 +140,8 @@ def test_a_decision_about_a_proposal_is_taken_back_with_all_that_followed(
     with pytest.raises(Refused, match="last decision"), transaction():
         knowledge_changes.reopen_row(row.id, actor=admin)
     with transaction():
-        knowledge.set_state(row.id, "active", actor=admin)
-        knowledge.edit_row(row.id, {"content": "Use LTM EBITDA, always."}, None, actor=admin)
+        knowledge_rows.set_state(row.id, "active", actor=admin)
+        knowledge_rows.edit_row(row.id, {"content": "Use LTM EBITDA, always."}, None, actor=admin)
     with pytest.raises(Refused, match="last decision"), transaction():
         knowledge_changes.reopen_row(row.id, actor=admin)
 
@@ -149,11 +152,11 @@ def test_what_a_new_wording_replaced_comes_back_with_the_decision(admin: Any, wo
         new = proposals.propose_edit(old.id, {"content": "Use LTM EBITDA."}, actor=admin)
     for _ in range(2):
         with transaction():
-            knowledge.set_state(new.id, "active", actor=admin)
-        assert [knowledge.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["superseded", "active"]
+            knowledge_rows.set_state(new.id, "active", actor=admin)
+        assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["superseded", "active"]
         with transaction():
             knowledge_changes.reopen_row(new.id, actor=admin)
-        assert [knowledge.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
+        assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
 
 
 def test_only_a_proposal_is_merged_and_only_into_an_active_row(admin: Any, workspace: Workspace) -> None:
@@ -162,7 +165,7 @@ def test_only_a_proposal_is_merged_and_only_into_an_active_row(admin: Any, works
         with pytest.raises(error):
             merge(row, into, admin)
     with transaction():
-        knowledge.set_state(active.id, "inactive", actor=admin, reason="Old.")
+        knowledge_rows.set_state(active.id, "inactive", actor=admin, reason="Old.")
     with pytest.raises(Refused, match="inactive"):
         merge(proposal, active, admin)
     with pytest.raises(Forbidden):
@@ -177,7 +180,7 @@ def test_what_nobody_sees_is_never_active(admin: Any, workspace: Workspace) -> N
     assert list(refused.value.fields) == ["context"]
     row = add(admin, "State the period.")
     with pytest.raises(Invalid), transaction():
-        knowledge.edit_row(row.id, {"content": UNSEEN}, 1, actor=admin)
+        knowledge_rows.edit_row(row.id, {"content": UNSEEN}, 1, actor=admin)
     with pytest.raises(Invalid, match="U\\+200B"):
         add(workspace.actor("member"), UNSEEN)
     add(admin, "Thumbs up 👍🏽 and families 👨‍👩‍👧 are fine.")
@@ -191,5 +194,5 @@ def test_an_edit_keeps_how_the_row_was_received(admin: Any) -> None:
         )
     with transaction():
         for one in (row, other):
-            knowledge.edit_row(one.id, {"content": one.content + " Really."}, 1, actor=admin)
+            knowledge_rows.edit_row(one.id, {"content": one.content + " Really."}, 1, actor=admin)
     assert row.rank > other.rank + 0.3

@@ -11,8 +11,11 @@ from sqlalchemy import func, select
 from app.db import acting_as, db, transaction
 from app.formats.tool_groups import TOOLS_OF_GROUP
 from app.models import SharedContextEmbedding
-from app.services import agents, entities, knowledge, knowledge_checks, knowledge_vectors
-from app.services.knowledge import NewRow
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
 from app.text import embeddings
 from app.tools import TOOLS
 from tests.conftest import Workspace
@@ -29,7 +32,7 @@ def admin(workspace: Workspace) -> Iterator[Any]:
 
 def add(actor: Any, content: str, **more: Any) -> Any:
     with transaction():
-        return knowledge.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor).id
+        return knowledge_rows.add_row(NewRow(**({"type": "correction", "content": content} | more)), actor=actor).id
 
 
 def checks(found: Any) -> list[str]:
@@ -42,24 +45,24 @@ def test_a_row_is_checked_beside_those_that_agents_get_with_it(admin: Any, works
     against = add(workspace.actor("member"), "Never use LTM EBITDA when comparing deals.")
     apart = add(admin, "Reply to tickets within 4 hours.")
 
-    found = knowledge_checks.check_rows([same, against, apart], actor=admin)
+    found = hygiene.check_rows([same, against, apart], actor=admin)
 
     assert "duplicate" in checks(found[same])
     assert {finding.other_id for finding in found[against] if finding.check == "contradiction"} >= {old}
     assert found[apart] == []
     with transaction():
-        knowledge.set_state(against, "inactive", actor=admin, reason="Wrong.")
-    assert knowledge_checks.check_rows([against], actor=admin) == {}
+        knowledge_rows.set_state(against, "inactive", actor=admin, reason="Wrong.")
+    assert hygiene.check_rows([against], actor=admin) == {}
 
 
 def test_scope_fixes_name_what_to_set(admin: Any) -> None:
     with transaction():
-        agent = agents.ensure_agent("deal-analyst", actor=admin)
-        kind = entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
+        agent = versions.ensure_agent("deal-analyst", actor=admin)
+        kind = entity_store.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
     by_agent = add(admin, "When deal-analyst answers, it states the period.")
     by_type = add(admin, "Every deal has its valuation in EUR.")
 
-    found = knowledge_checks.check_rows([by_agent, by_type], actor=admin)
+    found = hygiene.check_rows([by_agent, by_type], actor=admin)
 
     assert [finding.agent_id for finding in found[by_agent]] == [agent.id]
     assert [finding.entity_type_id for finding in found[by_type]] == [kind.id]
@@ -70,7 +73,7 @@ def test_the_report_tells_a_pair_once_and_says_when_it_was_cut(admin: Any, monke
     second = add(admin, "State the currency next to every amount!", type="guideline")
     add(admin, "Be careful.")
 
-    report = knowledge_checks.check_all(actor=admin)
+    report = hygiene.check_all(actor=admin)
     assert (report.looked_at, report.more) == (3, False)
     pairs = [(kept.id, finding.other_id) for kept, found in report.found for finding in found if finding.other_id]
     assert len(pairs) == 1
@@ -78,49 +81,49 @@ def test_the_report_tells_a_pair_once_and_says_when_it_was_cut(admin: Any, monke
     assert "vague" in [finding.check for _, found in report.found for finding in found]
     assert report.findings == 2
 
-    monkeypatch.setattr(knowledge_checks, "MOST", 2)
-    cut = knowledge_checks.check_all(actor=admin)
+    monkeypatch.setattr(hygiene, "MOST", 2)
+    cut = hygiene.check_all(actor=admin)
     assert (cut.looked_at, cut.more) == (2, True)
-    assert list(knowledge_checks.check_rows([first], actor=admin)) == [first], "whoever is asked for is looked at"
+    assert list(hygiene.check_rows([first], actor=admin)) == [first], "whoever is asked for is looked at"
 
 
 def test_a_new_wording_is_not_compared_with_what_it_replaces(admin: Any) -> None:
     old = add(admin, "Quote multiples with one decimal place.")
     with transaction():
-        new = knowledge.add_row(
+        new = knowledge_rows.add_row(
             NewRow(type="correction", content="Quote multiples with one decimal place, always."),
             actor=admin, proposed=True, meta={"replaces": {"id": str(old), "version": 1}},
         ).id  # fmt: skip
-    assert knowledge_checks.check_rows([new], actor=admin)[new] == []
+    assert hygiene.check_rows([new], actor=admin)[new] == []
 
 
 def test_the_nearest_rows_come_first(admin: Any) -> None:
     near = add(admin, "Use LTM EBITDA when comparing deals.")
     add(admin, "Reply to tickets within 4 hours.")
     row = add(admin, "Compare deals on LTM EBITDA figures.")
-    assert knowledge_checks.nearest(row, actor=admin)[0] == near
+    assert hygiene.nearest(row, actor=admin)[0] == near
 
 
 def test_vectors_are_kept_by_text_and_model(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     row = add(admin, "State the period.")
     with transaction():
-        assert knowledge_vectors.keep_vectors([row], actor=admin) == 1
-        assert knowledge_vectors.keep_vectors([row], actor=admin) == 0, "what is kept is not made again"
+        assert vectors.keep_vectors([row], actor=admin) == 1
+        assert vectors.keep_vectors([row], actor=admin) == 0, "what is kept is not made again"
     kept = db.session.scalars(select(SharedContextEmbedding)).one()
     assert (kept.model, len(kept.vector)) == (embeddings.MODEL_NAME, embeddings.DIMENSIONS)
 
     made: list[str] = []
-    monkeypatch.setattr(knowledge_vectors, "_remembered", {})
-    monkeypatch.setattr(knowledge_vectors, "embed", lambda texts: made.extend(texts) or embeddings.embed(texts))
-    knowledge_checks.check_all(actor=admin)
+    monkeypatch.setattr(vectors, "_remembered", {})
+    monkeypatch.setattr(vectors, "embed", lambda texts: made.extend(texts) or embeddings.embed(texts))
+    hygiene.check_all(actor=admin)
     assert made == [], "a kept vector is read"
     with transaction():
-        knowledge.edit_row(row, {"content": "State the period and the currency."}, 1, actor=admin)
-    knowledge_checks.check_all(actor=admin)
+        knowledge_rows.edit_row(row, {"content": "State the period and the currency."}, 1, actor=admin)
+    hygiene.check_all(actor=admin)
     assert made == ["State the period and the currency."]
     assert db.session.scalar(select(func.count()).select_from(SharedContextEmbedding)) == 1
     with transaction():
-        assert knowledge_vectors.keep_vectors([row], actor=admin) == 1
+        assert vectors.keep_vectors([row], actor=admin) == 1
 
 
 def test_names_of_tools_are_those_of_the_tools() -> None:

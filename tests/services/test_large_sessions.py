@@ -14,10 +14,15 @@ from flask import Flask
 from app.db import acting_as, db, transaction
 from app.errors import Unprocessable
 from app.models import AgentSession, SessionEvent
-from app.services import comparisons, diffs, golden, promotions, sessions, snapshots
-from app.services.event_windows import iterate_events
-from app.services.golden import Promotion
-from app.services.sessions import NewEvent, NewSession
+from app.services.evals import compare as eval_compare
+from app.services.evals import diff as eval_diff
+from app.services.evals import golden as eval_golden
+from app.services.evals import promotion
+from app.services.evals import snapshot as eval_snapshot
+from app.services.evals.golden import Promotion
+from app.services.sessions import store as session_store
+from app.services.sessions.event_windows import iterate_events
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace
 
 WORDS = "Heron is worth 118 million, says the term sheet. " * 5000
@@ -28,7 +33,7 @@ def store(actor: Any, calls: int = 60, **changed: Any) -> UUID:
     """A completed session of about 15 MB: a question, saved notes and their results, an answer."""
     with transaction():
         new = NewSession(agent="a", events=[NewEvent("user.message", {"text": "Save the notes."})])
-        session, _ = sessions.create_session(new, actor=actor)
+        session, _ = session_store.create_session(new, actor=actor)
         for n in range(calls):
             arguments = {"title": f"n{n}"} | (changed if n == 7 else {})
             output = {"id": f"n-{n}", "text": f"{n} {WORDS}"}
@@ -36,9 +41,9 @@ def store(actor: Any, calls: int = 60, **changed: Any) -> UUID:
                 NewEvent("tool.call", {"id": f"c{n}", "name": "save_note", "arguments": arguments}),
                 NewEvent("tool.result", {"call_id": f"c{n}", "name": "save_note", "output": output}),
             ]
-            sessions.append_events(session.id, events, actor=actor)
+            session_store.append_events(session.id, events, actor=actor)
         end = [NewEvent("agent.message", {"text": "Saved 60 notes."}), NewEvent("session.completed")]
-        sessions.append_events(session.id, end, actor=actor)
+        session_store.append_events(session.id, end, actor=actor)
     return session.id
 
 
@@ -66,11 +71,11 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
     size = db.session.get_one(AgentSession, first).event_bytes
     assert size > 14_000_000
     readers: dict[str, Callable[[], Any]] = {
-        "offer": lambda: promotions.offer(first, actor=acting),
-        "compare": lambda: comparisons.compare_sessions(first, second, actor=acting),
-        "differs": lambda: comparisons.compare_sessions(first, other, actor=acting),
-        "diff": lambda: diffs.read_diff(first, second, actor=acting),
-        "snapshot": lambda: snapshots.take_snapshot(db.session.get_one(AgentSession, first), actor=acting),
+        "offer": lambda: promotion.offer(first, actor=acting),
+        "compare": lambda: eval_compare.compare_sessions(first, second, actor=acting),
+        "differs": lambda: eval_compare.compare_sessions(first, other, actor=acting),
+        "diff": lambda: eval_diff.read_diff(first, second, actor=acting),
+        "snapshot": lambda: eval_snapshot.take_snapshot(db.session.get_one(AgentSession, first), actor=acting),
     }
     found = {}
     for name, work in readers.items():
@@ -89,7 +94,7 @@ def test_a_large_session_becomes_golden_and_says_what_it_froze(acting: Any) -> N
 
     def promote() -> Any:
         with transaction():
-            return golden.promote_session(session_id, Promotion(set_name="large"), actor=acting)
+            return eval_golden.promote_session(session_id, Promotion(set_name="large"), actor=acting)
 
     done, peak = peak_of(promote)
     assert peak < 8, peak
@@ -100,10 +105,10 @@ def test_more_input_than_a_golden_keeps_is_refused_before_it_is_read(acting: Any
     with transaction():
         said = [NewEvent("user.message", {"text": "x" * 250_000})] * 9
         new = NewSession(agent="a", status="completed", events=said)
-        session_id = sessions.create_session(new, actor=acting)[0].id
+        session_id = session_store.create_session(new, actor=acting)[0].id
     for work in (
-        lambda: promotions.offer(session_id, actor=acting),
-        lambda: golden.promote_session(session_id, Promotion(), actor=acting),
+        lambda: promotion.offer(session_id, actor=acting),
+        lambda: eval_golden.promote_session(session_id, Promotion(), actor=acting),
     ):
         with pytest.raises(Unprocessable, match="the most a golden can hold"), transaction():
             work()

@@ -14,7 +14,8 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.models.people import LoginSession, OneTimeLink
 from app.security import authentication
-from app.services import accounts, logins, passwords, people, throttle, uses
+from app.services.workspaces import identity, last_used, logins, people, throttle
+from app.services.workspaces import logins as workspace_logins
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
@@ -219,16 +220,16 @@ def test_switching_ends_the_login_here_and_begins_one_there(workspace, make_work
 
 
 def write(tenant_id) -> None:
-    for batch in uses.take():
+    for batch in last_used.take():
         if batch.tenant_id == tenant_id:
-            with acting_as(accounts.product_in(tenant_id)), transaction():
-                uses.write(batch)
-            uses.forget(batch)
+            with acting_as(identity.product_in(tenant_id)), transaction():
+                last_used.write(batch)
+            last_used.forget(batch)
 
 
 @pytest.fixture
 def nobody_else_writes():
-    with uses.writing:
+    with last_used.writing:
         yield
 
 
@@ -241,23 +242,23 @@ def test_uses_are_remembered_and_written_together(workspace):
     with acting_as(member):
         row = logins.list_mine(actor=member)[0]
         login_id, before = row.id, row.seen_at
-        uses.note(member, login_id)
-        assert uses.last_used(login_id, before) > before
+        last_used.note(member, login_id)
+        assert last_used.last_used(login_id, before) > before
     write(member.tenant_id)
     with acting_as(member):
         assert logins.list_mine(actor=member)[0].seen_at > before
 
 
 def test_a_password_is_one_whichever_keyboard_wrote_it():
-    stored = passwords.hashed("pässwörd-é")
+    stored = workspace_logins.hashed("pässwörd-é")
 
-    assert passwords.matches(stored, "pa\u0308sswo\u0308rd-e\u0301")
-    assert not passwords.matches("not a hash", "x")
-    assert accounts.find("nobody@nowhere.test") is None
+    assert workspace_logins.matches(stored, "pa\u0308sswo\u0308rd-e\u0301")
+    assert not workspace_logins.matches("not a hash", "x")
+    assert identity.find("nobody@nowhere.test") is None
 
 
 def test_counts_of_long_ago_are_removed_by_the_product_alone():
-    here, product = f"here-{uuid4()}", accounts.product_in(accounts.NOBODY)
+    here, product = f"here-{uuid4()}", identity.product_in(identity.NOBODY)
     keys = [throttle._key(here), throttle._key(here, "a@example.test"), throttle._account("a@example.test")]
     with acting_as(None), transaction():
         throttle.count_attempt("a@example.test", here)

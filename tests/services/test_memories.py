@@ -15,7 +15,8 @@ from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Refused
 from app.learning.memory_prompt import BUDGET, format_memories
 from app.learning.prompt import parse_prompt, token_count
-from app.services import memories, sessions
+from app.services.knowledge import memories
+from app.services.sessions import store as session_store
 from tests.conftest import Workspace, soup
 
 
@@ -51,9 +52,9 @@ def test_a_memory_reaches_its_person_s_prompts_and_no_other(app: Flask, workspac
 def test_the_product_remembers_for_the_session_s_person(app: Flask, workspace: Workspace) -> None:
     member, system = workspace.actor("member"), workspace.actor("system")
     agent = replace(system, agent_id=None)
-    new = sessions.NewSession(agent="chatty", session_type="chat")
-    of_member = within(app, member, lambda: sessions.create_session(new, actor=member)[0].id)
-    of_product = within(app, system, lambda: sessions.create_session(new, actor=system)[0].id)
+    new = session_store.NewSession(agent="chatty", session_type="chat")
+    of_member = within(app, member, lambda: session_store.create_session(new, actor=member)[0].id)
+    of_product = within(app, system, lambda: session_store.create_session(new, actor=system)[0].id)
     save(app, agent, "Works in Oslo.", of_member)
     listed = within(app, member, lambda: memories.list_memories(actor=member))
     assert [(row.content, row.session_id) for row in listed] == [("Works in Oslo.", of_member)]

@@ -10,14 +10,16 @@ from flask import Flask
 
 from app.db import acting_as, transaction
 from app.errors import Invalid
-from app.services import entities, palette, sessions
-from app.services.sessions import NewSession
+from app.services.entities import store as entity_store
+from app.services.lists import global_search
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.views.filling import fill
 
 
 def found(actor: Any, query: str, **more: Any) -> list[tuple[str, str]]:
     with acting_as(actor):
-        return [(one.kind, one.title) for one in palette.find(query, actor=actor, **more)]
+        return [(one.kind, one.title) for one in global_search.find(query, actor=actor, **more)]
 
 
 def test_records_are_found_by_their_words_in_two_queries(
@@ -39,10 +41,10 @@ def test_agents_and_entities_are_found_by_the_beginning_of_a_name(app: Flask, wo
     admin = workspace.actor()
     with app.app_context():
         with acting_as(admin), transaction():
-            entities.create_type(slug="deal", name="Deal", fields={}, actor=admin)
+            entity_store.create_type(slug="deal", name="Deal", fields={}, actor=admin)
             for name in ("Halden Logistics", "Nord Halden", "100% Halal", "Shalden"):
-                entities.create_entity(entity_type="deal", name=name, fields={}, actor=admin)
-            sessions.create_session(NewSession(agent="halden-helper", title="Something else"), actor=admin)
+                entity_store.create_entity(entity_type="deal", name=name, fields={}, actor=admin)
+            session_store.create_session(NewSession(agent="halden-helper", title="Something else"), actor=admin)
         assert {title for _, title in found(admin, "HALD")} == {"Halden Logistics", "Nord Halden", "Halden helper"}
         assert found(admin, "100%") == [("entity", "100% Halal")]
         assert found(admin, "%") == found(admin, "_") == []
@@ -60,13 +62,13 @@ def test_anything_is_found_by_its_id(app: Flask, workspace: Any, make_workspace:
     }
     with app.app_context():
         with acting_as(admin), transaction():
-            sessions.create_session(
+            session_store.create_session(
                 NewSession(agent="deal-analyst", title="From outside", external_id="run/2026-11"), actor=admin
             )
         for kind, row_id in expected.items():
             for query in (str(row_id), row_id.hex.upper(), str(row_id)[-8:]):
                 with acting_as(admin):
-                    first = palette.find(query, actor=admin)[0]
+                    first = global_search.find(query, actor=admin)[0]
                 assert (first.kind, first.id, first.by_id) == (kind, row_id, True), query
                 assert found(stranger, query) == []
         assert found(admin, "run/2026-11")[0] == ("session", "From outside")

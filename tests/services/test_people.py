@@ -12,7 +12,9 @@ from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models.people import AuditEntry, LoginSession, OneTimeLink
-from app.services import accounts, keys, logins, people, workspaces
+from app.services.workspaces import identity, logins, people
+from app.services.workspaces import keys as workspace_keys
+from app.services.workspaces import store as workspace_store
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
@@ -58,7 +60,7 @@ def test_somebody_known_joins_a_second_workspace_with_the_same_account(workspace
         with pytest.raises(Refused, match="leave the password out"), transaction():
             people.create_person(email=email, name="Again", role="member", actor=owner, password=PASSWORD)
     with acting_as(member):
-        assert {tenant.id: role for tenant, role in workspaces.list_for(member.id)} == {
+        assert {tenant.id: role for tenant, role in workspace_store.list_for(member.id)} == {
             workspace.id: "member",
             other.id: "admin",
         }
@@ -240,7 +242,7 @@ def test_removal_ends_logins_and_keys_for_good(app, workspace):
     owner, member = workspace.actor("owner"), workspace.actor("member")
     with acting_as(member), transaction():
         token = logins.begin(actor=member, user_agent=None)
-        _, key = keys.create_key(name="k", scopes=["feedback"], actor=member)
+        _, key = workspace_keys.create_key(name="k", scopes=["feedback"], actor=member)
     with acting_as(owner), transaction():
         email = people.get_person(member.id, actor=owner).email
         people.remove_member(member.id, actor=owner)
@@ -286,4 +288,4 @@ def test_a_first_password_needs_no_old_one(workspace):
         with transaction():
             people.rename_person(" Sam  Okafor ", actor=member)
         assert people.get_person(member.id, actor=member).name == "Sam Okafor"
-    assert accounts.find("nobody@nowhere.test") is None
+    assert identity.find("nobody@nowhere.test") is None

@@ -14,10 +14,15 @@ from app.db import acting_as, db, transaction
 from app.jobs.usage import count_receptions
 from app.learning.ranking import rank
 from app.models import Feedback, SessionReception, SharedContext, SharedContextUsage
-from app.services import accounts, feedback, knowledge, knowledge_receptions, retractions, sessions
-from app.services.intake import NewFeedback, give_feedback
-from app.services.knowledge import NewRow
-from app.services.sessions import NewEvent, NewSession
+from app.services.feedback import retractions
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.rows import NewRow
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
+from app.services.workspaces import identity
 
 pytestmark = pytest.mark.usefixtures("context")
 
@@ -31,15 +36,15 @@ def counted_before(context: None) -> None:
 
 def learn(actor: Any, content: str) -> UUID:
     with transaction():
-        return knowledge.add_row(NewRow(type="lesson", content=content), actor=actor).id
+        return knowledge_rows.add_row(NewRow(type="lesson", content=content), actor=actor).id
 
 
 def worked(actor: Any, *loaded: Any) -> UUID:
     """A session that had these rows in its prompt, as the product itself wrote it."""
     events = [NewEvent("context.loaded", {"row_ids": ids}) for ids in loaded]
-    with acting_as(accounts.product_in(actor.tenant_id)), transaction():
+    with acting_as(identity.product_in(actor.tenant_id)), transaction():
         new = NewSession(agent="analyst", status="completed", events=events, person_id=actor.id)
-        return sessions.create_session(new, actor=accounts.system_user(actor.tenant_id))[0].id
+        return session_store.create_session(new, actor=identity.system_user(actor.tenant_id))[0].id
 
 
 def say(actor: Any, session_id: UUID, signal: str = "helpful", message_id: str | None = None, **more: Any) -> UUID:
@@ -97,7 +102,7 @@ def test_what_is_changed_or_taken_back_goes_out_again(workspace: Any) -> None:
     assert counts(admin, used) == (1, 1)
 
     with acting_as(admin), transaction():
-        feedback.review([kept], "reviewed", actor=admin)
+        feedback_review.review([kept], "reviewed", actor=admin)
     assert count_receptions() == 0, "what an admin makes of it changes nothing about how it was received"
     with acting_as(member), transaction():
         retractions.take_back(Feedback.message_id == "m-1", actor=member)
@@ -138,7 +143,7 @@ def test_machines_and_skipped_ratings_are_no_voices_and_odd_events_no_knowledge(
     count_receptions()
     assert counts(admin, used) == (1, 0)
     with acting_as(admin), transaction():
-        sessions.delete_session(session, actor=admin)
+        session_store.delete_session(session, actor=admin)
     assert count_receptions() == 0
     assert counts(admin, used) == (1, 0), "what was counted stays"
 
@@ -158,7 +163,7 @@ def test_several_who_count_at_once_count_each_session_once(app: Flask, workspace
             try:
                 while len(counted) < 40:
                     with acting_as(product), transaction():
-                        counted.append(knowledge_receptions.count_receptions(actor=product, most=2))
+                        counted.append(knowledge_usage.count_receptions(actor=product, most=2))
                     if not counted[-1]:
                         return
             except Exception as failure:
@@ -207,7 +212,7 @@ def test_several_who_say_something_at_once_wait_for_nobody_and_are_all_counted(a
 
 def counted_by(app: Flask, product: Any) -> int:
     with app.app_context(), acting_as(product), transaction():
-        return knowledge_receptions.count_receptions(actor=product)
+        return knowledge_usage.count_receptions(actor=product)
 
 
 def test_what_is_said_while_it_is_counted_is_counted_next(app: Flask, workspace: Any) -> None:
@@ -223,7 +228,7 @@ def test_what_is_said_while_it_is_counted_is_counted_next(app: Flask, workspace:
 
     with acting_as(product):
         with transaction():
-            assert knowledge_receptions.count_receptions(actor=product) == 1
+            assert knowledge_usage.count_receptions(actor=product) == 1
             other = threading.Thread(target=join_in)
             other.start()
             other.join(0.3)

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import AuditEntry
-from app.services import saved_views
+from app.services.lists import saved_views
 
 pytestmark = pytest.mark.usefixtures("context")
 

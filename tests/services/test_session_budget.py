@@ -13,9 +13,10 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid
 from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, SessionEvent
-from app.services import bulk_sessions, session_budget, sessions
-from app.services.session_budget import SessionFull
-from app.services.sessions import NewEvent, NewSession
+from app.services.sessions import budget, bulk
+from app.services.sessions import store as session_store
+from app.services.sessions.budget import SessionFull
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.usefixtures("context")
@@ -24,9 +25,9 @@ BUDGET = 1_000_000
 
 @pytest.fixture(autouse=True)
 def small_budget() -> Iterator[None]:
-    session_budget.use_budget(BUDGET)
+    budget.use_budget(BUDGET)
     yield
-    session_budget.use_budget(SESSION_BYTES)
+    budget.use_budget(SESSION_BYTES)
 
 
 def said(size: int) -> NewEvent:
@@ -48,34 +49,34 @@ def test_bytes_are_counted_with_the_events_and_beyond_the_budget_nothing_is_writ
     actor = workspace.actor("member")
     with acting_as(actor):
         with transaction():
-            session, _ = sessions.create_session(NewSession(agent="a", events=[said(200_000)]), actor=actor)
+            session, _ = session_store.create_session(NewSession(agent="a", events=[said(200_000)]), actor=actor)
         with transaction():
-            sessions.append_events(session.id, [said(200_000)] * 3, actor=actor)
+            session_store.append_events(session.id, [said(200_000)] * 3, actor=actor)
         before = stored(session.id)
         assert before == (before[1], before[1], 4)
         assert 800_000 < before[0] < 801_000
         with pytest.raises(SessionFull, match="budget of 1 MB") as refused, transaction():
-            sessions.append_events(session.id, [said(10), said(200_000)], actor=actor)
+            session_store.append_events(session.id, [said(10), said(200_000)], actor=actor)
         assert (refused.value.status, refused.value.extra["budget_bytes"]) == (413, BUDGET)
         assert stored(session.id) == before
         with transaction():
-            sessions.append_events(session.id, [said(100_000)], actor=actor)
+            session_store.append_events(session.id, [said(100_000)], actor=actor)
         assert stored(session.id)[2] == 5
 
 
 def test_a_new_session_beyond_the_budget_is_not_stored(workspace: Workspace) -> None:
     actor, name = workspace.actor("member"), uuid4().hex
     with acting_as(actor):
-        for create in (sessions.create_session, lambda new, actor: bulk_sessions.create_sessions([new], actor=actor)):
+        for create in (session_store.create_session, lambda new, actor: bulk.create_sessions([new], actor=actor)):
             new = NewSession(agent="a", external_id=name, events=[said(200_000)] * 6)
             with pytest.raises(SessionFull), transaction():
                 create(new, actor=actor)
-            assert sessions.find_session(name, actor=actor) is None
+            assert session_store.find_session(name, actor=actor) is None
         with transaction():
             fits = [NewSession(agent="a", external_id=f"{name}-{n}", events=[said(300 * n)]) for n in (1, 2)]
-            assert bulk_sessions.create_sessions(fits, actor=actor) == 2
+            assert bulk.create_sessions(fits, actor=actor) == 2
         for n in (1, 2):
-            found = sessions.find_session(f"{name}-{n}", actor=actor)
+            found = session_store.find_session(f"{name}-{n}", actor=actor)
             assert found is not None
             assert found.event_bytes == len('{"text": ""}') + 300 * n
 
@@ -85,19 +86,19 @@ def test_a_number_counts_with_all_its_digits(workspace: Workspace) -> None:
     actor = workspace.actor("member")
     written_out = NewEvent("tool.result", {"call_id": "c", "output": [1e300] * 4000})
     with acting_as(actor), pytest.raises(Invalid, match="as text"), transaction():
-        sessions.create_session(NewSession(agent="a", events=[written_out]), actor=actor)
+        session_store.create_session(NewSession(agent="a", events=[written_out]), actor=actor)
 
 
 def test_that_events_were_refused_is_noted_once(workspace: Workspace) -> None:
     actor = workspace.actor("member")
     with acting_as(actor):
         with transaction():
-            session, _ = sessions.create_session(NewSession(agent="a"), actor=actor)
-            session_budget.mark_full(session.id, actor=actor)
+            session, _ = session_store.create_session(NewSession(agent="a"), actor=actor)
+            budget.mark_full(session.id, actor=actor)
         first = db.session.get_one(AgentSession, session.id, populate_existing=True).full_at
         with transaction():
-            session_budget.mark_full(session.id, actor=actor)
+            budget.mark_full(session.id, actor=actor)
         again = db.session.get_one(AgentSession, session.id, populate_existing=True)
         assert first is not None
         assert again.full_at == first
-        assert session_budget.full_size(again) == "0 bytes of 1 MB"
+        assert budget.full_size(again) == "0 bytes of 1 MB"

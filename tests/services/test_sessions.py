@@ -15,9 +15,9 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
-from app.services import sessions
-from app.services.filters import SessionFilters
-from app.services.sessions import NewEvent, NewSession
+from app.services.lists.filters import SessionFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 def create(actor: Any, **more: Any) -> AgentSession:
     with transaction():
-        session, _ = sessions.create_session(NewSession(**({"agent": "deal-analyst"} | more)), actor=actor)
+        session, _ = session_store.create_session(NewSession(**({"agent": "deal-analyst"} | more)), actor=actor)
     return session
 
 
@@ -34,7 +34,7 @@ def test_the_same_external_id_is_stored_once(workspace: Any) -> None:
     with acting_as(actor):
         first = create(actor, external_id="run-1", title="Compare two deals")
         with transaction():
-            again, created = sessions.create_session(
+            again, created = session_store.create_session(
                 NewSession(agent="other", external_id="run-1", title="Something else"), actor=actor
             )
         assert (again.id, created, again.title) == (first.id, False, "Compare two deals")
@@ -46,12 +46,12 @@ def test_an_unknown_agent_is_made_with_its_first_version(workspace: Any) -> None
     actor = workspace.actor("member")
     with acting_as(actor):
         session = create(actor, agent="brand-new")
-        detail = sessions.get_session(session.id, actor=actor)
+        detail = session_store.get_session(session.id, actor=actor)
         assert (detail.agent, detail.agent_name, detail.agent_version) == ("brand-new", "Brand new", 1)
         with transaction(), pytest.raises(Invalid, match="no version 7"):
-            sessions.create_session(NewSession(agent="brand-new", agent_version=7), actor=actor)
+            session_store.create_session(NewSession(agent="brand-new", agent_version=7), actor=actor)
         with transaction(), pytest.raises(Invalid, match="small letters"):
-            sessions.create_session(NewSession(agent="Not A Slug"), actor=actor)
+            session_store.create_session(NewSession(agent="Not A Slug"), actor=actor)
 
 
 def test_the_title_is_what_was_first_said(workspace: Any) -> None:
@@ -66,7 +66,7 @@ def test_only_replays_and_promotion_set_their_marks(workspace: Any) -> None:
     with acting_as(actor), transaction():
         for mark in ("golden", "eval_source", "eval_run_id", "eval_result"):
             with pytest.raises(Invalid, match=mark):
-                sessions.create_session(NewSession(agent="a", metadata={mark: {"set": "x"}}), actor=actor)
+                session_store.create_session(NewSession(agent="a", metadata={mark: {"set": "x"}}), actor=actor)
 
 
 def test_links_to_another_workspace_are_links_to_nothing(make_workspace: Callable[..., Any]) -> None:
@@ -77,11 +77,11 @@ def test_links_to_another_workspace_are_links_to_nothing(make_workspace: Callabl
     with acting_as(actor), transaction():
         for unknown in (foreign.id, uuid4()):
             with pytest.raises(NotFound, match="no such session"):
-                sessions.get_session(unknown, actor=actor)
+                session_store.get_session(unknown, actor=actor)
             with pytest.raises(NotFound, match="no such session"):
-                sessions.append_events(unknown, [NewEvent("user.message", {"text": "hello"})], actor=actor)
+                session_store.append_events(unknown, [NewEvent("user.message", {"text": "hello"})], actor=actor)
             with pytest.raises(Invalid, match="There is no chat"):
-                sessions.create_session(NewSession(agent="a", chat_id=unknown), actor=actor)
+                session_store.create_session(NewSession(agent="a", chat_id=unknown), actor=actor)
 
 
 def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None:
@@ -90,7 +90,7 @@ def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None
     with acting_as(actor):
         session = create(actor, events=[NewEvent("user.message", {"text": "first"}, began)])
         with transaction():
-            sessions.append_events(
+            session_store.append_events(
                 session.id,
                 [
                     NewEvent("agent.message", {"text": "third"}, began + timedelta(seconds=9)),
@@ -98,13 +98,13 @@ def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None
                 ],
                 actor=actor,
             )
-        events = sessions.events_of(session.id, actor=actor)
+        events = session_store.events_of(session.id, actor=actor)
         assert [(event.sequence, event.event_type) for event in events] == [
             (1, "user.message"),
             (3, "tool.call"),
             (2, "agent.message"),
         ]
-        assert sessions.get_session(session.id, actor=actor).session.event_count == 3
+        assert session_store.get_session(session.id, actor=actor).session.event_count == 3
 
 
 def test_events_without_a_time_keep_their_place_in_the_batch(workspace: Any) -> None:
@@ -115,8 +115,8 @@ def test_events_without_a_time_keep_their_place_in_the_batch(workspace: Any) -> 
         said = [NewEvent("user.message", {"text": str(place)}, time) for place, time in enumerate(times)]
         session = create(actor, events=said)
         with transaction():
-            sessions.append_events(session.id, [NewEvent("agent.message", {"text": "later"})], actor=actor)
-        events = sessions.events_of(session.id, actor=actor)
+            session_store.append_events(session.id, [NewEvent("agent.message", {"text": "later"})], actor=actor)
+        events = session_store.events_of(session.id, actor=actor)
     assert [event.payload["text"] for event in events] == ["0", "1", "2", "3", "4", "later"]
     assert [event.occurred_at for event in events[:5]] == [at, at, at, *[at + timedelta(seconds=5)] * 2]
     assert datetime.now(UTC) - events[5].occurred_at < timedelta(minutes=1)
@@ -133,7 +133,7 @@ def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> Non
             with app.app_context(), acting_as(actor):
                 for _ in range(5):
                     with transaction():
-                        sessions.append_events(
+                        session_store.append_events(
                             session.id, [NewEvent("user.message", {"text": "hello"})] * 3, actor=actor
                         )
         except BaseException as error:
@@ -146,7 +146,7 @@ def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> Non
         writer.join(timeout=120)
     assert not trouble
     with acting_as(actor):
-        numbers = [event.sequence for event in sessions.events_of(session.id, actor=actor)]
+        numbers = [event.sequence for event in session_store.events_of(session.id, actor=actor)]
     assert sorted(numbers) == list(range(1, 61))
 
 
@@ -161,7 +161,7 @@ def test_a_result_that_does_not_say_so_is_marked(workspace: Any) -> None:
         session = create(actor, events=results)
         marks = [
             (event.payload["is_error"], event.payload.get("is_error_inferred"))
-            for event in sessions.events_of(session.id, actor=actor)
+            for event in session_store.events_of(session.id, actor=actor)
         ]
     assert marks == [(True, True), (False, True), (False, None)]
 
@@ -179,8 +179,8 @@ def test_events_that_do_not_fit_are_refused_by_place(workspace: Any) -> None:
         session = create(actor)
         for event, name in wrong:
             with pytest.raises(Invalid, match=name), transaction():
-                sessions.append_events(session.id, [good, event], actor=actor)
-        assert sessions.events_of(session.id, actor=actor) == []
+                session_store.append_events(session.id, [good, event], actor=actor)
+        assert session_store.events_of(session.id, actor=actor) == []
 
 
 def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
@@ -189,9 +189,11 @@ def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
         session = create(actor, status="running")
         for _ in range(2):
             with transaction():
-                sessions.finish_session(session.id, "failed", actor=actor, error="searchAccounts timed out after 30 s")
+                session_store.finish_session(
+                    session.id, "failed", actor=actor, error="searchAccounts timed out after 30 s"
+                )
         with transaction(), pytest.raises(Refused, match="failed and stays so"):
-            sessions.finish_session(session.id, "completed", actor=actor)
+            session_store.finish_session(session.id, "completed", actor=actor)
         assert db.session.scalar(select(func.count()).select_from(Feedback)) == 0, "a member does not see the row"
     with acting_as(admin):
         row = db.session.scalars(select(Feedback)).one()
@@ -219,10 +221,10 @@ def test_the_last_event_ends_an_open_session(workspace: Any) -> None:
     with acting_as(admin):
         done, broken = create(admin, status="running"), create(admin)
         with transaction():
-            sessions.append_events(done.id, [NewEvent("session.completed", {})], actor=admin)
-            sessions.append_events(broken.id, [NewEvent("session.failed", {"reason": "No answer"})], actor=admin)
+            session_store.append_events(done.id, [NewEvent("session.completed", {})], actor=admin)
+            session_store.append_events(broken.id, [NewEvent("session.failed", {"reason": "No answer"})], actor=admin)
             # A late event is welcome and changes nothing else.
-            sessions.append_events(done.id, [NewEvent("agent.message", {"text": "late"})], actor=admin)
+            session_store.append_events(done.id, [NewEvent("agent.message", {"text": "late"})], actor=admin)
         status = {row.id: (row.status, row.error) for row in db.session.scalars(select(AgentSession))}
         assert status == {done.id: ("completed", None), broken.id: ("failed", "No answer")}
         assert db.session.scalars(select(Feedback.session_id)).all() == [broken.id]
@@ -230,7 +232,7 @@ def test_the_last_event_ends_an_open_session(workspace: Any) -> None:
 
 def make_golden(session_id: Any, admin: Any) -> None:
     with transaction():
-        sessions.append_events(session_id, [NewEvent("user.message", {"text": "Hello"})], actor=admin)
+        session_store.append_events(session_id, [NewEvent("user.message", {"text": "Hello"})], actor=admin)
         session = db.session.get_one(AgentSession, session_id)
         session.meta = golden_mark()
 
@@ -241,9 +243,9 @@ def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
         session = create(admin, status="completed")
         make_golden(session.id, admin)
         for attempt in (
-            lambda: sessions.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
-            lambda: sessions.delete_session(session.id, actor=admin),
-            lambda: sessions.finish_session(session.id, "failed", actor=admin),
+            lambda: session_store.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
+            lambda: session_store.delete_session(session.id, actor=admin),
+            lambda: session_store.finish_session(session.id, "failed", actor=admin),
         ):
             with pytest.raises(Refused, match="golden"), transaction():
                 attempt()
@@ -254,9 +256,9 @@ def test_deleting_keeps_the_feedback(workspace: Any) -> None:
     with acting_as(admin):
         session = create(admin, status="failed", error="broken")
         with transaction(), pytest.raises(Forbidden):
-            sessions.delete_session(session.id, actor=member)
+            session_store.delete_session(session.id, actor=member)
         with transaction():
-            sessions.delete_session(session.id, actor=admin)
+            session_store.delete_session(session.id, actor=admin)
         db.session.expire_all()
         assert db.session.get(AgentSession, session.id) is None
         row = db.session.scalars(select(Feedback)).one()
@@ -275,7 +277,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
         make_golden(golden.id, admin)
 
         def found(**args: str) -> set[str]:
-            page = sessions.list_sessions(SessionFilters.from_args(args), Page(), actor=admin)
+            page = session_store.list_sessions(SessionFilters.from_args(args), Page(), actor=admin)
             assert page.count == len(page.items)
             return {row.title.split()[0] for row in page.items}
 
@@ -286,7 +288,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
         assert found(golden="yes") == {"Flag"}
         assert found(replay="yes") == found(q="nowhere") == found(agent="unknown") == set()
         with count_queries() as seen:
-            page = sessions.list_sessions(SessionFilters.from_args({"q": "call"}), Page(), actor=admin)
+            page = session_store.list_sessions(SessionFilters.from_args({"q": "call"}), Page(), actor=admin)
         assert len(seen) <= 4
         assert not any("metadata" in statement for statement in seen)
         row = page.items[0]
@@ -294,7 +296,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
 
 
 def test_agents_are_made_once_by_many(app: Any, workspace: Any) -> None:
-    from app.services.agents import ensure_agent
+    from app.services.agents.versions import ensure_agent
 
     actor = workspace.actor("member")
     made: list[Any] = []

@@ -13,16 +13,21 @@ from app.db import acting_as, db, transaction
 from app.errors import NotFound
 from app.learning.prompt import parse_prompt
 from app.models import SharedContext
-from app.services import agents, entities, knowledge, knowledge_changes, proposals, workspaces
-from app.services.knowledge import NewRow
-from app.services.shared_prompt import load_shared_context_prompt, preview_prompt
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import proposals
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.prompt import load_shared_context_prompt, preview_prompt
+from app.services.knowledge.rows import NewRow
+from app.services.workspaces import store as workspace_store
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 
 def add(actor: Any, content: str, **more: Any) -> UUID:
     with transaction():
-        return knowledge.add_row(NewRow(**({"type": "lesson", "content": content} | more)), actor=actor).id
+        return knowledge_rows.add_row(NewRow(**({"type": "lesson", "content": content} | more)), actor=actor).id
 
 
 def rank(row_id: UUID, value: float) -> None:
@@ -35,9 +40,9 @@ def place(workspace: Any) -> dict[str, Any]:
     """Two agents and two entity types of a workspace."""
     admin = workspace.actor("admin")
     with acting_as(admin), transaction():
-        made = {slug: agents.ensure_agent(slug, actor=admin).id for slug in ("analyst", "sales")}
+        made = {slug: versions.ensure_agent(slug, actor=admin).id for slug in ("analyst", "sales")}
         for slug in ("deal", "person"):
-            made[slug] = entities.create_type(slug=slug, name=slug, fields={}, actor=admin).id
+            made[slug] = entity_store.create_type(slug=slug, name=slug, fields={}, actor=admin).id
     return {"admin": admin, "id": workspace.id, **made}
 
 
@@ -58,14 +63,14 @@ def test_an_agent_gets_what_is_in_its_scope(place: dict[str, Any]) -> None:
         add(admin, "Sales", agent_id=place["sales"])
         off = add(admin, "Off")
         with transaction():
-            knowledge.set_state(off, "inactive", actor=admin, reason="Wrong")
+            knowledge_rows.set_state(off, "inactive", actor=admin, reason="Wrong")
         assert set(said(place)) == {"Everyone"}
         assert set(said(place, "analyst")) == {"Everyone", "Analyst"}
         assert set(said(place, None, "deal")) == {"Everyone", "Deals"}
         assert set(said(place, "analyst", "deal")) == {"Everyone", "Analyst", "Deals", "Analyst on deals"}
         assert set(said(place, "sales", "person")) == {"Everyone", "Sales"}
         with transaction():
-            knowledge.set_state(off, "active", actor=admin)
+            knowledge_rows.set_state(off, "active", actor=admin)
         assert "Off" in said(place)
         scopes = {
             row.content: row.scope
@@ -110,7 +115,7 @@ def test_the_workspace_says_how_many_of_a_type(place: dict[str, Any]) -> None:
             rank(row_id, 1 - position / 100)
         assert len(said(place)) == 9
         with transaction():
-            workspaces.change_settings({"context_top_n": 2}, actor=admin)
+            workspace_store.change_settings({"context_top_n": 2}, actor=admin)
         assert said(place) == ["Lesson 0", "Lesson 1", "Guideline"]
         found = preview_prompt(actor=admin)
         assert found.prompt.text == load_shared_context_prompt(place["id"]).text
@@ -154,22 +159,22 @@ def test_every_way_to_approve_a_text_injects_its_bytes(place: dict[str, Any], wo
         row = add(admin, wording, context=wording)
         assert said(place) == [wording]
         with transaction():
-            knowledge.edit_row(row, {"content": f"{wording}!", "context": wording}, 1, actor=admin)
+            knowledge_rows.edit_row(row, {"content": f"{wording}!", "context": wording}, 1, actor=admin)
         assert said(place) == [f"{wording}!"]
         with transaction():
             knowledge_changes.roll_back(row, 1, 2, actor=admin)
         assert said(place) == [wording]
         with transaction():
             change = proposals.propose_edit(row, {"content": f"{wording}?"}, actor=admin).id
-            knowledge.set_state(change, "active", actor=admin)
+            knowledge_rows.set_state(change, "active", actor=admin)
         assert said(place) == [f"{wording}?"]
         with transaction():
             double = proposals.propose_row(NewRow(type="lesson", content=f"{wording} too"), actor=admin).id
             knowledge_changes.merge_row(double, change, actor=admin)
         assert said(place) == [f"{wording}?"], "the text of the row that was chosen stays"
         with transaction():
-            knowledge.set_state(change, "inactive", actor=admin, reason="Later.")
-            knowledge.set_state(change, "active", actor=admin)
+            knowledge_rows.set_state(change, "inactive", actor=admin, reason="Later.")
+            knowledge_rows.set_state(change, "active", actor=admin)
         prompt = load_shared_context_prompt(place["id"])
         assert [(one.content, one.context) for one in parse_prompt(prompt.text)] == [(f"{wording}?", wording)]
         assert preview_prompt(actor=admin).prompt.text == prompt.text
@@ -182,4 +187,4 @@ def test_line_ends_are_stored_as_one_character(place: dict[str, Any]) -> None:
         assert said(place) == ["One\ntwo\nthree"]
         with transaction():
             again = {"content": "One\r\ntwo\r\nthree", "context": "a\rb"}
-            assert knowledge.edit_row(row, again, 1, actor=place["admin"]).version == 1, "the same text"
+            assert knowledge_rows.edit_row(row, again, 1, actor=place["admin"]).version == 1, "the same text"

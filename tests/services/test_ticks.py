@@ -19,7 +19,11 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats.cron import next_after
 from app.jobs.ticks import begin_due
 from app.models import AgentSession, AuditEntry, Task, TaskTick
-from app.services import knowledge, people, runs, schedules, sessions
+from app.services.knowledge import rows as knowledge_rows
+from app.services.sessions import start as session_start
+from app.services.sessions import store as session_store
+from app.services.tasks import schedules as task_schedules
+from app.services.workspaces import people
 from tests.agents.running import Desk
 
 
@@ -39,7 +43,7 @@ class Office(Desk):
     def task(self, cron: str = "*/5 * * * *", **more: str) -> UUID:
         plan = {"name": "Morning report", "agent": "assistant", "message": "Say what is new."} | more
         with self.at_work() as admin:
-            return schedules.create_task(schedules.Plan(cron=cron, **plan), actor=admin).id
+            return task_schedules.create_task(task_schedules.Plan(cron=cron, **plan), actor=admin).id
 
     def set(self, task_id: UUID, **values: Any) -> None:
         with self.at_work("system") as system:
@@ -49,7 +53,7 @@ class Office(Desk):
 
     def get(self, task_id: UUID) -> Task:
         with self.at_work() as admin:
-            return schedules.get_task(task_id, actor=admin)[0]
+            return task_schedules.get_task(task_id, actor=admin)[0]
 
     def ticks(self, task_id: UUID) -> list[TaskTick]:
         with self.at_work() as admin:
@@ -125,7 +129,7 @@ def test_a_run_that_is_still_under_way_lets_the_next_time_pass(office: Office) -
     assert second.session_id is None
     with office.at_work() as admin:
         assert first.session_id is not None
-        runs.stop_run(first.session_id, actor=admin)
+        session_start.stop_run(first.session_id, actor=admin)
     assert [tick.status for tick in office.ticks(task_id)] == ["abandoned", "skipped"]
     assert office.get(task_id).last_outcome == "abandoned"
 
@@ -137,7 +141,7 @@ def test_a_run_whose_session_was_deleted_is_given_up(office: Office) -> None:
     with office.at_work() as admin:
         session_id = db.session.scalar(select(TaskTick.session_id).where(TaskTick.task_id == task_id))
         assert session_id is not None
-        sessions.delete_session(session_id, actor=admin)
+        session_store.delete_session(session_id, actor=admin)
     office.set(task_id, next_run_at=ago(minutes=1))
     office.look_at_the_clock()
     assert [tick.status for tick in office.ticks(task_id)] == ["abandoned", "claimed"]
@@ -164,7 +168,7 @@ def test_a_schedule_of_somebody_who_left_fails_and_says_so(office: Office) -> No
         db.session.execute(update(Task).where(Task.id == task_id).values(next_run_at=ago(minutes=1)))
     assert office.look_at_the_clock() == 1
     with office.app.app_context(), acting_as(owner), transaction():
-        task, _ = schedules.get_task(task_id, actor=owner)
+        task, _ = task_schedules.get_task(task_id, actor=owner)
         assert task.last_outcome == "failed"
         assert task.last_detail is not None
         assert "no member of the workspace any more" in task.last_detail
@@ -174,13 +178,13 @@ def test_a_schedule_of_somebody_who_left_fails_and_says_so(office: Office) -> No
 def test_a_task_that_is_off_does_not_run_and_run_now_does(office: Office, run_sessions: Callable[[], int]) -> None:
     task_id = office.task()
     with office.at_work() as admin:
-        assert schedules.switch_task(task_id, False, actor=admin).next_run_at is None
+        assert task_schedules.switch_task(task_id, False, actor=admin).next_run_at is None
     office.set(task_id, next_run_at=ago(minutes=1))
     assert office.look_at_the_clock() == 0
     with office.at_work() as admin:
-        tick = schedules.start_task(task_id, actor=admin)
+        tick = task_schedules.start_task(task_id, actor=admin)
     with office.at_work() as admin, pytest.raises(Refused, match="still under way"):
-        schedules.start_task(task_id, actor=admin)
+        task_schedules.start_task(task_id, actor=admin)
     run_sessions()
     assert [one.status for one in office.ticks(task_id)] == ["done"]
     assert office.ticks(task_id)[0].id == tick.id
@@ -191,9 +195,9 @@ def test_the_review_task_is_unknown_until_it_can_run(office: Office) -> None:
         review = db.session.scalar(select(Task.id).where(Task.tenant_id == admin.tenant_id))
         assert review is not None
         for refused in (
-            lambda: schedules.switch_task(review, True, actor=admin),
-            lambda: schedules.start_task(review, actor=admin),
-            lambda: schedules.delete_task(review, actor=admin),
+            lambda: task_schedules.switch_task(review, True, actor=admin),
+            lambda: task_schedules.start_task(review, actor=admin),
+            lambda: task_schedules.delete_task(review, actor=admin),
         ):
             with pytest.raises(NotFound):
                 refused()
@@ -219,15 +223,15 @@ def test_what_cannot_be_scheduled_is_refused_by_its_field(office: Office, change
 
 def test_only_admins_schedule_and_every_change_is_on_record(office: Office) -> None:
     task_id = office.task()
-    plan = schedules.Plan("Evening report", "assistant", "Say what was new.", "0 18 * * 1-5")
+    plan = task_schedules.Plan("Evening report", "assistant", "Say what was new.", "0 18 * * 1-5")
     with office.at_work("member") as member, pytest.raises(Forbidden):
-        schedules.change_task(task_id, plan, actor=member)
+        task_schedules.change_task(task_id, plan, actor=member)
     with office.at_work() as admin:
-        schedules.change_task(task_id, plan, actor=admin)
-        schedules.switch_task(task_id, False, actor=admin)
-        schedules.switch_task(task_id, True, actor=admin)
-        schedules.start_task(task_id, actor=admin)
-        assert schedules.delete_task(task_id, actor=admin) == "Evening report"
+        task_schedules.change_task(task_id, plan, actor=admin)
+        task_schedules.switch_task(task_id, False, actor=admin)
+        task_schedules.switch_task(task_id, True, actor=admin)
+        task_schedules.start_task(task_id, actor=admin)
+        assert task_schedules.delete_task(task_id, actor=admin) == "Evening report"
     with office.at_work() as admin:
         found = db.session.scalars(
             select(AuditEntry.action)
@@ -246,7 +250,9 @@ def test_what_was_used_is_written_in_batches_and_ranks_follow_age(
     from app.models import SharedContext, SharedContextUsage
 
     with office.at_work() as admin:
-        row = knowledge.add_row(knowledge.NewRow(type="guideline", content="Answer in one sentence."), actor=admin)
+        row = knowledge_rows.add_row(
+            knowledge_rows.NewRow(type="guideline", content="Answer in one sentence."), actor=admin
+        )
         old = ago(days=90)
         db.session.execute(update(SharedContext).where(SharedContext.id == row.id).values(updated_at=old))
     for _ in range(3):

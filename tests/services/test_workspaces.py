@@ -12,13 +12,13 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats.workspace_settings import WorkspaceSettings
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.people import AuditEntry, Tenant
-from app.services import workspaces
+from app.services.workspaces import store as workspace_store
 
 pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
 
 
 def test_a_new_workspace_has_its_system_user_review_agent_and_task(workspace):
-    system = workspaces.system_actor(workspace.id)
+    system = workspace_store.system_actor(workspace.id)
 
     assert (system.role, system.tenant_id) == ("system", workspace.id)
     with acting_as(system):
@@ -32,20 +32,20 @@ def test_a_new_workspace_has_its_system_user_review_agent_and_task(workspace):
 
 def test_a_slug_is_taken_once_and_has_a_form(workspace):
     with pytest.raises(Refused, match="already a workspace"), transaction():
-        workspaces.create_workspace(slug=workspace.slug, name="Again")
+        workspace_store.create_workspace(slug=workspace.slug, name="Again")
     for slug in ("", "-a", "A", "a b", "é", "a" * 61, "a\n"):
         with pytest.raises(Invalid, match="lower-case"), transaction():
-            workspaces.create_workspace(slug=slug, name="Form")
+            workspace_store.create_workspace(slug=slug, name="Form")
 
 
 def test_a_workspace_is_found_by_its_slug_and_no_other_is_seen(workspace, make_workspace):
     other = make_workspace()
 
     with acting_as(None):
-        assert workspaces.find_workspace(workspace.slug) == workspace.id
+        assert workspace_store.find_workspace(workspace.slug) == workspace.id
         assert db.session.scalars(select(Tenant)).all() == []
         with pytest.raises(NotFound, match="no workspace"):
-            workspaces.find_workspace("no-such-workspace")
+            workspace_store.find_workspace("no-such-workspace")
     with acting_as(workspace.actor("admin")):
         assert db.session.scalars(select(Tenant.id)).all() == [workspace.id]
     assert other.id != workspace.id
@@ -53,19 +53,19 @@ def test_a_workspace_is_found_by_its_slug_and_no_other_is_seen(workspace, make_w
 
 def test_an_unknown_workspace_has_no_system_actor():
     with pytest.raises(NotFound):
-        workspaces.system_actor(uuid4())
+        workspace_store.system_actor(uuid4())
 
 
 def test_settings_begin_with_defaults_and_keep_what_was_decided(workspace):
     admin = workspace.actor("admin")
     with acting_as(admin):
-        assert workspaces.get_settings(admin) == WorkspaceSettings()
+        assert workspace_store.get_settings(admin) == WorkspaceSettings()
         with transaction():
-            workspaces.change_settings({"review_enabled": True, "review_cron": "15 */2 * * 1-5"}, actor=admin)
+            workspace_store.change_settings({"review_enabled": True, "review_cron": "15 */2 * * 1-5"}, actor=admin)
         with transaction():
-            workspaces.change_settings({"timezone": "UTC", "context_top_n": 12}, actor=admin)
+            workspace_store.change_settings({"timezone": "UTC", "context_top_n": 12}, actor=admin)
 
-        after = workspaces.get_settings(admin)
+        after = workspace_store.get_settings(admin)
         assert (after.review_enabled, after.review_cron, after.context_top_n) == (True, "15 */2 * * 1-5", 12)
         task = db.session.scalars(select(Task)).one()
         assert (task.enabled, task.cron) == (True, "15 */2 * * 1-5")
@@ -105,9 +105,9 @@ def test_settings_that_do_not_fit_change_nothing(workspace):
     with acting_as(admin):
         for name, value in wrong:
             with pytest.raises(Invalid) as raised, transaction():
-                workspaces.change_settings({"author_private": True, name: value}, actor=admin)
+                workspace_store.change_settings({"author_private": True, name: value}, actor=admin)
             assert list(raised.value.fields) == [name], (name, value)
-        assert workspaces.get_settings(admin) == WorkspaceSettings()
+        assert workspace_store.get_settings(admin) == WorkspaceSettings()
 
 
 def test_stored_settings_that_do_not_fit_any_more_have_their_default():
@@ -119,10 +119,10 @@ def test_stored_settings_that_do_not_fit_any_more_have_their_default():
 def test_the_system_actor_is_found_without_ending_what_is_open(workspace):
     admin = workspace.actor("admin")
     with acting_as(admin), transaction():
-        workspaces.rename_workspace("Half way", actor=admin)
-        assert workspaces.system_actor(workspace.id).role == "system"
+        workspace_store.rename_workspace("Half way", actor=admin)
+        assert workspace_store.system_actor(workspace.id).role == "system"
     with acting_as(admin):
-        assert workspaces.get_workspace(actor=admin).name == "Half way"
+        assert workspace_store.get_workspace(actor=admin).name == "Half way"
 
 
 def test_origins_are_kept_as_browsers_send_them_and_once():
@@ -135,9 +135,9 @@ def test_a_workspace_is_renamed_with_a_trace(workspace):
     admin = workspace.actor("admin")
     with acting_as(admin):
         with transaction():
-            workspaces.rename_workspace("  New   name ", actor=admin)
-        assert workspaces.get_workspace(actor=admin).name == "New name"
+            workspace_store.rename_workspace("  New   name ", actor=admin)
+        assert workspace_store.get_workspace(actor=admin).name == "New name"
         entry = db.session.scalars(select(AuditEntry).where(AuditEntry.action == "workspace.renamed")).one()
         assert (entry.details, entry.actor_user_id) == ({"from": "Acme", "to": "New name"}, admin.id)
         with pytest.raises(Invalid), transaction():
-            workspaces.rename_workspace(" ", actor=admin)
+            workspace_store.rename_workspace(" ", actor=admin)

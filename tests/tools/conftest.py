@@ -12,7 +12,9 @@ from flask import Flask
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services import agents, entities, intake
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.feedback import intake as feedback_intake
 from app.tools import Outcome, ToolScope, find, run_tool
 from tests.conftest import Workspace
 
@@ -59,10 +61,10 @@ class Bench:
             return work()
 
     def feedback(self, role: str = "member", comment: str = "Used last year's EBITDA") -> UUID:
-        new = intake.NewFeedback(
+        new = feedback_intake.NewFeedback(
             source_type="observation", rating="negative", comment=comment, agent_id=self.agent_id, kind="comment"
         )
-        found: UUID = self.within(lambda: intake.give_feedback(new, actor=self.actor(role)).id, role)
+        found: UUID = self.within(lambda: feedback_intake.give_feedback(new, actor=self.actor(role)).id, role)
         return found
 
 
@@ -70,10 +72,10 @@ class Bench:
 def bench(app: Flask, workspace: Workspace) -> Bench:
     admin = workspace.actor("admin")
     with app.app_context(), acting_as(admin), transaction():
-        agent = agents.ensure_agent(
+        agent = versions.ensure_agent(
             "deal-analyst", actor=admin, kind="builtin", config={"instructions": "Help.", "tool_groups": ["context"]}
         )
-        kind = entities.create_type(
+        kind = entity_store.create_type(
             slug="deal",
             name="Deal",
             fields={
@@ -82,10 +84,10 @@ def bench(app: Flask, workspace: Workspace) -> Bench:
             },
             actor=admin,
         )
-        entity = entities.create_entity(
+        entity = entity_store.create_entity(
             entity_type="deal", name="Project Kestrel", fields={"valuation": 430.0}, actor=admin
         )
-        criteria = entities.create_criteria_set(
+        criteria = entity_store.create_criteria_set(
             slug="terms",
             name="Terms",
             dimensions={"valuation": {"kind": "numeric"}, "stage": {"kind": "select"}},

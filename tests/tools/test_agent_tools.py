@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from app.services import agents
+from app.services.agents import versions as agent_versions
 from tests.tools.conftest import Bench
 
 CONFIG: dict[str, Any] = {
@@ -18,7 +18,7 @@ CONFIG: dict[str, Any] = {
 
 
 def made(bench: Bench) -> str:
-    return str(bench.within(lambda: agents.ensure_agent("sales-ops", actor=bench.actor(), config=CONFIG).id))
+    return str(bench.within(lambda: agent_versions.ensure_agent("sales-ops", actor=bench.actor(), config=CONFIG).id))
 
 
 def test_agents_are_listed_and_read_without_addresses_or_keys(bench: Bench) -> None:
@@ -39,9 +39,9 @@ def test_a_change_is_a_new_version_and_keeps_the_rest(bench: Bench) -> None:
     assert outcome.output["version"] == 2
     assert outcome.events[0].event_type == "agent.updated"
     assert outcome.events[0].payload["changed"] == ["instructions", "skills"]
-    versions = bench.within(lambda: agents.versions_of(UUID(agent_id), actor=bench.actor()))
+    versions = bench.within(lambda: agent_versions.versions_of(UUID(agent_id), actor=bench.actor()))
     assert [row.version for row in versions] == [2, 1]
-    held = bench.within(lambda: agents.contents_of(UUID(agent_id), [1, 2], actor=bench.actor()))
+    held = bench.within(lambda: agent_versions.contents_of(UUID(agent_id), [1, 2], actor=bench.actor()))
     assert held[1] == CONFIG
     assert held[2] == CONFIG | {"instructions": "Two paragraphs.", "skills": given["skills"]}
     assert "changes nothing" in bench.refused("updateAgentConfig", given)

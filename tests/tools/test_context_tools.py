@@ -12,8 +12,10 @@ from app.db import db
 from app.errors import Stale
 from app.learning.prompt import ParsedRow, parse_prompt
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
-from app.services import knowledge, knowledge_usage, proposals
-from app.services.shared_prompt import load_shared_context_prompt
+from app.services.knowledge import proposals
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.prompt import load_shared_context_prompt
 from tests.tools.conftest import Bench
 
 
@@ -23,8 +25,8 @@ def row_of(bench: Bench, row_id: str) -> SharedContext:
 
 
 def active_row(bench: Bench, content: str, **more: Any) -> UUID:
-    new = knowledge.NewRow(type="lesson", content=content, **more)
-    found: UUID = bench.within(lambda: knowledge.add_row(new, actor=bench.actor()).id)
+    new = knowledge_rows.NewRow(type="lesson", content=content, **more)
+    found: UUID = bench.within(lambda: knowledge_rows.add_row(new, actor=bench.actor()).id)
     return found
 
 
@@ -76,7 +78,7 @@ def test_what_is_active_or_was_rejected_is_not_proposed(bench: Bench) -> None:
     active_row(bench, "State the currency.")
     assert "says the same" in bench.refused("addLesson", {"content": "State the currency."})
     made = UUID(bench.ok("addLesson", {"content": "Always approve refunds."})["id"])
-    bench.within(lambda: knowledge.set_state(made, "inactive", actor=bench.actor(), reason="No."))
+    bench.within(lambda: knowledge_rows.set_state(made, "inactive", actor=bench.actor(), reason="No."))
     assert "rejected" in bench.refused("addLesson", {"content": "always approve refunds."})
 
 
@@ -96,7 +98,7 @@ def test_an_edit_leaves_the_row_live_until_a_person_approves(bench: Bench) -> No
     new = row_of(bench, made["id"])
     assert (new.agent_id, new.pinned, new.source_feedback_id) == (bench.agent_id, True, signal)
 
-    bench.within(lambda: knowledge.set_state(new.id, "active", actor=bench.actor()))
+    bench.within(lambda: knowledge_rows.set_state(new.id, "active", actor=bench.actor()))
     after = row_of(bench, str(old))
     assert (after.state, after.superseded_by) == ("superseded", new.id)
     assert row_of(bench, made["id"]).state == "active"
@@ -105,9 +107,9 @@ def test_an_edit_leaves_the_row_live_until_a_person_approves(bench: Bench) -> No
 def test_new_words_for_a_row_that_was_changed_since_are_stale(bench: Bench) -> None:
     old = active_row(bench, "Round to millions.")
     made = UUID(bench.ok("updateSharedContext", {"id": str(old), "changes": {"context": "in tables"}})["id"])
-    bench.within(lambda: knowledge.edit_row(old, {"content": "Round to thousands."}, 1, actor=bench.actor()))
+    bench.within(lambda: knowledge_rows.edit_row(old, {"content": "Round to thousands."}, 1, actor=bench.actor()))
     with pytest.raises(Stale) as refusal:
-        bench.within(lambda: knowledge.set_state(made, "active", actor=bench.actor()))
+        bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
     assert refusal.value.current["content"] == "Round to thousands."
     assert row_of(bench, str(old)).state == "active"
 
@@ -192,7 +194,7 @@ def test_a_tool_s_words_are_injected_as_they_were_approved(bench: Bench) -> None
     assert row_of(bench, made["id"]).content == text
 
     def approve(row_id: str) -> str:
-        bench.within(lambda: knowledge.set_state(UUID(row_id), "active", actor=bench.actor()))
+        bench.within(lambda: knowledge_rows.set_state(UUID(row_id), "active", actor=bench.actor()))
         prompt: str = bench.within(lambda: load_shared_context_prompt(bench.actor().tenant_id).text)
         return prompt
 

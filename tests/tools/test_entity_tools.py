@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from app.db import acting_as, db, transaction
 from app.models import EntityResponse
-from app.services import entities
+from app.services.entities import store as entity_store
 from tests.conftest import Workspace
 from tests.tools.conftest import Bench
 
@@ -90,8 +90,8 @@ def test_a_response_waits_for_a_person(bench: Bench) -> None:
 def test_records_of_another_workspace_are_unknown(bench: Bench, make_workspace: Callable[..., Workspace]) -> None:
     admin = make_workspace().actor("admin")
     with bench.app.app_context(), acting_as(admin), transaction():
-        entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
-        theirs = entities.create_entity(entity_type="deal", name="Theirs", fields={}, actor=admin).id
+        entity_store.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
+        theirs = entity_store.create_entity(entity_type="deal", name="Theirs", fields={}, actor=admin).id
     given = {"entityId": str(theirs), "changes": {"valuation": 1}}
     unknown = {"entityId": str(uuid4()), "changes": {"valuation": 1}}
     assert bench.refused("updateEntity", given) == bench.refused("updateEntity", unknown)

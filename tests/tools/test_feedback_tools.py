@@ -10,7 +10,8 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.models import AuditEntry, Feedback
-from app.services import agents, knowledge
+from app.services.agents import versions
+from app.services.knowledge import rows as knowledge_rows
 from tests.tools.conftest import Bench
 
 
@@ -21,7 +22,7 @@ def stored(bench: Bench, feedback_id: UUID | str) -> Feedback:
 
 def other_agent(bench: Bench) -> Actor:
     """An agent that looks at the work of others."""
-    made = bench.within(lambda: agents.ensure_agent("reviewer", actor=bench.actor(), kind="builtin").id)
+    made = bench.within(lambda: versions.ensure_agent("reviewer", actor=bench.actor(), kind="builtin").id)
     return replace(bench.actor("system"), agent_id=made)
 
 
@@ -79,7 +80,7 @@ def test_applied_means_that_something_was_done(bench: Bench) -> None:
     made = bench.ok("addCorrection", {"content": "Use LTM EBITDA.", "sourceFeedbackId": str(signal)})
     assert bench.ok("reviewFeedback", given)["status"] == "reviewed"
     assert stored(bench, signal).status == "reviewed"
-    bench.within(lambda: knowledge.set_state(UUID(made["id"]), "active", actor=bench.actor()))
+    bench.within(lambda: knowledge_rows.set_state(UUID(made["id"]), "active", actor=bench.actor()))
     row = stored(bench, signal)
     assert (row.status, row.outcome["kind"], row.outcome["id"]) == ("applied", "knowledge", made["id"])
 
@@ -88,7 +89,7 @@ def test_a_rejected_proposal_dismisses_its_feedback(bench: Bench) -> None:
     signal = bench.feedback()
     made = bench.ok("addLesson", {"content": "Never ask.", "sourceFeedbackId": str(signal)})
     bench.ok("reviewFeedback", {"id": str(signal), "action": "applied", "notes": "n"})
-    bench.within(lambda: knowledge.set_state(UUID(made["id"]), "inactive", actor=bench.actor(), reason="Wrong."))
+    bench.within(lambda: knowledge_rows.set_state(UUID(made["id"]), "inactive", actor=bench.actor(), reason="Wrong."))
     assert stored(bench, signal).status == "dismissed"
 
 

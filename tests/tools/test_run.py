@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from app.db import db
 from app.errors import Refused
-from app.services import entities
+from app.services.entities import store as entity_store
 from app.tools import TOOLS, Outcome, Tool, ToolScope, find, run_tool
 from tests.tools.conftest import Bench
 
@@ -59,11 +59,11 @@ def broken(call: Any) -> Tool:
 
 def test_a_tool_that_breaks_says_so_and_changes_nothing(bench: Bench) -> None:
     def half(_arguments: Any, scope: ToolScope) -> Outcome:
-        entities.create_entity(entity_type="deal", name="Half", fields={}, actor=scope.actor)
+        entity_store.create_entity(entity_type="deal", name="Half", fields={}, actor=scope.actor)
         raise RuntimeError("secret detail")
 
     def refused(_arguments: Any, scope: ToolScope) -> Outcome:
-        entities.create_entity(entity_type="deal", name="Half", fields={}, actor=scope.actor)
+        entity_store.create_entity(entity_type="deal", name="Half", fields={}, actor=scope.actor)
         raise Refused("Not now.")
 
     scope = ToolScope(actor=bench.agent())

@@ -11,11 +11,16 @@ from uuid import UUID
 from flask import Flask
 
 from app.db import acting_as, transaction
-from app.services import chats, entities, imports, intake, knowledge, sessions
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback
-from app.services.knowledge import NewRow
-from app.services.sessions import NewEvent, NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.entities import store as entity_store
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.ingest import imports as ingest_imports
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 
@@ -37,28 +42,28 @@ def fill(app: Flask, workspace: Any) -> Filled:
     begin = datetime.now(UTC) - timedelta(hours=3)
     with app.app_context():
         with acting_as(admin), transaction():
-            row = knowledge.add_row(
+            row = knowledge_rows.add_row(
                 NewRow(
                     type="correction", content="Use LTM EBITDA when comparing deals.", context="comparing valuations"
                 ),
                 actor=admin,
             )
-            entities.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
-            deal = entities.create_entity(entity_type="deal", name="Halden", fields={"valuation": 8.2}, actor=admin)
+            entity_store.create_type(slug="deal", name="Deal", fields={"valuation": {"type": "number"}}, actor=admin)
+            deal = entity_store.create_entity(entity_type="deal", name="Halden", fields={"valuation": 8.2}, actor=admin)
             ids = {"correction": row.id, "deal": deal.id}
         with acting_as(member), transaction():
-            chat = chats.create_chat(
+            chat = chat_store.create_chat(
                 actor=member, agent_slug="deal-analyst", title="Compare Kestrel and Bluefin", created_at=begin
             )
-            session, _ = sessions.create_session(_session(chat.id, begin, ids), actor=member)
-            messages = chats.append_messages(chat.id, _messages(session.id, begin), actor=member)
+            session, _ = session_store.create_session(_session(chat.id, begin, ids), actor=member)
+            messages = chat_store.append_messages(chat.id, _messages(session.id, begin), actor=member)
             ids["answer"] = messages[1].id
-            failed, _ = sessions.create_session(
+            failed, _ = session_store.create_session(
                 NewSession(agent="sales-ops", title="Find accounts", status="failed", error="searchAccounts timed out"),
                 actor=member,
             )
             ids["reaction"] = _feedback(member, chat.id, "Used last year's EBITDA again").id
-            ids["edit"] = intake.give_feedback(
+            ids["edit"] = feedback_intake.give_feedback(
                 NewFeedback(
                     kind="signal",
                     signal="edit",
@@ -70,7 +75,7 @@ def fill(app: Flask, workspace: Any) -> Filled:
         with acting_as(owner), transaction():
             ids["hostile"] = _feedback(owner, chat.id, HOSTILE).id
         with acting_as(admin), transaction():
-            proposed = knowledge.add_row(
+            proposed = knowledge_rows.add_row(
                 NewRow(type="lesson", content="Say which period a multiple is for.", feedback_ids=[ids["reaction"]]),
                 actor=workspace.actor("system"),
             )
@@ -87,7 +92,7 @@ def _feedback(actor: Any, chat_id: UUID, comment: str) -> Any:
         context={"chat_id": str(chat_id), "message_index": 1},
         turn_id="t1",
     )
-    return intake.give_feedback(new, actor=actor)
+    return feedback_intake.give_feedback(new, actor=actor)
 
 
 def _messages(session_id: UUID, begin: datetime) -> list[NewMessage]:
@@ -151,7 +156,7 @@ def several(app: Flask, workspace: Any) -> tuple[dict[str, UUID], UUID]:
     admin = workspace.actor()
     made: dict[str, UUID] = {}
     with app.app_context(), acting_as(admin), transaction():
-        import_id = imports._begin("runs.ndjson", admin)
+        import_id = ingest_imports._begin("runs.ndjson", admin)
         for name, more in {
             "quick": {"duration_ms": 900, "tags": ("test", "a")},
             "slow": {"duration_ms": 60_000, "session_type": "chat", "tags": ("b",)},
@@ -159,5 +164,5 @@ def several(app: Flask, workspace: Any) -> tuple[dict[str, UUID], UUID]:
             "brought": {"import_id": import_id, "agent_version": 1},
         }.items():
             new = NewSession(**{"agent": "deal-analyst", "title": name, "status": "completed", **more})  # type: ignore[arg-type]
-            made[name] = sessions.create_session(new, actor=admin)[0].id
+            made[name] = session_store.create_session(new, actor=admin)[0].id
     return made, import_id

@@ -8,7 +8,7 @@ import pytest
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services import people, throttle
+from app.services.workspaces import people, throttle
 from tests.conftest import soup
 
 PASSWORD = "correct horse battery"

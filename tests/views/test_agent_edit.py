@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as
-from app.services import agents
+from app.services.agents import versions
 from tests.conftest import Workspace, soup
 
 SignIn = Callable[..., FlaskClient]
@@ -50,9 +50,9 @@ def make(client: Any, **more: Any) -> str:
 def stored(app: Flask, workspace: Workspace, slug: str = "triage") -> dict[str, Any]:
     actor = workspace.actor()
     with app.app_context(), acting_as(actor):
-        agent = agents.find_agent(slug, actor=actor)
+        agent = versions.find_agent(slug, actor=actor)
         assert agent is not None
-        return agents.contents_of(agent.id, [agent.current_version], actor=actor)[agent.current_version]
+        return versions.contents_of(agent.id, [agent.current_version], actor=actor)[agent.current_version]
 
 
 def test_a_short_name_is_made_from_the_name(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

@@ -9,7 +9,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import entities
+from app.services.entities import store as entity_store
 from tests.conftest import Workspace, soup
 from tests.views.test_agent_edit import BASE, form_at, make
 
@@ -20,9 +20,9 @@ HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
 def records(app: Flask, workspace: Workspace) -> None:
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
-        entities.create_type(slug="deal", name="Deal", fields={"stage": {"type": "string"}}, actor=actor)
+        entity_store.create_type(slug="deal", name="Deal", fields={"stage": {"type": "string"}}, actor=actor)
         for name in ("Halden Health", "Kestrel", "Kestrel"):
-            entities.create_entity(entity_type="deal", name=name, fields={"stage": "ioi"}, actor=actor)
+            entity_store.create_entity(entity_type="deal", name=name, fields={"stage": "ioi"}, actor=actor)
 
 
 def test_a_message_runs_and_the_page_follows_it(

@@ -12,8 +12,9 @@ from sqlalchemy import update
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession
-from app.services import agents, sessions
-from app.services.sessions import NewEvent, NewSession
+from app.services.agents import versions
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace, golden_mark, soup
 from tests.views.filling import fill
 
@@ -23,7 +24,7 @@ BASE = "/admin/agents"
 
 def agent_id(app: Flask, actor: Any, slug: str) -> UUID:
     with app.app_context(), acting_as(actor):
-        found = agents.find_agent(slug, actor=actor)
+        found = versions.find_agent(slug, actor=actor)
         assert found is not None
         return found.id
 
@@ -33,7 +34,7 @@ def typo(app: Flask, workspace: Workspace, slug: str = "deal-analist") -> UUID:
     with app.app_context(), acting_as(actor), transaction():
         said = [NewEvent("user.message", {"text": "Hello"})]
         new = NewSession(agent=slug, title="Misspelt", status="completed", events=said)
-        session, _ = sessions.create_session(new, actor=actor)
+        session, _ = session_store.create_session(new, actor=actor)
         return session.agent_id
 
 
@@ -63,7 +64,7 @@ def test_one_agent_in_few_queries(
     fill(app, workspace)
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
-        made = agents.ensure_agent("own", actor=actor, kind="builtin", config={"instructions": "<b>Look</b>"}).id
+        made = versions.ensure_agent("own", actor=actor, kind="builtin", config={"instructions": "<b>Look</b>"}).id
     client = sign_in(actor)
     with count_queries() as seen:
         html = soup(client.get(f"{BASE}/{made}"))

@@ -11,7 +11,7 @@ from sqlalchemy import func, update
 from app.db import acting_as, db, transaction
 from app.models.people import OneTimeLink
 from app.security import known_browsers
-from app.services import logins, people, throttle
+from app.services.workspaces import logins, people, throttle
 from app.views.paths import local_path
 from tests.conftest import soup
 

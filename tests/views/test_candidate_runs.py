@@ -16,7 +16,8 @@ from app.db import acting_as, db, transaction
 from app.errors import Problem
 from app.jobs.executor import Executor
 from app.models import Agent, AgentSession, AuditEntry, Feedback
-from app.services import agents, candidate_runs, candidates, golden_lists
+from app.services.agents import versions
+from app.services.evals import candidate_runs, candidates, golden_lists
 from tests.agents.running import Desk
 from tests.conftest import Api, Workspace, soup
 from tests.loopback_model import LoopbackModel, say
@@ -182,7 +183,7 @@ def test_where_it_cannot_run_again_nothing_is_offered(
         assert "Run again" not in soup(client.get(URL)).select_one("#candidates").text
     with office.app.app_context(), acting_as(office.admin), transaction():
         db.session.get_one(Agent, office.agent).kind = "builtin"
-        agents.archive_agent(office.agent, actor=office.admin)
+        versions.archive_agent(office.agent, actor=office.admin)
     assert admin.post(path, {}).status_code == 409
     assert "Run again" not in soup(client.get(URL)).select_one("#candidates").text
 

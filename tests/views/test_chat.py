@@ -13,11 +13,15 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services import chats, feedback, intake, knowledge, sessions
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback
-from app.services.knowledge import NewRow
-from app.services.sessions import NewSession
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
 
 SignIn = Callable[..., FlaskClient]
@@ -56,10 +60,10 @@ class Talk:
 
 def begin(app: Flask, actor: Any, *, external: str | None = None) -> tuple[UUID, UUID]:
     with app.app_context(), acting_as(actor), transaction():
-        chat = chats.create_chat(
+        chat = chat_store.create_chat(
             actor=actor, agent_slug="deal-analyst", title="What does Kestrel trade at?", external_id=external
         )
-        messages = chats.append_messages(
+        messages = chat_store.append_messages(
             chat.id,
             [
                 NewMessage(role="user", content="What does Kestrel trade at?"),
@@ -180,17 +184,19 @@ def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
     assert "Made something up" in page.select_one(".u-own").text
 
     with talk.app.app_context(), acting_as(admin), transaction():
-        feedback.review([row], "dismissed", actor=admin, notes="The figure is right")
+        feedback_review.review([row], "dismissed", actor=admin, notes="The figure is right")
     assert "Nothing will be changed: The figure is right" in talk.page().select_one(".u-own").text
     mine = soup(talk.client.get("/feedback/mine"))
     assert "The figure is right" in mine.select_one(f"#feedback-{row}").text
     assert mine.select_one(f"#feedback-{row} a")["href"] == f"/chat/{talk.id}?at=1#m-1"
 
     with talk.app.app_context(), acting_as(admin), transaction():
-        feedback.review([row], "reopen", actor=admin)
-        rule = knowledge.add_row(NewRow(type="correction", content="Use LTM EBITDA.", feedback_ids=[row]), actor=admin)
+        feedback_review.review([row], "reopen", actor=admin)
+        rule = knowledge_rows.add_row(
+            NewRow(type="correction", content="Use LTM EBITDA.", feedback_ids=[row]), actor=admin
+        )
         outcome = {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
-        feedback.review([row], "applied", actor=admin, outcome=outcome)
+        feedback_review.review([row], "applied", actor=admin, outcome=outcome)
     assert "It became a correction that the agents follow: Use LTM EBITDA." in talk.page().select_one(".u-own").text
     assert not talk.page().select(".u-own a"), "a member cannot open the rule"
 
@@ -204,7 +210,7 @@ def test_a_row_of_the_product_s_own_widget_is_changed_not_doubled(talk: Talk) ->
     member = talk.workspace.actor("member")
     with talk.app.app_context(), acting_as(member), transaction():
         given = NewFeedback(kind="signal", signal="not_helpful", message_id=f"ext-{talk.id}", comment="From the widget")
-        row = intake.give_feedback(given, actor=member).id
+        row = feedback_intake.give_feedback(given, actor=member).id
     assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "true"
 
     talk.post("why", reasons=["other"], comment="Said again here", missing="")
@@ -242,7 +248,7 @@ def test_two_people_see_only_their_own_about_the_same_answer(talk: Talk) -> None
         given = NewFeedback(
             kind="signal", signal="not_helpful", message_id=str(talk.message_id), comment="By somebody else"
         )
-        intake.give_feedback(given, actor=other)
+        feedback_intake.give_feedback(given, actor=other)
     talk.thumb("helpful")
 
     assert "By somebody else" not in str(talk.page())
@@ -278,15 +284,17 @@ def test_a_page_asks_at_most_eight_questions(
         begin(app, actor)
         with app.app_context(), acting_as(actor), transaction():
             new = NewSession(agent="deal-analyst", status="completed", chat_id=talk.id)
-            session, _ = sessions.create_session(new, actor=actor)
+            session, _ = session_store.create_session(new, actor=actor)
             more = [NewMessage(role="agent", content="And more.", session_id=session.id)]
-            chats.append_messages(talk.id, more, actor=actor)
+            chat_store.append_messages(talk.id, more, actor=actor)
             about = NewFeedback(source_type="session", rating="neutral", session_id=session.id, comment="kestrel")
-            intake.give_feedback(about, actor=actor)
+            feedback_intake.give_feedback(about, actor=actor)
         talk.thumb("not_helpful")
         with app.app_context(), acting_as(admin), transaction():
             pending = Feedback.created_by == actor.id, Feedback.signal == "not_helpful"
-            feedback.review(list(db.session.scalars(select(Feedback.id).where(*pending))), "reviewed", actor=admin)
+            feedback_review.review(
+                list(db.session.scalars(select(Feedback.id).where(*pending))), "reviewed", actor=admin
+            )
         for path in ("/chat?q=kestrel", f"/chat/{talk.id}", "/feedback/mine?q=kestrel", "/feedback/mine"):
             with count_queries() as seen:
                 assert talk.client.get(path).status_code == 200
@@ -298,7 +306,7 @@ def test_a_long_conversation_comes_in_pages(app: Flask, workspace: Workspace, si
     chat_id, _ = begin(app, member)
     with app.app_context(), acting_as(member), transaction():
         more = [NewMessage(role="agent", content=f"Line {number}") for number in range(248)]
-        chats.append_messages(chat_id, more, actor=member)
+        chat_store.append_messages(chat_id, more, actor=member)
     client = sign_in(member)
 
     page = soup(client.get(f"/chat/{chat_id}"))

@@ -8,8 +8,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import chats, intake
-from app.services.intake import NewFeedback
+from app.services.chats import store as chat_store
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -43,12 +44,14 @@ def test_the_page_has_the_work_before_the_answer_and_the_notes_beside_it(
 def test_feedback_that_names_the_chat_by_its_own_id(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        chat = chats.create_chat(actor=member, agent_slug="sales-ops", title="From elsewhere", external_id="conv-7")
-        chats.append_messages(
-            chat.id, [chats.NewMessage(role="agent", content="Hi", external_id="msg-1")], actor=member
+        chat = chat_store.create_chat(
+            actor=member, agent_slug="sales-ops", title="From elsewhere", external_id="conv-7"
+        )
+        chat_store.append_messages(
+            chat.id, [chat_store.NewMessage(role="agent", content="Hi", external_id="msg-1")], actor=member
         )
         new = NewFeedback(kind="signal", signal="helpful", message_id="msg-1", chat_id="conv-7", comment="Nice")
-        intake.give_feedback(new, actor=member)
+        feedback_intake.give_feedback(new, actor=member)
         chat_id = chat.id
     page = soup(sign_in(workspace.actor()).get(f"{URL}/{chat_id}"))
 
@@ -74,5 +77,5 @@ def test_flagging_an_answer(app: Flask, workspace: Workspace, sign_in: SignIn) -
 def test_an_empty_conversation(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        chat_id = chats.create_chat(actor=member, agent_slug="sales-ops", title="").id
+        chat_id = chat_store.create_chat(actor=member, agent_slug="sales-ops", title="").id
     assert "Nothing was said yet." in soup(sign_in(workspace.actor()).get(f"{URL}/{chat_id}")).text

@@ -12,8 +12,10 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services import desk, feedback, workspaces
-from app.services.intake import NewFeedback, give_feedback
+from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.workspaces import store as workspace_store
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -176,7 +178,7 @@ def test_every_filter_is_a_chip_and_the_queries_stay_few(
     filled = fill(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        desk.assign([filled.ids["reaction"]], admin.id, actor=admin)
+        teamwork.assign([filled.ids["reaction"]], admin.id, actor=admin)
     client = sign_in(admin)
     asked = {
         "q": "ebitda", "status": "pending", "source_type": "chat", "rating": "negative", "origin": "user",
@@ -217,7 +219,7 @@ def test_a_hidden_author_is_nowhere_on_the_tab(app: Flask, workspace: Workspace,
     owner, member, other = (workspace.actor(role) for role in ("owner", "member", "other"))
     with app.app_context():
         with acting_as(owner), transaction():
-            workspaces.change_settings({"author_private": True}, actor=owner)
+            workspace_store.change_settings({"author_private": True}, actor=owner)
         with acting_as(member), transaction():
             again = NewFeedback(
                 source_type="chat", kind="reaction", rating="neutral", comment="Never mind", turn_id="t1",
@@ -243,4 +245,4 @@ def test_a_hidden_author_is_nowhere_on_the_tab(app: Flask, workspace: Workspace,
     assert len(said) >= 4
     assert {member.name, other.name}.isdisjoint(text_of(line.td) for line in said)
     with app.app_context(), acting_as(workspace.actor()):
-        assert feedback.get_feedback(filled.ids["reaction"], actor=workspace.actor()).row.author == "a member"
+        assert feedback_review.get_feedback(filled.ids["reaction"], actor=workspace.actor()).row.author == "a member"

@@ -13,9 +13,10 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, AuditEntry, EntityResponse, Feedback
-from app.services import entities, sessions
-from app.services.entities import NewResponse
-from app.services.sessions import NewSession
+from app.services.entities import store as entity_store
+from app.services.entities.store import NewResponse
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
 
 SignIn = Callable[..., FlaskClient]
@@ -32,12 +33,12 @@ class Record:
         admin = workspace.actor("admin")
         with app.app_context(), acting_as(admin), transaction():
             fields = {"valuation": {"type": "number", "title": "Valuation, m€"}, "sector": {"type": "string"}}
-            entities.create_type(slug="deal", name="Deal", fields=fields, actor=admin)
-            entities.create_type(slug="person", name="Person", fields={"email": {"type": "string"}}, actor=admin)
-            deal = entities.create_entity(
+            entity_store.create_type(slug="deal", name="Deal", fields=fields, actor=admin)
+            entity_store.create_type(slug="person", name="Person", fields={"email": {"type": "string"}}, actor=admin)
+            deal = entity_store.create_entity(
                 entity_type="deal", name="Halden Health", fields={"valuation": 1204.5}, actor=admin
             )
-            run, _ = sessions.create_session(
+            run, _ = session_store.create_session(
                 NewSession(
                     agent="extractor",
                     title="Read the teaser",
@@ -59,7 +60,7 @@ class Record:
                 agent_id=self.agent if extracted else None,
                 session_id=session_id or (self.session if extracted else None),
             )
-            return entities.submit_response(new, actor=admin).id
+            return entity_store.submit_response(new, actor=admin).id
 
     def decide(self, response_id: UUID, *, client: FlaskClient | None = None, htmx: bool = False, **form: Any) -> Any:
         browser = client or self.client
@@ -112,7 +113,7 @@ def test_a_member_adds_a_response(record: Record) -> None:
             "buyers": {"kind": "relation-rank"},
         }
         for slug, given in (("account", {"city": {"kind": "text"}}), ("terms", dimensions)):
-            entities.create_criteria_set(slug=slug, name=slug.title(), dimensions=given, actor=admin)
+            entity_store.create_criteria_set(slug=slug, name=slug.title(), dimensions=given, actor=admin)
     assert page().select_one("#add-response")["href"].endswith("?respond=new#responses")
     form = page("?respond=new", htmx=True)
     assert form.select_one("#respond-set option[selected]").text == "Terms", "the one that fits the record best"
@@ -251,7 +252,7 @@ def test_the_list_by_type_and_by_name(
     client, admin = record.client, workspace.actor("admin")
     with record.app.app_context(), acting_as(admin), transaction():
         for name in ("Ana Costa", "100%_<b>bold</b>"):
-            entities.create_entity(entity_type="person", name=name, fields={"email": "a@example.test"}, actor=admin)
+            entity_store.create_entity(entity_type="person", name=name, fields={"email": "a@example.test"}, actor=admin)
     record.submit(valuation=14.5)
 
     page = soup(client.get("/entities"))

@@ -17,8 +17,10 @@ from sqlalchemy import select, text, update
 from app.db import db
 from app.jobs.ticks import begin_due
 from app.models import Agent, AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
-from app.services import agents, golden, sessions
-from app.services.sessions import NewEvent, NewSession
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from app.views import times
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace, soup
@@ -84,7 +86,7 @@ def test_sets_by_versions_are_runs_of_their_own(bench: Bench, client: FlaskClien
     bench.golden("show me the deals", set_name="two")
     worse = bench.worse()
     with bench.acting():
-        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+        first = versions.version_id(versions.get_agent(bench.agent_id, actor=bench.admin), 1)
     answer = post(client, RUNS, set=["one", "two"], version=[str(first), str(worse)])
     assert answer.location == RUNS
     with bench.acting():
@@ -111,10 +113,10 @@ def test_what_is_wrong_with_a_start_is_said(bench: Bench, client: FlaskClient) -
 def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench: Bench, client: FlaskClient) -> None:
     said = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "Hello"})]
     with bench.acting():
-        far = sessions.create_session(
+        far = session_store.create_session(
             NewSession(agent="far-away", status="completed", events=said), actor=bench.admin
         )[0].id  # fmt: skip
-        golden.promote_session(far, golden.Promotion(set_name="far"), actor=bench.admin)
+        eval_golden.promote_session(far, eval_golden.Promotion(set_name="far"), actor=bench.admin)
     for url in (HOME, f"{HOME}/sets/far", f"{HOME}/{far}"):
         shown = soup(client.get(url))
         assert not shown.select(f"form[action='{RUNS}'], [formaction$=replay]"), url
@@ -195,7 +197,7 @@ def test_the_tab_says_how_all_sets_fare(bench: Bench, client: FlaskClient) -> No
     bench.run(set_name="calm")
     assert told() == "67 %", "nothing moved"
     with bench.acting():
-        golden.revoke_golden(won, actor=bench.admin)
+        eval_golden.revoke_golden(won, actor=bench.admin)
     assert told() == "100 %"
 
 
@@ -241,7 +243,7 @@ def test_what_is_planned_is_never_just_now() -> None:
 def test_htmx_is_led_to_the_run(bench: Bench, client: FlaskClient) -> None:
     golden = bench.golden("show me the deals")
     with bench.acting():
-        slug = agents.get_agent(bench.agent_id, actor=bench.admin).slug
+        slug = versions.get_agent(bench.agent_id, actor=bench.admin).slug
     form = {"csrf_token": _token(client), "golden": str(golden), "agent": slug, "version": "1"}
     answer = client.post(RUNS, data=form, headers=HTMX)
     assert answer.status_code == 204
@@ -403,7 +405,7 @@ def test_members_do_not_see_runs(bench: Bench, workspace: Workspace, sign_in: Si
 def test_an_errored_case_is_tried_again(app: Flask, bench: Bench, client: FlaskClient) -> None:
     bench.golden("show me the deals")
     with bench.acting():
-        broken = agents.save_version(bench.agent_id, CONFIG | {"model": "nowhere:none"}, actor=bench.admin).id
+        broken = versions.save_version(bench.agent_id, CONFIG | {"model": "nowhere:none"}, actor=bench.admin).id
     run = bench.run(set_name="default", agent_version_id=broken)
     page = soup(client.get(f"{RUNS}/{run.id}"))
     assert "! errored" in words(page.select_one("[data-row]"))
@@ -447,7 +449,7 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
     tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
     assert tab == "Evals 0 % ▾100 lower than before the last run"
     with bench.acting():
-        first = agents.version_id(agents.get_agent(bench.agent_id, actor=bench.admin), 1)
+        first = versions.version_id(versions.get_agent(bench.agent_id, actor=bench.admin), 1)
     assert bench.run(set_name="wins", agent_version_id=first).passed_count == 1
     again = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
     assert again == tab, "a trial of an old version is no headline"

@@ -14,9 +14,11 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, AuditEntry
-from app.services import agents, golden_sets, knowledge
-from app.services.knowledge import NewRow
-from app.services.sessions import NewEvent
+from app.services.agents import versions
+from app.services.evals import golden_sets
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+from app.services.sessions.store import NewEvent
 from tests.agents.test_replays import CONFIG, Bench
 from tests.conftest import Workspace, soup
 from tests.services.test_golden import complain, promote, ran, status_of
@@ -135,7 +137,7 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
 
 
 def find(app: Flask, actor: Any) -> UUID:
-    from app.services import candidates
+    from app.services.evals import candidates
 
     with app.app_context(), acting_as(actor):
         found = candidates.list_candidates(actor=actor).items
@@ -259,7 +261,7 @@ def test_several_sessions_at_once(app: Flask, workspace: Workspace, sign_in: Sig
 def row_id(app: Flask, workspace: Workspace) -> UUID:
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        return knowledge.add_row(NewRow(type="lesson", content="Say the period."), actor=admin).id
+        return knowledge_rows.add_row(NewRow(type="lesson", content="Say the period."), actor=admin).id
 
 
 def test_a_set_with_its_goldens(
@@ -273,7 +275,7 @@ def test_a_set_with_its_goldens(
     for session_id in ids:
         promote(app, admin, session_id, set_name="smoke", note="kept")
     with app.app_context(), acting_as(admin), transaction():
-        knowledge.set_state(row_id, "inactive", actor=admin, reason="Old.")
+        knowledge_rows.set_state(row_id, "inactive", actor=admin, reason="Old.")
     client = sign_in(admin)
 
     with count_queries() as seen:
@@ -363,6 +365,6 @@ def test_what_runs_say_of_a_set(
     diffs = [link["href"] for link in panel.select(f"a[href*='/diff/{ids[0]}/']")]
     assert len(diffs) == 2
     with bench.acting():
-        agents.save_version(bench.agent_id, {**CONFIG, "tool_groups": ["entities-read"]}, actor=bench.admin)
+        versions.save_version(bench.agent_id, {**CONFIG, "tool_groups": ["entities-read"]}, actor=bench.admin)
     gone = soup(client.get(f"{URL}/sets/smoke")).select_one("[data-row] [title='entities-write']")
     assert "tool gone" in gone.text

@@ -186,12 +186,12 @@ def test_too_many_rows_and_no_rows_are_refused(workspace: Workspace, sign_in: Si
 
 def test_hidden_authors_stay_hidden(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     from app.db import transaction
-    from app.services import workspaces
+    from app.services.workspaces import store as workspace_store
 
     filled = fill(app, workspace)
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
-        workspaces.change_settings({"author_private": True}, actor=owner)
+        workspace_store.change_settings({"author_private": True}, actor=owner)
     client = sign_in(workspace.actor())
     name = workspace.actor("member").name
 

@@ -12,8 +12,9 @@ from sqlalchemy import update
 
 from app.db import acting_as, db, transaction
 from app.models import SharedContext
-from app.services import agents, knowledge
-from app.services.shared_prompt import load_shared_context_prompt
+from app.services.agents import versions
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.prompt import load_shared_context_prompt
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -101,7 +102,7 @@ def test_whoever_is_late_sees_both_texts(app: Flask, workspace: Workspace, sign_
     row = fill(app, workspace).ids["correction"]
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
-        knowledge.edit_row(row, {"content": "Theirs."}, 1, actor=owner)
+        knowledge_rows.edit_row(row, {"content": "Theirs."}, 1, actor=owner)
     client = sign_in(workspace.actor())
     mine = {"type": "correction", "content": "Compare deals on LTM EBITDA.", "version": "1"}
 
@@ -268,8 +269,8 @@ def test_the_preview_says_what_fell_below_the_line(app: Flask, workspace: Worksp
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
         for number in range(9):
-            new = knowledge.NewRow(type="correction", content=f"Rule number {number} of many.")
-            knowledge.add_row(new, actor=actor)
+            new = knowledge_rows.NewRow(type="correction", content=f"Rule number {number} of many.")
+            knowledge_rows.add_row(new, actor=actor)
     client = sign_in(actor)
 
     page = soup(client.get(f"{URL}/preview"))
@@ -347,7 +348,7 @@ def test_one_thing_at_a_click(app: Flask, workspace: Workspace, sign_in: SignIn)
     undo = {field["name"]: field["value"] for field in pinned.select_one("[data-undo]").select("input")}
     assert (undo["to"], undo["version"]) == ("1", "2")
     with app.app_context(), acting_as(workspace.actor()):
-        agent_id = agents.known_agent("deal-analyst", actor=workspace.actor()).id
+        agent_id = versions.known_agent("deal-analyst", actor=workspace.actor()).id
     narrowed = soup(post(client, f"{URL}/{row}/set", HTMX, agent_id=str(agent_id), version="2"))
     assert "deal-analyst" in narrowed.select_one("article .u-meta").text
     assert post(client, f"{URL}/{row}/set", HTMX, pinned="0", version="2").status_code == 409
@@ -381,9 +382,9 @@ def test_all_findings_on_one_page(
 ) -> None:
     actor = workspace.actor()
     with app.app_context(), acting_as(actor), transaction():
-        agents.ensure_agent("deal-analyst", actor=actor)
-        new = knowledge.NewRow(type="correction", content="Use LTM EBITDA when comparing deals.")
-        knowledge.add_row(new, actor=actor)
+        versions.ensure_agent("deal-analyst", actor=actor)
+        new = knowledge_rows.NewRow(type="correction", content="Use LTM EBITDA when comparing deals.")
+        knowledge_rows.add_row(new, actor=actor)
     client = sign_in(actor)
     assert "Nothing found" in soup(client.get(f"{URL}/checks")).select_one(".u-blank").text
     post_anyway(client, URL, type="lesson", content="Use the LTM EBITDA when comparing deals.")
@@ -412,7 +413,9 @@ def test_proposals_take_few_queries(
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
         for number in range(12):
-            knowledge.add_row(knowledge.NewRow(type="lesson", content=f"Proposal {number}: name it."), actor=member)
+            knowledge_rows.add_row(
+                knowledge_rows.NewRow(type="lesson", content=f"Proposal {number}: name it."), actor=member
+            )
     client = sign_in(workspace.actor())
     for path in ("", "?state=proposed", "?type=correction&state=active", "/preview"):
         with count_queries() as seen:

@@ -13,8 +13,8 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import intake
-from app.services.intake import NewFeedback
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -151,7 +151,7 @@ def many(app: Flask, workspace: Workspace, number: int) -> None:
                 comment=f"number {index}",
                 created_at=begin + timedelta(minutes=index),
             )
-            intake.give_feedback(new, actor=member)
+            feedback_intake.give_feedback(new, actor=member)
 
 
 def test_pages_are_steady_while_rows_arrive(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from app.db import acting_as
-from app.services import people
+from app.services.workspaces import people
 from tests.conftest import soup
 
 URL = "/admin/settings/members"

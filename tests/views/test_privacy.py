@@ -24,7 +24,11 @@ from app.models import (
     SharedContext,
     User,
 )
-from app.services import desk, golden, responses, sessions, workspaces
+from app.services.entities import responses
+from app.services.evals import golden as eval_golden
+from app.services.feedback import teamwork
+from app.services.sessions import store as session_store
+from app.services.workspaces import store as workspace_store
 from tests.conftest import Api, Workspace, soup
 from tests.views.filling import Filled, fill
 
@@ -51,18 +55,20 @@ class Told:
             new = responses.NewResponse(entity_id=filled.ids["deal"], values=values, session_id=filled.session)
             row = responses.submit_response(new, actor=self.member)
             responses.decide_response(row.id, "rejected", reason="Last year's", actor=self.member)
-            started = sessions.NewSession(agent="deal-analyst", title="Goes on", status="pending")
-            sessions.begin_session(sessions.create_session(started, actor=self.member)[0].id, actor=self.member)
+            started = session_store.NewSession(agent="deal-analyst", title="Goes on", status="pending")
+            session_store.begin_session(
+                session_store.create_session(started, actor=self.member)[0].id, actor=self.member
+            )
         with app.app_context(), acting_as(admin), transaction():
-            promotion = golden.Promotion(set_name="smoke", recorded_is_right=True)
-            golden.promote_session(filled.session, promotion, actor=admin)
-            desk.assign([filled.ids["reaction"]], admin.id, actor=admin)
-            desk.add_comment(filled.ids["reaction"], "Who knows the deal?", actor=admin)
+            promotion = eval_golden.Promotion(set_name="smoke", recorded_is_right=True)
+            eval_golden.promote_session(filled.session, promotion, actor=admin)
+            teamwork.assign([filled.ids["reaction"]], admin.id, actor=admin)
+            teamwork.add_comment(filled.ids["reaction"], "Who knows the deal?", actor=admin)
 
     def hide(self, hides: bool = True) -> None:
         owner = self.workspace.actor("owner")
         with self.app.app_context(), acting_as(owner), transaction():
-            workspaces.change_settings({"author_private": hides}, actor=owner)
+            workspace_store.change_settings({"author_private": hides}, actor=owner)
 
     def addresses(self) -> Iterator[tuple[str, str]]:
         """Every address that can be read, with the ids of what was said."""

@@ -9,8 +9,8 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
-from app.services import entities
-from app.services.sessions import NewEvent
+from app.services.entities import store as entity_store
+from app.services.sessions.store import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace, soup
 from tests.services.test_golden import complain, ran
@@ -90,8 +90,8 @@ def test_it_must_change_just_this_or_nothing(
 def test_what_cannot_be_is_said_under_the_field(bench: Bench, sign_in: SignIn, changes: str, says: str) -> None:
     with bench.acting():
         for _ in range(2):
-            entities.create_entity(entity_type="deal", name="Twin", fields={}, actor=bench.admin)
-        entities.create_criteria_set(
+            entity_store.create_entity(entity_type="deal", name="Twin", fields={}, actor=bench.admin)
+        entity_store.create_criteria_set(
             slug="terms", name="Deal terms", dimensions={"fit": {"kind": "select"}}, actor=bench.admin
         )
     session_id = asked(bench, "List entities")
@@ -105,7 +105,7 @@ def test_what_cannot_be_is_said_under_the_field(bench: Bench, sign_in: SignIn, c
 
 def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_in: SignIn) -> None:
     with bench.acting():
-        known = entities.create_entity(entity_type="deal", name="Orchard", fields={}, actor=bench.admin).id
+        known = entity_store.create_entity(entity_type="deal", name="Orchard", fields={}, actor=bench.admin).id
     session_id = asked(bench, "List entities")
     lines = f"update {known}: stage = 12\ncreate Deal: name = New, valuation = 3\nupdate $1: stage = won"
     data = {"set": "smoke", "should": "change", "changes": lines}
@@ -122,7 +122,7 @@ def test_a_record_by_its_id_and_one_that_the_session_creates(bench: Bench, sign_
 
 def test_a_value_within_its_tolerance_is_the_same_in_the_diff(bench: Bench, sign_in: SignIn) -> None:
     with bench.acting():
-        terms = entities.create_criteria_set(
+        terms = entity_store.create_criteria_set(
             slug="terms",
             name="Deal terms",
             dimensions={"size": {"kind": "number", "relative_tolerance": 0.1}, "fit": {"kind": "select"}},

@@ -12,9 +12,11 @@ from flask import Flask
 from app.db import acting_as, db, transaction
 from app.errors import Refused
 from app.models import AgentSession
-from app.services import bulk_sessions, golden, golden_swap
-from app.services.chats import NewMessage, append_messages, create_chat
-from app.services.sessions import NewEvent, NewSession
+from app.services.chats.store import NewMessage, append_messages, create_chat
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_swap
+from app.services.sessions import bulk
+from app.services.sessions.store import NewEvent, NewSession
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace, soup
 from tests.services.test_golden import complain, ran
@@ -87,7 +89,7 @@ def test_imported_sessions_are_marked(app: Flask, workspace: Workspace) -> None:
     events = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "He", "truncated": True})]
     new = NewSession(agent="far-away", external_id="one", status="completed", events=events)
     with app.app_context(), acting_as(person), transaction():
-        bulk_sessions.create_sessions([new], actor=person)
+        bulk.create_sessions([new], actor=person)
         assert db.session.query(AgentSession.truncated).filter_by(external_id="one").scalar() is True
 
 
@@ -103,7 +105,7 @@ def test_a_replay_that_was_cut_takes_no_goldens_place_unconfirmed(bench: Bench, 
     assert soup(client.get(f"{URL}{path}")).select(".u-instead input[name=confirm_incomplete]")
     send(client, f"{path}/promote")
     with bench.acting():
-        assert golden.list_sets(actor=bench.admin)[0].sessions == 1
+        assert eval_golden.list_sets(actor=bench.admin)[0].sessions == 1
         assert db.session.get_one(AgentSession, golden_id).golden_set == "default"
     assert "/sessions/" in send(client, f"{path}/promote", confirm_incomplete="1").location
 

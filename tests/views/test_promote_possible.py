@@ -11,9 +11,10 @@ from sqlalchemy import select
 
 from app.db import acting_as, db
 from app.models import Entity
-from app.services import chats, golden
-from app.services.chats import NewMessage
-from app.services.sessions import NewEvent
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.evals import golden as eval_golden
+from app.services.sessions.store import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.services.test_golden import complain, promote, ran
@@ -165,7 +166,7 @@ def test_the_set_that_was_last_used_for_the_agent_is_offered(app: Flask, workspa
         promote(app, admin, ran(app, admin), set_name=name)
     assert offered() == ["last", "last"]
     with app.app_context(), acting_as(admin):
-        assert golden.usual_set([session_id], actor=admin) == "default", "no other agent's set"
+        assert eval_golden.usual_set([session_id], actor=admin) == "default", "no other agent's set"
 
 
 def test_several_at_once_know_complaints_by_message_turn_and_trace(
@@ -175,9 +176,9 @@ def test_several_at_once_know_complaints_by_message_turn_and_trace(
     asked = NewEvent("user.message", {"text": "Marlow EBITDA?"}), NewEvent("agent.message", {"text": "Done."})
     fine, by_trace, by_message, by_session = (ran(app, admin, *asked, trace_id=letter * 32) for letter in "abcd")
     with app.app_context(), acting_as(admin):
-        chat = chats.create_chat(agent_slug="deal-analyst", title="Marlow", external_id="talk-1", actor=admin)
+        chat = chat_store.create_chat(agent_slug="deal-analyst", title="Marlow", external_id="talk-1", actor=admin)
         messages = [NewMessage(role="agent", content="Done.", session_id=by_message, external_id="m-1")]
-        chats.append_messages(chat.id, messages, actor=admin)
+        chat_store.append_messages(chat.id, messages, actor=admin)
         db.session.commit()
     said_of(app, admin, by_trace, trace_id="b" * 32)
     said_of(app, admin, by_message, message_id="m-1", chat_id="talk-1")

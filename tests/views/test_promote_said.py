@@ -12,10 +12,11 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services import chats, intake
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback
-from app.services.sessions import NewEvent
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions.store import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.services.test_golden import complain, ran, status_of
@@ -112,7 +113,7 @@ def said_of(app: Flask, actor: Any, session_id: UUID, **links: Any) -> UUID:
     """A thumb that names the message, the turn or the trace, and not the session."""
     with app.app_context(), acting_as(actor), transaction():
         given = NewFeedback(kind="signal", signal="inaccurate", rating="negative", **links)
-        found: UUID = intake.give_feedback(given, actor=actor).id
+        found: UUID = feedback_intake.give_feedback(given, actor=actor).id
         row = db.session.scalars(select(Feedback).where(Feedback.id == found)).one()
         row.session_id = links.get("session_id")
         return found
@@ -126,8 +127,8 @@ def test_promoting_applies_what_hangs_on_a_message_a_trace_or_a_flag(
     session_id = ran(app, admin, *asked_for, trace_id="a" * 32)
     elsewhere = ran(app, admin, *asked_for, trace_id="b" * 32)
     with app.app_context(), acting_as(admin), transaction():
-        chat = chats.create_chat(agent_slug="deal-analyst", title="Marlow", external_id="talk-1", actor=admin)
-        chats.append_messages(
+        chat = chat_store.create_chat(agent_slug="deal-analyst", title="Marlow", external_id="talk-1", actor=admin)
+        chat_store.append_messages(
             chat.id,
             [
                 NewMessage(role="user", content="Marlow EBITDA?", session_id=session_id),

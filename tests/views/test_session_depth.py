@@ -11,9 +11,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import chats, intake, sessions
-from app.services.intake import NewFeedback
-from app.services.sessions import NewEvent, NewSession
+from app.services.chats import store as chat_store
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -41,13 +43,13 @@ def long_session(app: Flask, workspace: Workspace) -> tuple[UUID, list[UUID]]:
         events.append(NewEvent(*kinds[n % 4 - 1], at))
     with app.app_context():
         with acting_as(admin), transaction():
-            session, _ = sessions.create_session(NewSession(agent="long-runner", title="A long day"), actor=admin)
+            session, _ = session_store.create_session(NewSession(agent="long-runner", title="A long day"), actor=admin)
             ids: list[UUID] = []
             for start in range(0, EVENTS, 1000):
-                ids += sessions.append_events(session.id, events[start : start + 1000], actor=admin)
+                ids += session_store.append_events(session.id, events[start : start + 1000], actor=admin)
         with acting_as(member), transaction():
             for comment, event in (("near the end", str(ids[1900])), ("about all of it", None)):
-                intake.give_feedback(
+                feedback_intake.give_feedback(
                     NewFeedback(
                         source_type="session",
                         rating="negative",
@@ -126,7 +128,7 @@ def test_what_is_very_long_is_cut_and_read_elsewhere(app: Flask, workspace: Work
         NewEvent("tool.result", {"call_id": "1", "output": {"rows": ["<b>"] * 5000}}),
     ]
     with app.app_context(), acting_as(admin), transaction():
-        session_id = sessions.create_session(NewSession(agent="a", events=events), actor=admin)[0].id
+        session_id = session_store.create_session(NewSession(agent="a", events=events), actor=admin)[0].id
     for actor, base in ((admin, URL), (workspace.actor("member"), "/sessions")):
         client = sign_in(actor)
         answer = client.get(f"{base}/{session_id}")
@@ -153,9 +155,9 @@ def test_places_that_are_none_are_refused(app: Flask, workspace: Workspace, sign
 def test_a_long_conversation_comes_in_parts(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        chat = chats.create_chat(actor=member, agent_slug="sales-ops", title="Long talk")
-        said = [chats.NewMessage(role="user" if n % 2 else "agent", content=f"line {n}") for n in range(250)]
-        chats.append_messages(chat.id, said, actor=member)
+        chat = chat_store.create_chat(actor=member, agent_slug="sales-ops", title="Long talk")
+        said = [chat_store.NewMessage(role="user" if n % 2 else "agent", content=f"line {n}") for n in range(250)]
+        chat_store.append_messages(chat.id, said, actor=member)
         new = NewFeedback(
             source_type="chat",
             kind="comment",
@@ -163,7 +165,7 @@ def test_a_long_conversation_comes_in_parts(app: Flask, workspace: Workspace, si
             comment="Here",
             context={"chat_id": str(chat.id), "message_index": 220},
         )
-        intake.give_feedback(new, actor=member)
+        feedback_intake.give_feedback(new, actor=member)
         url = f"{CHATS}/{chat.id}"
     client = sign_in(workspace.actor())
     page = soup(client.get(url))

@@ -11,10 +11,12 @@ from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
 from app.db.paging import Page
-from app.services import chats, intake, sessions
-from app.services.filters import ChatFilters, SessionFilters
-from app.services.intake import NewFeedback
-from app.services.sessions import NewSession
+from app.services.chats import store as chat_store
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.lists.filters import ChatFilters, SessionFilters
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill, several
 
@@ -59,14 +61,14 @@ def test_conversations_by_person_and_by_how_they_were_received(
     filled = fill(app, workspace)
     member = workspace.actor("member")
     with app.app_context(), acting_as(member), transaction():
-        named = chats.create_chat(
+        named = chat_store.create_chat(
             actor=member, agent_slug="sales-ops", title="Outside", external_id="conv-1", project="x"
         )
-        chats.append_messages(named.id, [chats.NewMessage(role="agent", content="A reply")], actor=member)
+        chat_store.append_messages(named.id, [chat_store.NewMessage(role="agent", content="A reply")], actor=member)
         new = NewFeedback(
             source_type="chat", rating="positive", chat_id="conv-1", context={"chat_id": "conv-1", "message_index": 0}
         )
-        intake.give_feedback(new, actor=member)
+        feedback_intake.give_feedback(new, actor=member)
         other = named.id
     client = sign_in(workspace.actor())
     wanted = {
@@ -89,7 +91,7 @@ def test_pages_of_what_no_index_knows(
     app: Flask, workspace: Workspace, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a stretch is looked at; its cursors lead through the whole list, forth and back."""
-    from app.services import session_lists
+    from app.services.sessions import lists as session_lists
 
     admin = workspace.actor()
     with app.app_context(), acting_as(admin):
@@ -97,12 +99,12 @@ def test_pages_of_what_no_index_knows(
             for n in range(40):
                 tags = ("rare",) if n in (3, 4, 20, 39) else ()
                 new = NewSession(agent="a", title=str(n), tags=tags, created_at=NOON + timedelta(minutes=n))
-                sessions.create_session(new, actor=admin)
+                session_store.create_session(new, actor=admin)
         real = session_lists.stretch_of
         monkeypatch.setattr(session_lists, "stretch_of", lambda filters, where: real(filters, where, 10))
         filters, cursor, titles, cursors = SessionFilters(tag="rare"), None, [], []
         while True:
-            page = sessions.list_sessions(filters, Page(50, cursor), actor=admin)
+            page = session_store.list_sessions(filters, Page(50, cursor), actor=admin)
             titles.append([row.title for row in page.items])
             cursors.append(page.prev_cursor)
             cursor = page.next_cursor
@@ -110,9 +112,9 @@ def test_pages_of_what_no_index_knows(
                 break
         assert titles == [["39"], ["20"], [], ["4", "3"], []]
         assert page.count_is_more
-        back = sessions.list_sessions(filters, Page(50, cursors[3]), actor=admin)
+        back = session_store.list_sessions(filters, Page(50, cursors[3]), actor=admin)
         assert [row.title for row in back.items] == ["20"] or back.items == []
-        assert [row.title for row in sessions.list_sessions(filters, Page(1), actor=admin).items] == ["39"]
+        assert [row.title for row in session_store.list_sessions(filters, Page(1), actor=admin).items] == ["39"]
     page = soup(sign_in(admin).get(f"{URL}?tag=nowhere"))
     assert "Nothing so far" in page.select_one(".u-blank").text
     assert "after=" in page.select_one(".u-blank a.btn-primary")["href"]
@@ -122,7 +124,7 @@ def test_chats_are_filtered_alike_for_programs(app: Flask, workspace: Workspace)
     filled = fill(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin):
-        found = chats.list_chats(ChatFilters(rating="negative", project="default"), Page(), actor=admin)
+        found = chat_store.list_chats(ChatFilters(rating="negative", project="default"), Page(), actor=admin)
         assert [row.id for row in found.items] == [filled.chat]
         assert found.count == 1
         assert not found.count_is_more

@@ -12,9 +12,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import intake, sessions
-from app.services.intake import NewFeedback
-from app.services.sessions import NewEvent, NewSession
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewEvent, NewSession
 from app.views import timeline, transcript
 from app.views.amounts import money, span
 from tests.conftest import Workspace, soup
@@ -79,11 +80,11 @@ def test_members_open_the_workspaces_own_work_and_see_their_own_feedback(
     )
     with app.app_context():
         with acting_as(workspace.actor()), transaction():
-            shared = sessions.create_session(task, actor=workspace.actor())[0].id
+            shared = session_store.create_session(task, actor=workspace.actor())[0].id
         for role in ("member", "other"):
             with acting_as(workspace.actor(role)), transaction():
                 new = NewFeedback(source_type="session", rating="negative", session_id=shared, comment=f"By {role}")
-                intake.give_feedback(new, actor=workspace.actor(role))
+                feedback_intake.give_feedback(new, actor=workspace.actor(role))
 
     for role, session_id, notes in (("member", filled.session, 2), ("member", shared, 1), ("other", shared, 1)):
         page = soup(sign_in(workspace.actor(role)).get(f"/sessions/{session_id}"))

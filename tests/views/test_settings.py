@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from app.db import acting_as, transaction
 from app.formats.workspace_settings import NOT_YET
-from app.services import assessments, desk, feedback, intake, keys, workspaces
+from app.services.feedback import assessment, teamwork
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import review as feedback_review
+from app.services.workspaces import keys as workspace_keys
+from app.services.workspaces import store as workspace_store
 from tests.conftest import soup
 
 URL = "/admin/settings"
@@ -33,7 +37,7 @@ def test_settings_are_saved_together(app, workspace, sign_in):
     assert page.select_one("input[name=author_private]").has_attr("checked")
     assert page.select_one("input[name=context_top_n]")["value"] == "12"
     with app.app_context(), acting_as(admin):
-        saved = workspaces.get_settings(admin)
+        saved = workspace_store.get_settings(admin)
     assert saved.feedback_origins == ["https://a.example", "https://b.example:8443"]
     assert (saved.review_enabled, saved.author_private) == (False, True)
 
@@ -43,7 +47,7 @@ def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspa
     kept = {"review_enabled": True, "review_cron": "15 7 * * *", "knowledge_gate": "proved", "retention_days": 90,
             "training_consent": True}  # fmt: skip
     with app.app_context(), acting_as(admin), transaction():
-        workspaces.change_settings(kept, actor=admin)
+        workspace_store.change_settings(kept, actor=admin)
 
     names = {field["name"] for field in soup(client.get(URL)).select("main [name]")} - {"csrf_token"}
     assert names == {*FORM, "author_private"}
@@ -51,7 +55,7 @@ def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspa
     other = {"review_enabled": "0", "retention_days": "1", "knowledge_gate": "propose"}
     assert client.post(URL, data={**FORM, **other, "csrf_token": client.csrf}).status_code == 303
     with app.app_context(), acting_as(admin):
-        saved = workspaces.get_settings(admin).model_dump()
+        saved = workspace_store.get_settings(admin).model_dump()
     assert {name: saved[name] for name in kept} == kept
 
 
@@ -74,8 +78,8 @@ def test_what_does_not_fit_changes_nothing_and_stays_in_the_form(app, workspace,
     assert page.select_one("input[name=context_top_n]")["value"] == "many"
     assert page.select_one("input[name=author_private]").has_attr("checked")
     with app.app_context(), acting_as(admin):
-        assert workspaces.get_settings(admin) == workspaces.WorkspaceSettings()
-        assert workspaces.get_workspace(actor=admin).name == "Acme"
+        assert workspace_store.get_settings(admin) == workspace_store.WorkspaceSettings()
+        assert workspace_store.get_workspace(actor=admin).name == "Acme"
 
 
 def test_the_audit_trail_reads_who_did_what_and_has_pages(app, workspace, sign_in):
@@ -83,8 +87,8 @@ def test_the_audit_trail_reads_who_did_what_and_has_pages(app, workspace, sign_i
     client.post(URL, data={**FORM, "name": "New <b>name</b>", "context_top_n": "9", "csrf_token": client.csrf})
     with app.app_context(), acting_as(admin):
         for number in range(60):
-            workspaces.rename_workspace(f"Name {number}", actor=admin)
-        workspaces.db.session.commit()
+            workspace_store.rename_workspace(f"Name {number}", actor=admin)
+        workspace_store.db.session.commit()
 
     page = client.get(f"{URL}/audit")
     older = soup(page).select_one("a[rel=next]")["href"]
@@ -102,16 +106,16 @@ def test_the_audit_trail_names_people_and_keys(app, workspace, sign_in):
     admin, owner, member = (workspace.actor(role) for role in ("admin", "owner", "member"))
     with app.app_context():
         with acting_as(member), transaction():
-            said = intake.give_feedback(
-                intake.NewFeedback(kind="signal", signal="helpful", message_id="a-1"), actor=member
+            said = feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(kind="signal", signal="helpful", message_id="a-1"), actor=member
             )
         with acting_as(admin), transaction():
             system = workspace.actor("system")
-            keys.create_key(name="Their site", scopes=["feedback"], actor=system, user_id=member.id)
-            desk.assign([said.id], owner.id, actor=admin)
-            desk.assign([said.id], None, actor=admin)
-            assessments.assess(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
-            feedback.review([said.id], "reviewed", actor=admin)
+            workspace_keys.create_key(name="Their site", scopes=["feedback"], actor=system, user_id=member.id)
+            teamwork.assign([said.id], owner.id, actor=admin)
+            teamwork.assign([said.id], None, actor=admin)
+            assessment.assess(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
+            feedback_review.review([said.id], "reviewed", actor=admin)
 
     rows = soup(sign_in(admin).get(f"{URL}/audit")).select("tbody tr")
     lines = {row.select("td")[1]["title"]: row.select("td")[2].text for row in rows}

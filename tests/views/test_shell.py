@@ -17,7 +17,7 @@ from werkzeug.exceptions import InternalServerError
 
 from app.db import acting_as, transaction
 from app.models import SharedContext
-from app.services import waiting
+from app.services.analytics import tab_counts
 from app.views import errors, texts, times
 from app.views.htmx import Toast, flashed_toasts, page, swap
 from tests.conftest import Workspace, soup
@@ -77,7 +77,7 @@ def test_tabs_say_what_is_waiting(app: Flask, workspace: Workspace, sign_in: Sig
                     tenant_id=workspace.id, type="lesson", content="Ask which one.", state="proposed", active=False
                 )
             )
-        found = waiting.counts(actor=actor)
+        found = tab_counts.counts(actor=actor)
         assert found.items() >= {"feedback": 0, "knowledge": 1, "oldest": None, "mine": 0, "tasks": 0}.items()
 
     tabs = soup(sign_in(actor).get("/admin/agent-review/feedback")).select(".u-tabs a")

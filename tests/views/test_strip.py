@@ -11,8 +11,8 @@ from flask.testing import FlaskClient
 
 from app.db import acting_as
 from app.server.run import count_once
-from app.services import daily
-from app.services.daily import Day, Volume
+from app.services.feedback import volume as feedback_volume
+from app.services.feedback.volume import Day, Volume
 from app.views import strip
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
@@ -75,7 +75,7 @@ def test_the_page_shows_it_and_says_the_same_in_a_table(
     assert shown.select("tbody tr")[-1]["data-day"] in {str(today), str(today + timedelta(days=1))}
     counts = [int(cell.text) for cell in shown.select("tbody td")]
     with app.app_context(), acting_as(workspace.actor()):
-        assert sum(counts) == daily.volume(actor=workspace.actor()).total > 0
+        assert sum(counts) == feedback_volume.volume(actor=workspace.actor()).total > 0
     assert "visibility" not in shown.select_one("[data-range]").attrs
     kept = {field["name"]: field["value"] for field in shown.select("form input")}
     assert kept == {"q": "ebitda", "status": "pending", "from": str(today), "to": str(today)}
@@ -86,13 +86,13 @@ def test_an_empty_workspace_has_none(workspace: Workspace, sign_in: SignIn) -> N
 
 
 def test_the_server_counts_what_was_noted(app: Flask, workspace: Workspace) -> None:
-    daily.take()
+    feedback_volume.take()
     fill(app, workspace)
     actor = workspace.actor()
     with app.app_context():
         with acting_as(actor):
-            before = daily.volume(actor=actor)
+            before = feedback_volume.volume(actor=actor)
         count_once()
         with acting_as(actor):
-            assert daily.volume(actor=actor) == before
-        assert workspace.id not in daily.take()
+            assert feedback_volume.volume(actor=actor) == before
+        assert workspace.id not in feedback_volume.take()

@@ -14,9 +14,12 @@ from sqlalchemy import func, select, update
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, Feedback, Message, SharedContext
-from app.services import agents, chats, entities, leases
-from app.services.chats import NewMessage
-from app.services.leases import Ending, Lease
+from app.services.agents import versions
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.entities import store as entity_store
+from app.services.sessions import leases
+from app.services.sessions.leases import Ending, Lease
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
 
@@ -225,7 +228,7 @@ def test_another_answer_keeps_the_first_and_is_a_weak_signal(person: Person, run
 
 
 def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Person, run_sessions: Run) -> None:
-    from app.services.run_inputs import load_work
+    from app.services.runtime.inputs import load_work
 
     person.begin()
     run_sessions()
@@ -274,8 +277,8 @@ def test_a_failure_says_what_to_set_and_can_be_tried_again(
     app: Flask, workspace: Workspace, person: Person, run_sessions: Run
 ) -> None:
     with app.app_context(), acting_as(workspace.actor()), transaction():
-        agent = agents.ensure_agent("assistant", actor=workspace.actor())
-        agents.save_version(agent.id, {"model": "openai:gpt-5"}, actor=workspace.actor())
+        agent = versions.ensure_agent("assistant", actor=workspace.actor())
+        versions.save_version(agent.id, {"model": "openai:gpt-5"}, actor=workspace.actor())
     person.begin()
     run = person.page().select_one("#run")
     run_sessions()
@@ -285,7 +288,7 @@ def test_a_failure_says_what_to_set_and_can_be_tried_again(
     assert fault.select_one("button").text == "Try again"
     assert "No answer" in part.select_one("#spoken").text
     with app.app_context(), acting_as(workspace.actor()), transaction():
-        agents.save_version(agent.id, {"model": "offline"}, actor=workspace.actor())
+        versions.save_version(agent.id, {"model": "offline"}, actor=workspace.actor())
     person.again()
     run_sessions()
     assert [row.status for row in person.sessions()] == ["failed", "completed"]
@@ -309,9 +312,9 @@ def test_what_does_not_fit(app: Flask, workspace: Workspace, person: Person, sig
     assert missing.status_code == 404
     assert "Hello" in soup(missing).select_one("#say").text
     with app.app_context(), acting_as(workspace.actor()), transaction():
-        agents.ensure_agent("elsewhere", actor=workspace.actor(), kind="external")
-        chat = chats.create_chat(actor=person.actor, agent_slug="elsewhere", title="Told", user_id=person.actor.id)
-        chats.append_messages(chat.id, [NewMessage(role="user", content="Hi")], actor=person.actor)
+        versions.ensure_agent("elsewhere", actor=workspace.actor(), kind="external")
+        chat = chat_store.create_chat(actor=person.actor, agent_slug="elsewhere", title="Told", user_id=person.actor.id)
+        chat_store.append_messages(chat.id, [NewMessage(role="user", content="Hi")], actor=person.actor)
         chat_id = chat.id
     assert person.begin("Hello", agent="elsewhere").status_code == 409
     assert person.begin("Hello", agent="feedback-review-agent").status_code in (404, 409)
@@ -370,8 +373,8 @@ def test_a_routing_row_changes_the_tool_of_the_next_message_and_back(
     app: Flask, workspace: Workspace, person: Person, sign_in: SignIn, run_sessions: Run
 ) -> None:
     with app.app_context(), acting_as(workspace.actor()), transaction():
-        entities.create_type(slug="deal", name="Deal", fields={}, actor=workspace.actor())
-        entities.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=workspace.actor())
+        entity_store.create_type(slug="deal", name="Deal", fields={}, actor=workspace.actor())
+        entity_store.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=workspace.actor())
     admin = Person(app, workspace, sign_in(workspace.actor("admin")), "admin")
     question = "Search entities for Kestrel"
 

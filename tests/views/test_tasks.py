@@ -9,8 +9,11 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
-from app.services import runs, schedules, sessions, workspaces
-from app.services.sessions import NewSession
+from app.services.sessions import start as session_start
+from app.services.sessions import store as session_store
+from app.services.sessions.store import NewSession
+from app.services.tasks import schedules as task_schedules
+from app.services.workspaces import store as workspace_store
 from app.views.tasks import schedule
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
@@ -56,12 +59,14 @@ def test_scheduled_work_and_its_state(workspace: Workspace, app: Flask, sign_in:
 
     owner = workspace.actor("owner")
     with app.app_context(), acting_as(owner), transaction():
-        workspaces.change_settings({"review_enabled": True, "review_cron": "30 7 * * *"}, actor=owner)
+        workspace_store.change_settings({"review_enabled": True, "review_cron": "30 7 * * *"}, actor=owner)
     assert soup(client.get("/tasks")).select("table tbody tr") == [], "a setting without effect shows no task"
     Desk(app, workspace).agent("ours", instructions="Read.")
     with app.app_context(), acting_as(owner), transaction():
-        plan = schedules.Plan(name="Pipeline report", agent="ours", message="Which deals moved?", cron="30 7 * * *")
-        schedules.create_task(plan, actor=owner)
+        plan = task_schedules.Plan(
+            name="Pipeline report", agent="ours", message="Which deals moved?", cron="30 7 * * *"
+        )
+        task_schedules.create_task(plan, actor=owner)
     row = soup(client.get("/tasks")).select_one("table tbody tr").text
     assert "Pipeline report" in row
     assert "every day at 07:30" in row
@@ -82,11 +87,11 @@ def test_what_runs_and_what_ended(
         ):
             error = "The mailbox did not answer" if status == "failed" else None
             new = NewSession(agent="extractor", title=title, session_type=kind, status=status, error=error)
-            sessions.create_session(new, actor=other)
+            session_store.create_session(new, actor=other)
 
     Desk(app, workspace).agent("ours", instructions="Read.")
     with app.app_context(), acting_as(other), transaction():
-        ours, _ = sessions.create_session(NewSession(agent="ours", title="Summarise it"), actor=other)
+        ours, _ = session_store.create_session(NewSession(agent="ours", title="Summarise it"), actor=other)
         waits = ours.id
 
     client = sign_in(member)
@@ -105,7 +110,7 @@ def test_what_runs_and_what_ended(
         assert len(seen) <= 8
     # What waits here would be run by whichever test runs agents next.
     with app.app_context(), acting_as(other), transaction():
-        runs.stop_run(waits, actor=other)
+        session_start.stop_run(waits, actor=other)
 
 
 def test_sessions_lead_to_tasks_and_members_find_all_three(workspace: Workspace, sign_in: SignIn) -> None:

@@ -11,9 +11,11 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services import chats, desk, intake
-from app.services.chats import NewMessage
-from app.services.intake import NewFeedback
+from app.services.chats import store as chat_store
+from app.services.chats.store import NewMessage
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import teamwork
+from app.services.feedback.intake import NewFeedback
 from app.text.hidden_characters import MARK, visible
 from tests.conftest import Workspace
 
@@ -65,17 +67,17 @@ def test_no_page_passes_them_on(app: Flask, workspace: Workspace, sign_in: SignI
     member, admin = workspace.actor("member"), workspace.actor("admin")
     with app.app_context():
         with acting_as(member), transaction():
-            chat = chats.create_chat(actor=member, agent_slug="helper", title=f"Title {TURNED}")
+            chat = chat_store.create_chat(actor=member, agent_slug="helper", title=f"Title {TURNED}")
             said = [NewMessage(role="user", content=TURNED), NewMessage(role="agent", content=f"**{HIDDEN}** {TURNED}")]
-            chats.append_messages(chat.id, said, actor=member)
-            row = intake.give_feedback(
+            chat_store.append_messages(chat.id, said, actor=member)
+            row = feedback_intake.give_feedback(
                 NewFeedback(
                     kind="signal", signal="inaccurate", chat_id=str(chat.id), message_id="m-1", comment=TURNED + HIDDEN
                 ),
                 actor=member,
             )
         with acting_as(admin), transaction():
-            desk.add_comment(row.id, HIDDEN, actor=admin)
+            teamwork.add_comment(row.id, HIDDEN, actor=admin)
             assert db.session.scalar(select(Feedback.comment).where(Feedback.id == row.id)) == TURNED + HIDDEN
     pages = {
         admin: [

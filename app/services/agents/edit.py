@@ -1,0 +1,258 @@
+"""Agents as people write them: made, changed, and taken back to an earlier version.
+
+Whatever a save changes is a new version, which nobody changes afterwards. A version holds the configuration, and the
+kind and the names that the agent had with it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
+from app.formats.agent_config import AgentConfig, check_config, read_config
+from app.formats.agent_diff import diff_versions
+from app.formats.outbound_rules import config_problems
+from app.formats.session_limits import AGENT_SLUG
+from app.models import Agent, AgentVersion
+from app.models.agents import AGENT_KINDS
+from app.services import audit
+from app.services.agents import versions
+
+LONGEST_DESCRIPTION = 500
+LONGEST_NOTE = 500
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An agent as somebody wrote it. `config` is not checked yet."""
+
+    kind: str
+    slug: str
+    name: str
+    description: str
+    config: dict[str, Any]
+
+
+def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
+    """A new agent with its first version; without a short name it gets the one that its name suggests.
+
+    `allow` is the operator's list of private hosts that agents may call.
+    """
+    _check_admin(actor)
+    content = _checked(draft if draft.slug.strip() else replace(draft, slug=slug_of(draft.name)), allow)
+    slug = content["slug"]
+    if versions.find_agent(slug, actor=actor) is not None:
+        sentence = f"There is an agent {slug} already, or something that leads to one."
+        raise Invalid(f"slug: {sentence}", {"slug": sentence})
+    agent = Agent(
+        tenant_id=actor.tenant_id, slug=slug, name=content["name"], kind=draft.kind, description=content["description"]
+    )
+    db.session.add(agent)
+    db.session.flush()
+    versions.add_version(agent.id, 1, content, actor, note=_note(note))
+    audit.record(actor, "agent.created", "agent", agent.id, slug=slug, kind=draft.kind)
+    return agent
+
+
+def edit_agent(
+    agent_id: UUID, draft: Draft, *, version: int, actor: Actor, note: str = "", allow: str = ""
+) -> AgentVersion | None:
+    """Save what somebody wrote over the version that they had read; None when it changes nothing.
+
+    Of an agent that belongs to the workspace only the model and the limits change, whatever else the draft says.
+    """
+    agent, current = _locked(agent_id, actor)
+    before = content_of(agent, current.config)
+    if agent.is_system:
+        kept = ("model", "limits")
+        config = before | {name: value for name, value in draft.config.items() if name in kept}
+        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", _only_config(config))
+    content = _checked(draft, allow)
+    if current.version != version:
+        raise Stale(f"Somebody saved version {current.version} meanwhile.", before)
+    if not diff_versions(before, content):
+        return None
+    return _save(agent, before, content, actor, _note(note), "agent.changed")
+
+
+def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, allow: str = "") -> AgentVersion:
+    """Make what an earlier version says current again, as a new version. Names stay as they are now: going back is
+    about what the agent does."""
+    agent, current = _locked(agent_id, actor)
+    if agent.is_system:
+        raise Refused(f"{agent.slug} belongs to the workspace; only its model and its limits change.")
+    if current.version != version:
+        raise Stale(f"Somebody saved version {current.version} meanwhile; look at it first.")
+    wanted = _version(agent, number)
+    before = content_of(agent, current.config)
+    kind = wanted.config.get("kind")
+    draft = Draft(
+        kind if kind in AGENT_KINDS else agent.kind,
+        agent.slug,
+        agent.name,
+        agent.description or "",
+        read_config(wanted.config).stored(),
+    )
+    content = _checked(draft, allow)
+    if not diff_versions(before, content):
+        raise Refused(f"Version {current.version} says the same as version {number}.")
+    return _save(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
+
+
+def content_of(agent: Agent, config: dict[str, Any]) -> dict[str, Any]:
+    """All that a version of an agent holds: what is stored, under the names that the agent has now."""
+    names = {"kind": agent.kind, "slug": agent.slug, "name": agent.name, "description": agent.description}
+    return read_config(config).stored() | names
+
+
+def _only_config(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name in AgentConfig.model_fields}
+
+
+def _checked(draft: Draft, allow: str) -> dict[str, Any]:
+    """What a version would hold, or Invalid with everything that does not fit, each under its field."""
+    wrong: dict[str, str] = {}
+    slug, name, config = draft.slug, draft.name, None
+    if draft.kind not in AGENT_KINDS:
+        wrong["kind"] = f"Use one of {', '.join(AGENT_KINDS)}."
+    try:
+        slug, name = clean_names(slug, name)
+    except Invalid as refusal:
+        wrong |= refusal.fields
+    description = " ".join(draft.description.split())
+    if len(description) > LONGEST_DESCRIPTION:
+        wrong["description"] = f"At most {LONGEST_DESCRIPTION} characters."
+    try:
+        config = check_config(draft.config)
+    except Invalid as refusal:
+        wrong |= refusal.fields
+    if config is not None:
+        wrong |= config_problems(config, allow)
+    if config is not None and draft.kind == "endpoint" and not config.endpoint_url:
+        wrong["endpoint_url"] = "Give the address that takes runs."
+    if wrong or config is None:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+    return config.stored() | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
+
+
+def _save(
+    agent: Agent, before: dict[str, Any], content: dict[str, Any], actor: Actor, note: str | None, action: str
+) -> AgentVersion:
+    if content["slug"] != agent.slug:
+        take_slug(agent, content["slug"], actor)
+    agent.name, agent.kind, agent.description = content["name"], content["kind"], content["description"]
+    agent.current_version += 1
+    agent.updated_at = datetime.now(UTC)
+    version = versions.add_version(agent.id, agent.current_version, content, actor, note=note)
+    named = ("kind", "slug", "name", "description")
+    changes = {key: {"from": before[key], "to": content[key]} for key in named if before[key] != content[key]}
+    changed = list(dict.fromkeys(change.name for change in diff_versions(before, content)))
+    audit.record(
+        actor, action, "agent", agent.id, version=version.version, changed=changed[:20], changes=changes, note=note
+    )
+    return version
+
+
+def _locked(agent_id: UUID, actor: Actor) -> tuple[Agent, AgentVersion]:
+    _check_admin(actor)
+    agent = db.session.scalar(
+        select(Agent)
+        .where(Agent.tenant_id == actor.tenant_id, Agent.id == agent_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if agent is None:
+        raise NotFound("There is no such agent in this workspace.")
+    if agent.merged_into:
+        raise Refused(f"{agent.slug} was merged into another agent; change that one.")
+    if agent.archived_at:
+        raise Refused(f"{agent.slug} is archived; restore it before changing it.")
+    return agent, _version(agent, agent.current_version)
+
+
+def _version(agent: Agent, number: int) -> AgentVersion:
+    found = db.session.scalar(
+        select(AgentVersion).where(
+            AgentVersion.tenant_id == agent.tenant_id,
+            AgentVersion.agent_id == agent.id,
+            AgentVersion.version == number,
+        )
+    )
+    if found is None:
+        raise NotFound(f"{agent.slug} has no version {number}.")
+    return found
+
+
+def _note(note: str) -> str | None:
+    note = " ".join(note.split())
+    if len(note) > LONGEST_NOTE:
+        raise Invalid(f"note: At most {LONGEST_NOTE} characters.", {"note": f"At most {LONGEST_NOTE} characters."})
+    return note or None
+
+
+def _check_admin(actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin changes agents.")
+
+
+# Names and slugs. A slug that an agent once had keeps leading to it.
+
+LONGEST_NAME = 120
+SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
+
+
+def slug_of(name: str) -> str:
+    """The short name that a name suggests: `Deal Analyst (EU)` is deal-analyst-eu."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:120]
+
+
+def clean_names(slug: str, name: str) -> tuple[str, str]:
+    """Both names as they are kept, or Invalid with a sentence for each that does not fit."""
+    slug, name = slug.strip(), " ".join(name.split())
+    wrong = {}
+    if not AGENT_SLUG.fullmatch(slug):
+        wrong["slug"] = SLUG_FORM
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name, at most {LONGEST_NAME} characters."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+    return slug, name
+
+
+def take_slug(agent: Agent, slug: str, actor: Actor) -> None:
+    """Give an agent another short name: swapped with one that it had, or the old one stays behind and leads to it."""
+    taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
+    if taken is not None and taken.merged_into != agent.id:
+        sentence = f"There is an agent {slug} already; merge this one into it instead."
+        raise Invalid(f"slug: {sentence}", {"slug": sentence})
+    old = agent.slug
+    if taken is not None:
+        taken.slug = f"{taken.id}"
+        db.session.flush()
+        agent.slug = slug
+        db.session.flush()
+        taken.slug = old
+        db.session.flush()
+        return
+    agent.slug = slug
+    db.session.flush()
+    now = datetime.now(UTC)
+    earlier = Agent(
+        tenant_id=actor.tenant_id, slug=old, name=agent.name, kind=agent.kind, archived_at=now, merged_into=agent.id
+    )
+    db.session.add(earlier)
+    db.session.flush()
+    db.session.add(AgentVersion(tenant_id=actor.tenant_id, agent_id=earlier.id, version=1, config={}))
+    db.session.flush()

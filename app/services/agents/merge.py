@@ -1,0 +1,168 @@
+"""Agents put in order: one that a typo made is merged into the one that was meant.
+
+The old name keeps working. Whatever still arrives under it belongs to the agent that it now stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import COUNTED
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
+from app.models.agents import Task
+from app.services import audit
+from app.services.knowledge import rows as knowledge_rows
+
+MOVED: Mapping[str, Any] = {"sessions": AgentSession, "chats": Chat, "feedback": Feedback, "responses": EntityResponse}
+
+
+def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
+    """What a merge would move, each counted up to one past 1,000; `golden` is what keeps it from moving. One query."""
+    wanted = {
+        name: select(model.id).where(model.tenant_id == actor.tenant_id, model.agent_id == agent_id)
+        for name, model in MOVED.items()
+    }
+    wanted["knowledge"] = select(SharedContext.id).where(*_rules(agent_id, actor))
+    wanted["golden"] = wanted["sessions"].where(AgentSession.golden_set.is_not(None))
+    counts = [
+        select(func.count()).select_from(rows.limit(COUNTED + 1).subquery()).scalar_subquery().label(name)
+        for name, rows in wanted.items()
+    ]
+    return dict(db.session.execute(select(*counts)).one()._mapping)
+
+
+def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, int]:
+    """Give all of one agent's work to another and retire it. Golden sessions never change, so they forbid it."""
+    _check_admin(actor)
+    found = _locked(actor, agent_id, target_id)
+    source, target = found[agent_id], found[target_id]
+    _check_merge(source, target, actor)
+    moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED.items()}
+    moved["knowledge"] = _move_rules(source, target, actor)
+    db.session.execute(
+        update(Task).where(Task.tenant_id == actor.tenant_id, Task.agent_id == agent_id).values(agent_id=target_id)
+    )
+    # Names that led to it lead to where it went, so that following is always one step.
+    db.session.execute(
+        update(Agent)
+        .where(Agent.tenant_id == actor.tenant_id, Agent.merged_into == agent_id)
+        .values(merged_into=target_id)
+    )
+    now = datetime.now(UTC)
+    source.merged_into, source.archived_at, source.updated_at = target_id, source.archived_at or now, now
+    db.session.flush()
+    audit.record(actor, "agent.merged", "agent", agent_id, slug=source.slug, into=target.slug, **moved)
+    return moved
+
+
+def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
+    if source.id == target.id:
+        raise Invalid("into: Choose another agent.", {"into": "Choose another agent than itself."})
+    for agent in (source, target):
+        if agent.is_system:
+            raise Refused(f"{agent.slug} belongs to the workspace and is never merged.")
+        if agent.merged_into:
+            raise Refused(f"{agent.slug} was merged into another agent already.")
+    if target.archived_at:
+        raise Refused(f"{target.slug} is archived; choose an agent that is at work.")
+    goldens = _goldens(source.id, actor)
+    if goldens:
+        words = "a golden session" if goldens == 1 else f"{goldens} golden sessions"
+        raise Refused(
+            f"{source.slug} has {words}, and a golden never changes. Take the mark away first, or rename the agent."
+        )
+
+
+def _goldens(agent_id: UUID, actor: Actor) -> int:
+    return (
+        db.session.scalar(
+            select(func.count())
+            .select_from(AgentSession)
+            .where(
+                AgentSession.tenant_id == actor.tenant_id,
+                AgentSession.agent_id == agent_id,
+                AgentSession.golden_set.is_not(None),
+            )
+        )
+        or 0
+    )
+
+
+def _move(model: Any, source_id: UUID, target_id: UUID, actor: Actor) -> int:
+    moved: Any = db.session.execute(
+        update(model)
+        .where(model.tenant_id == actor.tenant_id, model.agent_id == source_id)
+        .values(agent_id=target_id)
+        .execution_options(synchronize_session=False)
+    )
+    return int(moved.rowcount)
+
+
+def _rules(agent_id: UUID, actor: Actor) -> list[Any]:
+    return [
+        SharedContext.tenant_id == actor.tenant_id,
+        SharedContext.agent_id == agent_id,
+        SharedContext.state != "deleted",
+    ]
+
+
+def _move_rules(source: Agent, target: Agent, actor: Actor) -> int:
+    """Each rule moves as an edit, with its history. One that the target has already is replaced by it."""
+    rules = db.session.scalars(select(SharedContext).where(*_rules(source.id, actor)).order_by(SharedContext.id)).all()
+    reason = f"The agent {source.slug} was merged into {target.slug}."
+    for rule in rules:
+        twin = _twin(rule, target.id) if rule.state == "active" else None
+        if twin is not None:
+            rule = knowledge_rows.set_state(rule.id, "superseded", actor=actor, reason=reason, superseded_by=twin)
+        knowledge_rows.edit_row(rule.id, {"agent_id": target.id}, rule.version, actor=actor, reason=reason)
+    return len(rules)
+
+
+def _twin(rule: SharedContext, target_id: UUID) -> UUID | None:
+    same_type = SharedContext.entity_type_id.is_not_distinct_from(rule.entity_type_id)
+    return db.session.scalar(
+        select(SharedContext.id).where(
+            SharedContext.tenant_id == rule.tenant_id,
+            SharedContext.agent_id == target_id,
+            SharedContext.type == rule.type,
+            SharedContext.content_hash == rule.content_hash,
+            SharedContext.state == "active",
+            same_type,
+        )
+    )
+
+
+def target_called(slug: str, *, actor: Actor) -> Agent:
+    """The agent that somebody chose to merge into."""
+    found = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
+    if found is None:
+        raise Invalid("into: Choose one of the agents.", {"into": "Choose one of the agents."})
+    return found
+
+
+def _check_admin(actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin changes agents.")
+
+
+def _locked(actor: Actor, *ids: UUID) -> dict[UUID, Agent]:
+    """The agents, locked in order of their ids, so that two merges at once wait for each other."""
+    rows = db.session.scalars(
+        select(Agent)
+        .where(Agent.tenant_id == actor.tenant_id, Agent.id.in_(ids))
+        .order_by(Agent.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    found = {row.id: row for row in rows}
+    if set(ids) - found.keys():
+        raise NotFound("There is no such agent in this workspace.")
+    return found

@@ -1,0 +1,156 @@
+"""Conversations in a list: who asked, what first, how it was received."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Text, any_, cast, func, select
+from sqlalchemy.dialects.postgresql import array
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
+from app.db.scan import Stretch, walk_page
+from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
+from app.services.lists import text_search
+from app.services.lists.filters import ChatFilters
+from app.services.privacy import id_of, is_hidden, name_of
+from app.services.sessions.lists import counted_ratings
+
+LOOKED_AT = 1000
+
+
+@dataclass(frozen=True)
+class ChatRow:
+    id: UUID
+    external_id: str | None
+    project: str
+    title: str
+    person_id: UUID | None
+    person: str | None
+    agent_id: UUID | None
+    agent: str | None
+    agent_version: int | None
+    message_count: int
+    turns: int
+    golden_set: str | None
+    created_at: datetime
+    last_message_at: datetime
+    positive: int
+    negative: int
+    neutral: int
+
+
+def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatRow]:
+    """One page of the workspace's conversations, by last activity. At most five queries."""
+    walks = bool(filters.rating or filters.project)
+    indexed = replace(filters, project=None) if walks else filters
+    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *indexed.conditions()]
+    if filters.person_id:
+        where.append(~is_hidden(Chat.user_id, actor))
+    if filters.q:
+        matches = text_search.matching("chats", filters, page)
+        if not matches.ids:
+            return empty()
+        where.append(matches.are(Chat.id))
+    statement = (
+        select(
+            Chat.id, Chat.external_id, Chat.project, Chat.title, id_of(Chat.user_id, actor),
+            name_of(Chat.user_id, actor), Chat.agent_id, Agent.slug, _version(), Chat.message_count,
+            _turns(), _golden_set(), Chat.created_at, Chat.last_message_at,
+        )
+        .outerjoin(Agent, Agent.id == Chat.agent_id)
+        .outerjoin(User, User.id == Chat.user_id)
+    )  # fmt: skip
+    found = (
+        walk_page(statement, page, _stretch(filters, where, actor))
+        if walks
+        else read_page(
+            statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
+        )
+    )
+    names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
+    received = _ratings_of(names, actor)
+    return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
+
+
+def _stretch(filters: ChatFilters, where: list[Any], actor: Actor) -> Stretch:
+    """The conversations that are looked at for their project and how they were received.
+
+    Our own id is carried as text: compared with the feedback's opaque one only after a cast, the policy on feedback
+    would keep PostgreSQL from using the index.
+    """
+
+    def sieve(row: Any) -> list[Any]:
+        found: list[Any] = []
+        if filters.project:
+            found.append(row.project == filters.project)
+        if filters.rating:
+            # With a limit each chat is looked up by index; without one all feedback of the rating would be hashed.
+            rated = (
+                select(Feedback.id)
+                .where(
+                    Feedback.tenant_id == actor.tenant_id,
+                    Feedback.rating == filters.rating,
+                    Feedback.chat_id == any_(array([row.name, row.external_id])),
+                )
+                .limit(1)
+            )
+            found.append(rated.scalar_subquery().is_not(None))
+        return found
+
+    carried = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}
+    return Stretch(Chat.last_message_at, Chat.id, where, carried, sieve, LOOKED_AT, oldest_first=filters.oldest_first)
+
+
+def _of_this_chat(*columns: Any) -> Any:
+    return (
+        select(*columns)
+        .select_from(AgentSession)
+        .where(AgentSession.tenant_id == Chat.tenant_id, AgentSession.chat_id == Chat.id)
+        .correlate(Chat)
+    )
+
+
+def _version() -> Any:
+    """The agent's version in the chat's latest session."""
+    return (
+        _of_this_chat(AgentVersion.version)
+        .join(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .order_by(AgentSession.created_at.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+def _golden_set() -> Any:
+    golden = _of_this_chat(AgentSession.golden_set).where(AgentSession.golden_set.is_not(None))
+    return golden.limit(1).scalar_subquery()
+
+
+def _turns() -> Any:
+    return (
+        select(func.count())
+        .select_from(Message)
+        .where(Message.tenant_id == Chat.tenant_id, Message.chat_id == Chat.id, Message.role == "user")
+        .scalar_subquery()
+    )
+
+
+def _ratings_of(names: dict[str, UUID], actor: Actor) -> dict[UUID, tuple[int, ...]]:
+    """How each chat was received. Feedback names a chat by our id or by the id that its own product gave it."""
+    if not names:
+        return {}
+    rows = db.session.execute(
+        select(Feedback.chat_id, *counted_ratings())
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.chat_id.in_(names))
+        .group_by(Feedback.chat_id)
+    )
+    found: dict[UUID, tuple[int, ...]] = {}
+    for name, *counts in rows:
+        before = found.get(names[name], (0, 0, 0))
+        found[names[name]] = tuple(map(sum, zip(before, counts, strict=True)))
+    return found

@@ -1,0 +1,162 @@
+"""A person's own conversations, and what they said about the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Select, Text, cast, or_, select
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
+from app.errors import NotFound
+from app.models import Agent, AgentSession, Chat, Feedback, Message
+from app.services.lists import text_search
+from app.services.lists.filters import ChatFilters
+from app.services.sessions.lists import counted_ratings
+
+MOST_MESSAGES = 200
+BESIDE = 8
+LAST_PLACE = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class OwnChatRow:
+    """A conversation in the history; the counts are of one's own feedback."""
+
+    id: UUID
+    title: str
+    agent: str | None
+    message_count: int
+    last_message_at: datetime
+    positive: int
+    negative: int
+    neutral: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message, and of the session behind it the model and how it ended."""
+
+    message: Message
+    model: str | None
+    status: str | None
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a conversation: its latest messages, or those before a place in it. `earlier` is where the page before
+    them ends, None when they begin with the first."""
+
+    said: list[Said]
+    earlier: int | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A message of an agent to this person."""
+
+    chat: Chat
+    message: Message
+
+
+def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChatRow]:
+    """One page of the actor's conversations, by last activity. At most four queries."""
+    where = [*_own(actor), *filters.conditions()]
+    if filters.q:
+        ids = text_search.matching_ids("chats", filters.q)
+        if not ids:
+            return empty()
+        where.append(Chat.id.in_(ids))
+    statement = select(Chat.id, Chat.title, Agent.slug, Chat.message_count, Chat.last_message_at).outerjoin(
+        Agent, Agent.id == Chat.agent_id
+    )
+    found = read_page(
+        statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
+    )
+    given = _given_in([row[0] for row in found.items], actor)
+    return found.map(lambda row: OwnChatRow(*(row + given.get(row[0], (0, 0, 0)))))
+
+
+def _own(actor: Actor) -> list[Any]:
+    return [Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id]
+
+
+def _given_in(chat_ids: Collection[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
+    """How the actor received the answers in these chats, whichever name their feedback calls the chat by."""
+    if not chat_ids:
+        return {}
+    rows = db.session.execute(
+        select(Chat.id, *counted_ratings())
+        .join(
+            Feedback,
+            (Feedback.tenant_id == Chat.tenant_id)
+            & or_(Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id),
+        )
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(chat_ids), Feedback.created_by == actor.id)
+        .group_by(Chat.id)
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def list_beside(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetime]]:
+    """The actor's latest other conversations: id, title, last activity. One query."""
+    rows = db.session.execute(
+        select(Chat.id, Chat.title, Chat.last_message_at)
+        .where(*_own(actor), Chat.id != chat_id)
+        .order_by(Chat.last_message_at.desc(), Chat.id.desc())
+        .limit(BESIDE)
+    )
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
+def read_own(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> Stretch:
+    """What was said in a conversation of the actor's: the latest, what is before a place, or what is around one that is
+    further back. One query."""
+    if before is None and at is not None and at < chat.message_count - MOST_MESSAGES:
+        before = at + MOST_MESSAGES // 2
+    where = [] if before is None else [Message.message_index < before]
+    rows = _said(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)
+    said = [Said(*row) for row in db.session.execute(rows)][::-1]
+    first = said[0].message.message_index if said else 0
+    return Stretch(said, first if first > 0 else None)
+
+
+def _said(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
+    return (
+        select(Message, AgentSession.model, AgentSession.status, AgentSession.error)
+        .outerjoin(AgentSession, AgentSession.id == Message.session_id)
+        .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
+        .where(*_own(actor), Chat.id == chat_id, *where)
+    )
+
+
+def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
+    """What an agent said at this place in a conversation of the actor's. One query."""
+    wanted = (
+        select(Chat, Message)
+        .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
+        .where(*_own(actor), Chat.id == chat_id, Message.message_index == index, Message.role == "agent")
+    )
+    row = db.session.execute(wanted).one_or_none() if index <= LAST_PLACE else None
+    if row is None:
+        raise NotFound("There is no such answer in a conversation of yours.")
+    return Answer(row[0], row[1])
+
+
+def read_after(chat_id: UUID, index: int, *, actor: Actor) -> list[Said]:
+    """What was said in a conversation of the actor's after a place in it. One query."""
+    rows = _said(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
+    return [Said(*row) for row in db.session.execute(rows.limit(MOST_MESSAGES))]
+
+
+def answers_beside(answer: Message, *, actor: Actor) -> list[Said]:
+    """All answers in the turn of this one, in order. One query."""
+    where = [Message.role == "agent", Message.turn_id == answer.turn_id]
+    rows = _said(answer.chat_id, where, actor).order_by(Message.message_index)
+    return [Said(*row) for row in db.session.execute(rows)]

@@ -1,0 +1,229 @@
+"""Chats and their messages. A turn is a user message and what answered it; both carry its `turn_id`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound, Refused
+from app.models import Agent, AgentSession, Chat, Message, User
+from app.models.conversations import MESSAGE_ROLES
+from app.services.agents import versions
+from app.services.chats.lists import ChatRow, list_chats
+from app.services.privacy import id_of, name_of
+from app.services.workspaces.masking import masking_for
+from app.text.masking import Masking
+
+__all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat",
+           "find_with_agent", "get_chat", "list_chats", "messages_of", "page_of_messages"]  # fmt: skip
+
+MOST_AT_ONCE = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewMessage:
+    """`turn_id` may be left out: a user message opens a turn, whatever follows belongs to it."""
+
+    role: str
+    content: str
+    turn_id: str | None = None
+    session_id: UUID | None = None
+    external_id: str | None = None
+    trace_id: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ChatDetail:
+    """One chat with its names and its messages in order. Without the person's id where they are hidden."""
+
+    chat: Chat
+    agent: str | None
+    agent_name: str | None
+    person_id: UUID | None
+    person: str | None
+    messages: list[Message]
+
+
+def create_chat(
+    *,
+    actor: Actor,
+    agent_slug: str,
+    title: str,
+    user_id: UUID | None = None,
+    external_id: str | None = None,
+    project: str = "default",
+    created_at: datetime | None = None,
+) -> Chat:
+    """Begin a conversation. The same `external_id` again gives the stored one back."""
+    known = find_chat(external_id, actor=actor) if external_id else None
+    if known is not None:
+        return known
+    agent = versions.ensure_agent(agent_slug, actor=actor)
+    moment = created_at or datetime.now(UTC)
+    values = {
+        "tenant_id": actor.tenant_id,
+        "agent_id": agent.id,
+        "title": masking_for(actor).text(" ".join(title.split()))[:300] or "Untitled",
+        "user_id": user_id or actor.id,
+        "external_id": external_id,
+        "project": project,
+        "created_at": moment,
+        "last_message_at": moment,
+    }
+    statement = (
+        insert(Chat)
+        .values(values)
+        .on_conflict_do_nothing(
+            index_elements=["tenant_id", "external_id", "user_id"], index_where=Chat.external_id.is_not(None)
+        )
+        .returning(Chat.id)
+    )
+    made = db.session.scalar(statement)
+    chat = db.session.get(Chat, made) if made else find_chat(external_id or "", actor=actor)
+    if chat is None:
+        raise Refused("This conversation is being stored by another request; send it again.")
+    return chat
+
+
+def find_chat(external_id: str, *, actor: Actor) -> Chat | None:
+    """The conversation that its sender calls so. Several people may use one name; then it is the actor's own, or the
+    first."""
+    return db.session.scalar(
+        select(Chat)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.external_id == external_id)
+        .order_by((Chat.user_id == actor.id).desc(), Chat.created_at, Chat.id)
+        .limit(1)
+    )
+
+
+def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Actor) -> list[Message]:
+    """Add messages at the end. Their places are given under a lock, so two who write at once do not collide."""
+    chat = db.session.scalar(
+        select(Chat)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if chat is None:
+        raise NotFound("There is no such conversation in this workspace.")
+    _check(messages, actor)
+    turn = _last_turn(chat)
+    masking = masking_for(actor)
+    now = datetime.now(UTC)
+    rows = []
+    for place, new in enumerate(messages):
+        turn = new.turn_id or (uuid4().hex if new.role == "user" or turn is None else turn)
+        rows.append(_message(chat, new, chat.message_count + place, turn, new.created_at or now, masking))
+    db.session.add_all(rows)
+    chat.message_count += len(rows)
+    chat.last_message_at = max([chat.last_message_at, *(row.created_at for row in rows)])
+    db.session.flush()
+    return rows
+
+
+def _check(messages: Sequence[NewMessage], actor: Actor) -> None:
+    if len(messages) > MOST_AT_ONCE:
+        raise Invalid(f"At most {MOST_AT_ONCE} messages at once; send the rest in a second request.")
+    for place, new in enumerate(messages):
+        if new.role not in MESSAGE_ROLES:
+            name, sentence = f"messages.{place}.role", f"Use one of {', '.join(MESSAGE_ROLES)}."
+            raise Invalid(f"{name}: {sentence}", {name: sentence})
+    linked = {new.session_id for new in messages if new.session_id}
+    if linked:
+        known = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(linked))
+        missing = linked - set(db.session.scalars(known))
+        if missing:
+            raise Invalid(f"There is no session {min(missing)} in this workspace.")
+
+
+def _last_turn(chat: Chat) -> str | None:
+    if not chat.message_count:
+        return None
+    return db.session.scalar(
+        select(Message.turn_id)
+        .where(Message.tenant_id == chat.tenant_id, Message.chat_id == chat.id)
+        .order_by(Message.message_index.desc())
+        .limit(1)
+    )
+
+
+def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: datetime, masking: Masking) -> Message:
+    return Message(
+        tenant_id=chat.tenant_id,
+        chat_id=chat.id,
+        session_id=new.session_id,
+        external_id=new.external_id,
+        message_index=index,
+        turn_id=turn_id,
+        role=new.role,
+        content=masking.text(new.content),
+        trace_id=new.trace_id,
+        details=masking.value(new.details),
+        created_at=moment,
+    )
+
+
+def get_chat(actor: Actor, chat_id: UUID) -> ChatDetail:
+    """One chat with everything said in it. Two queries."""
+    row = db.session.execute(
+        select(Chat, Agent.slug, Agent.name, id_of(Chat.user_id, actor), name_of(Chat.user_id, actor))
+        .outerjoin(Agent, Agent.id == Chat.agent_id)
+        .outerjoin(User, User.id == Chat.user_id)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such conversation in this workspace.")
+    chat, agent, agent_name, person_id, person = row
+    return ChatDetail(chat, agent, agent_name, person_id, person, messages_of(chat_id, actor=actor))
+
+
+def messages_of(chat_id: UUID, *, actor: Actor, session_id: UUID | None = None) -> list[Message]:
+    """What was said, in order: all of it, or what one session said."""
+    wanted = select(Message).where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
+    if session_id is not None:
+        wanted = wanted.where(Message.session_id == session_id)
+    return list(db.session.scalars(wanted.order_by(Message.message_index)))
+
+
+def find_with_agent(chat_id: UUID, *, actor: Actor) -> tuple[Chat, str | None]:
+    """One chat with its agent's slug, without its messages."""
+    row = db.session.execute(
+        select(Chat, Agent.slug)
+        .outerjoin(Agent, Agent.id == Chat.agent_id)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
+        .execution_options(populate_existing=True)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such conversation in this workspace.")
+    return row[0], row[1]
+
+
+def page_of_messages(
+    chat_id: UUID, limit: int, cursor: str | None, *, actor: Actor
+) -> tuple[list[Message], str | None]:
+    """Some messages in order, and where the rest begins. The cursor is the place of the last one."""
+    if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
+        raise Invalid(
+            "This cursor was not made by this list; leave it out to begin at the first page.",
+            {"cursor": "Not a cursor of this list."},
+        )
+    found = list(
+        db.session.scalars(
+            select(Message)
+            .where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
+            .where(Message.message_index > (int(cursor) if cursor is not None else -1))
+            .order_by(Message.message_index)
+            .limit(limit + 1)
+        )
+    )
+    return found[:limit], str(found[limit - 1].message_index) if len(found) > limit else None

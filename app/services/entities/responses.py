@@ -1,0 +1,283 @@
+"""Responses: values that a person or an agent submitted about a record, and whether they were accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound, Refused
+from app.formats.response_values import find_misfits, wrap_value
+from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
+from app.services import audit
+from app.services.agents import versions
+from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.privacy import name_of
+from app.services.sessions.store import NewEvent, NewSession, create_session, get_session, runs_here
+
+DECISIONS = ("accepted", "rejected")
+EXTRACTIONS = ("field", "fields")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewResponse:
+    """`values` maps a field to `{value, source, confidence}` or a bare value. Without an agent it is the person's."""
+
+    entity_id: UUID
+    values: dict[str, Any]
+    criteria_set_id: UUID | None = None
+    session_id: UUID | None = None
+    agent_id: UUID | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class ResponseRow:
+    id: UUID
+    values: dict[str, Any]
+    extracted: bool
+    status: str
+    rejection_reason: str | None
+    criteria_set: str | None
+    agent: str | None
+    session_id: UUID | None
+    author: str | None
+    created_at: datetime
+    decided_at: datetime | None
+    is_retry: bool
+    owner_id: UUID | None
+
+    @property
+    def retries(self) -> bool:
+        """Whether a rejection lets its agent try again."""
+        return self.extracted and self.agent is not None and not self.is_retry
+
+
+def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
+    """Store values about a record, for a person to accept or reject.
+
+    It is an extraction when its session was asked for fields, no matter who submits it.
+    """
+    if not new.values:
+        raise Invalid("values: Submit at least one field.", {"values": "Submit at least one field."})
+    session = _check_links(new, actor)
+    values = {name: wrap_value(given) for name, given in new.values.items()}
+    _check_values(values, new.criteria_set_id, actor)
+    row = EntityResponse(
+        tenant_id=actor.tenant_id,
+        entity_id=new.entity_id,
+        criteria_set_id=new.criteria_set_id,
+        session_id=new.session_id,
+        agent_id=new.agent_id,
+        values=values,
+        extracted=session is not None and session.output_type in EXTRACTIONS,
+        created_by=None if new.agent_id else actor.id,
+    )
+    if new.created_at:
+        row.created_at = new.created_at
+    db.session.add(row)
+    db.session.flush()
+    audit.record(actor, "response.submitted", "response", row.id, entity_id=new.entity_id, fields=list(new.values))
+    return row
+
+
+def report_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
+    """Store what a program or a person sends. What a key sends with a session is the answer of that session's agent;
+    everything else is the person's own."""
+    if new.session_id is None or actor.scopes is None:
+        return submit_response(new, actor=actor)
+    session = _find_session(new.session_id, actor)
+    if runs_here(session.id, actor=actor):
+        raise Refused("This session runs in Upshot, so only its agent can submit responses.")
+    return submit_response(replace(new, agent_id=session.agent_id), actor=actor)
+
+
+def _check_links(new: NewResponse, actor: Actor) -> AgentSession | None:
+    """Whether everything it names is in this workspace; gives its session."""
+    links = (
+        ("entity_id", Entity, new.entity_id),
+        ("criteria_set_id", CriteriaSet, new.criteria_set_id),
+        ("agent_id", Agent, new.agent_id),
+    )
+    for name, model, wanted in links:
+        found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
+        if wanted is not None and db.session.scalar(found) is None:
+            raise _unknown(name, wanted)
+    return _find_session(new.session_id, actor) if new.session_id else None
+
+
+def _find_session(session_id: UUID, actor: Actor) -> AgentSession:
+    try:
+        return get_session(session_id, actor=actor).session
+    except NotFound:
+        raise _unknown("session_id", session_id) from None
+
+
+def _unknown(name: str, wanted: UUID) -> Invalid:
+    noun = name.removesuffix("_id").replace("_", " ")
+    return Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
+
+
+def _check_values(values: dict[str, dict[str, Any]], criteria_set_id: UUID | None, actor: Actor) -> None:
+    """Whether each value is of a field of the criteria set and of its kind."""
+    if criteria_set_id is None:
+        return
+    criteria = db.session.execute(
+        select(CriteriaSet.name, CriteriaSet.dimensions).where(
+            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
+        )
+    ).one()
+    wrong = {f"values.{name}": said for name, said in find_misfits(values, criteria.dimensions, criteria.name).items()}
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def decide_response(
+    response_id: UUID,
+    status: str,
+    *,
+    actor: Actor,
+    reason: str | None = None,
+    field_name: str | None = None,
+    at: datetime | None = None,
+) -> EntityResponse:
+    """Accept or reject what was submitted. It is decided once; a rejection says why and becomes feedback."""
+    if status not in DECISIONS:
+        raise Invalid(f"status: Use one of {', '.join(DECISIONS)}.", {"status": f"Use one of {', '.join(DECISIONS)}."})
+    why = (reason or "").strip()
+    if status == "rejected" and not why:
+        raise Invalid("rejection_reason: Say what is wrong.", {"rejection_reason": "Say what is wrong."})
+    row = _lock(response_id, actor)
+    if row.status != "submitted":
+        raise Refused(f"This response is {row.status} already.", current=row.status)
+    if field_name is not None and field_name not in row.values:
+        raise Invalid(
+            f"field_name: This response has {', '.join(row.values)}.", {"field_name": "Not in this response."}
+        )
+    row.status, row.decided_by, row.decided_at = status, actor.id, at or datetime.now(UTC)
+    row.rejection_reason = why if status == "rejected" else None
+    db.session.flush()
+    audit.record(actor, f"response.{status}", "response", row.id, before="submitted", after=status, reason=why or None)
+    if status == "rejected":
+        _report(row, why, field_name, actor, at)
+    return row
+
+
+def _lock(response_id: UUID, actor: Actor) -> EntityResponse:
+    row = db.session.scalar(
+        select(EntityResponse)
+        .where(EntityResponse.tenant_id == actor.tenant_id, EntityResponse.id == response_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise NotFound("There is no such response in this workspace.")
+    return row
+
+
+def _report(row: EntityResponse, why: str, field_name: str | None, actor: Actor, at: datetime | None) -> None:
+    """Exactly one row of feedback. What an agent extracted is tried again, once, and that is its application."""
+    field = field_name or (next(iter(row.values)) if len(row.values) == 1 else None)
+    entity = db.session.get_one(Entity, row.entity_id)
+    context: dict[str, Any] = {"response_id": str(row.id)}
+    if row.extracted:
+        retry = _start_retry(row, entity, why, field, actor, at)
+        context |= {
+            "field_name": field,
+            "entity_type_id": str(entity.entity_type_id),
+            "rejected_value": _value(row.values[field]) if field else row.values,
+            "retry_ref": str(retry.id) if retry else None,
+        }
+    else:
+        context |= {
+            "criteria_set_id": str(row.criteria_set_id) if row.criteria_set_id else None,
+            "field_name": field,
+        }
+    give_feedback(
+        NewFeedback(
+            source_type="extraction" if row.extracted else "response",
+            kind="extraction_rejection" if row.extracted else "response_rejection",
+            rating="negative",
+            comment=why,
+            session_id=row.session_id,
+            entity_id=row.entity_id,
+            agent_id=row.agent_id,
+            context={name: value for name, value in context.items() if value is not None},
+            status="applied" if context.get("retry_ref") else "pending",
+            created_at=at,
+        ),
+        actor=actor,
+    )
+
+
+def _start_retry(
+    row: EntityResponse, entity: Entity, why: str, field: str | None, actor: Actor, at: datetime | None
+) -> AgentSession | None:
+    """A pending session with the rejection as its instruction; none for what is a retry itself, nor by an agent that
+    was archived. An agent that runs here is told when it begins; one that runs elsewhere reads it in the session."""
+    if row.agent_id is None:
+        return None
+    first = db.session.get_one(AgentSession, row.session_id) if row.session_id is not None else None
+    if first is not None and "retry_of" in first.meta:
+        return None
+    agent = versions.ensure_agent(db.session.get_one(Agent, row.agent_id).slug, actor=actor)
+    if agent.archived_at is not None:
+        return None
+    what = field.replace("_", " ") if field else "the values"
+    last = _value(row.values[field]) if field else None
+    said = f"the last answer, {last}, was rejected" if isinstance(last, int | float) else "the last answer was rejected"
+    # One sentence: what to extract and what the person says about it belong together.
+    instruction = f"Extract {what} of {entity.name} again, because {said}: {why}"
+    marks: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
+    if row.criteria_set_id:
+        marks["criteria_set_id"] = str(row.criteria_set_id)
+    told = NewEvent("user.message", {"text": instruction}, at)
+    elsewhere = agent.kind == "external"
+    retry, _ = create_session(
+        NewSession(
+            agent=agent.slug,
+            title=f"Extract {what} of {entity.name} again",
+            session_type="agent",
+            output_type="field" if field else "fields",
+            entity_id=entity.id,
+            owner_id=row.owner_id,
+            marks=marks if elsewhere else marks | {"turns": [instruction]},
+            created_at=at,
+            events=[told] if elsewhere else [],
+        ),
+        # A retry has no more permissions than the first run, no matter who rejected the response.
+        actor=actor.limited_to(first.key_scopes if first is not None else None),
+    )
+    return retry
+
+
+def _value(given: Any) -> Any:
+    return given.get("value") if isinstance(given, dict) and "value" in given else given
+
+
+def responses_of(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
+    """What was submitted about a record, newest first."""
+    rows = db.session.execute(
+        select(
+            EntityResponse.id, EntityResponse.values, EntityResponse.extracted, EntityResponse.status,
+            EntityResponse.rejection_reason, CriteriaSet.slug, Agent.slug, EntityResponse.session_id,
+            name_of(EntityResponse.created_by, actor, EntityResponse.session_id.is_not(None)),
+            EntityResponse.created_at, EntityResponse.decided_at,
+            func.coalesce(AgentSession.meta.has_key("retry_of"), False), EntityResponse.owner_id,
+        )
+        .outerjoin(AgentSession, AgentSession.id == EntityResponse.session_id)
+        .outerjoin(CriteriaSet, CriteriaSet.id == EntityResponse.criteria_set_id)
+        .outerjoin(Agent, Agent.id == EntityResponse.agent_id)
+        .outerjoin(User, User.id == EntityResponse.created_by)
+        .where(EntityResponse.tenant_id == actor.tenant_id, EntityResponse.entity_id == entity_id)
+        .order_by(EntityResponse.created_at.desc(), EntityResponse.id)
+        .limit(100)
+    )  # fmt: skip
+    found: list[Any] = list(rows)
+    return [ResponseRow(*row) for row in found]

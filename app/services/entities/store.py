@@ -1,0 +1,271 @@
+"""The workspace's own records: types, entities and the criteria that responses about them are judged by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import Page, Slice, read_page
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import CriteriaSet, Entity, EntityType
+from app.services import audit
+from app.services.entities.responses import (
+    NewResponse,
+    ResponseRow,
+    decide_response,
+    report_response,
+    responses_of,
+    submit_response,
+)
+from app.services.lists.filters import EntityFilters
+
+__all__ = [
+    "EntityDetail", "EntityRow", "NewResponse", "ResponseRow", "TypeRow", "archive_type", "create_criteria_set",
+    "create_entity", "create_type", "decide_response", "find_type", "get_entity", "list_criteria_sets",
+    "list_entities", "list_types", "report_response", "responses_of", "submit_response", "update_entity",
+]  # fmt: skip
+
+SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
+FIELD_KINDS = ("string", "number", "integer", "boolean", "object", "array")
+OF_KIND: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+
+
+@dataclass(frozen=True)
+class TypeRow:
+    id: UUID
+    slug: str
+    name: str
+    fields: dict[str, Any]
+    entities: int
+
+
+@dataclass(frozen=True)
+class EntityRow:
+    id: UUID
+    entity_type_id: UUID
+    entity_type: str
+    name: str
+    fields: dict[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class EntityDetail:
+    entity: Entity
+    entity_type: EntityType
+    responses: list[ResponseRow]
+
+
+def create_type(
+    *, slug: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
+) -> EntityType:
+    """A kind of record. `fields` maps each field's name to its JSON schema."""
+    _admin(actor)
+    if not SLUG.fullmatch(slug):
+        raise _invalid("slug", "Small letters, digits, dashes and underscores, at most 60; such as deal.")
+    for field, schema in fields.items():
+        if not isinstance(schema, dict) or schema.get("type") not in FIELD_KINDS:
+            raise _invalid(f"fields.{field}", f"Say its type: one of {', '.join(FIELD_KINDS)}.")
+    row = EntityType(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, fields=fields)
+    if created_at:
+        row.created_at = created_at
+    _save(row, f"There is already an entity type {slug}.")
+    audit.record(actor, "entity_type.created", "entity_type", row.id, slug=slug)
+    return row
+
+
+def find_type(slug: str, *, actor: Actor) -> EntityType:
+    row = db.session.scalar(select(EntityType).where(EntityType.tenant_id == actor.tenant_id, EntityType.slug == slug))
+    if row is None:
+        raise NotFound(f"There is no entity type “{slug}” in this workspace.")
+    return row
+
+
+def list_types(*, actor: Actor) -> list[TypeRow]:
+    """The types in use, with how many records each has. One query."""
+    number = (
+        select(func.count())
+        .select_from(Entity)
+        .where(Entity.tenant_id == EntityType.tenant_id, Entity.entity_type_id == EntityType.id)
+        .scalar_subquery()
+    )
+    rows = db.session.execute(
+        select(EntityType.id, EntityType.slug, EntityType.name, EntityType.fields, number)
+        .where(EntityType.tenant_id == actor.tenant_id, EntityType.archived_at.is_(None))
+        .order_by(EntityType.name)
+    )
+    return [TypeRow(*row) for row in rows]
+
+
+def archive_type(type_id: UUID, *, actor: Actor) -> None:
+    """Retire a type. What was learned for it alone no longer reaches a prompt; its records stay."""
+    from app.services.knowledge import rows as knowledge_rows
+
+    _admin(actor)
+    moved = db.session.scalar(
+        update(EntityType)
+        .where(EntityType.tenant_id == actor.tenant_id, EntityType.id == type_id, EntityType.archived_at.is_(None))
+        .values(archived_at=datetime.now(UTC))
+        .returning(EntityType.slug)
+    )
+    if moved is None:
+        raise NotFound("There is no such entity type in use in this workspace.")
+    knowledge_rows.deactivate_all(actor=actor, entity_type_id=type_id, reason=f"The entity type {moved} was archived.")
+    audit.record(actor, "entity_type.archived", "entity_type", type_id, slug=moved)
+
+
+def create_entity(
+    *, entity_type: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
+) -> Entity:
+    """A record of a type. Only the type's own fields are taken."""
+    kind = find_type(entity_type, actor=actor)
+    if not name.strip():
+        raise _invalid("name", "Give it a name.")
+    check_fields(fields, kind)
+    moment = created_at or datetime.now(UTC)
+    entity = Entity(
+        tenant_id=actor.tenant_id,
+        entity_type_id=kind.id,
+        name=name.strip()[:300],
+        fields=fields,
+        created_at=moment,
+        updated_at=moment,
+    )
+    db.session.add(entity)
+    db.session.flush()
+    audit.record(actor, "entity.created", "entity", entity.id, entity_type=kind.slug, name=entity.name)
+    return entity
+
+
+def update_entity(
+    entity_id: UUID, changes: Mapping[str, Any], *, actor: Actor, at: datetime | None = None
+) -> dict[str, dict[str, Any]]:
+    """Change fields of a record and say from what to what. Null clears a field."""
+    row = db.session.execute(
+        select(Entity, EntityType)
+        .join(EntityType, EntityType.id == Entity.entity_type_id)
+        .where(Entity.tenant_id == actor.tenant_id, Entity.id == entity_id)
+        .with_for_update(of=Entity)
+        .execution_options(populate_existing=True)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such record in this workspace.")
+    entity, kind = row
+    check_fields(changes, kind)
+    changed = {
+        name: {"from": entity.fields.get(name), "to": value}
+        for name, value in changes.items()
+        if entity.fields.get(name) != value
+    }
+    if changed:
+        after = {**entity.fields, **changes}
+        entity.fields = {name: value for name, value in after.items() if value is not None}
+        entity.updated_at = at or datetime.now(UTC)
+        db.session.flush()
+        audit.record(actor, "entity.updated", "entity", entity.id, changes=changed)
+    return changed
+
+
+def get_entity(entity_id: UUID, *, actor: Actor) -> EntityDetail:
+    """One record, its type and what was submitted about it."""
+    row = db.session.execute(
+        select(Entity, EntityType)
+        .join(EntityType, EntityType.id == Entity.entity_type_id)
+        .where(Entity.tenant_id == actor.tenant_id, Entity.id == entity_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such record in this workspace.")
+    return EntityDetail(row[0], row[1], responses_of(entity_id, actor=actor))
+
+
+def list_entities(filters: EntityFilters, page: Page, *, actor: Actor) -> Slice[EntityRow]:
+    """One page of records, last changed first. Two queries."""
+    where = [Entity.tenant_id == actor.tenant_id, *filters.conditions()]
+    statement = select(
+        Entity.id, Entity.entity_type_id, EntityType.slug, Entity.name, Entity.fields, Entity.created_at,
+        Entity.updated_at,
+    ).join(EntityType, EntityType.id == Entity.entity_type_id)  # fmt: skip
+    found = read_page(
+        statement, page, at=Entity.updated_at, id=Entity.id, where=where, oldest_first=filters.oldest_first
+    )
+    return found.map(lambda row: EntityRow(*row))
+
+
+def create_criteria_set(
+    *, slug: str, name: str, dimensions: dict[str, Any], actor: Actor, created_at: datetime | None = None
+) -> CriteriaSet:
+    """What responses are judged by. `dimensions` maps a name to its kind, weight and tolerance."""
+    _admin(actor)
+    if not SLUG.fullmatch(slug):
+        raise _invalid("slug", "Small letters, digits, dashes and underscores, at most 60; such as deal-terms.")
+    if not dimensions or not all(isinstance(item, dict) and item.get("kind") for item in dimensions.values()):
+        raise _invalid("dimensions", "At least one, each with its kind.")
+    row = CriteriaSet(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, dimensions=dimensions)
+    if created_at:
+        row.created_at = row.updated_at = created_at
+    _save(row, f"There is already a criteria set {slug}.")
+    audit.record(actor, "criteria_set.created", "criteria_set", row.id, slug=slug)
+    return row
+
+
+def list_criteria_sets(*, actor: Actor) -> list[CriteriaSet]:
+    return list(
+        db.session.scalars(
+            select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id).order_by(CriteriaSet.name)
+        )
+    )
+
+
+def _admin(actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin changes what records there are.")
+
+
+def _save(row: EntityType | CriteriaSet, sentence: str) -> None:
+    try:
+        with db.session.begin_nested():
+            db.session.add(row)
+            db.session.flush()
+    except IntegrityError:
+        raise Refused(sentence) from None
+
+
+def check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
+    """Each is a field of that kind of record, with a value that fits; Invalid otherwise."""
+    for name in fields:
+        if name not in kind.fields:
+            raise _invalid(f"fields.{name}", f"A {kind.slug} has {', '.join(kind.fields)}.")
+        _check_value(name, fields[name], kind.fields[name])
+
+
+def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
+    """Of the field's kind, and one of its choices where it has any. Null clears a field."""
+    if value is None:
+        return
+    wanted = schema.get("type", "")
+    fits = isinstance(value, OF_KIND.get(wanted, (object,)))
+    if not fits or (isinstance(value, bool) and wanted in ("number", "integer")):
+        raise _invalid(f"fields.{name}", f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise _invalid(f"fields.{name}", f"Use one of {', '.join(map(str, schema['enum']))}.")
+
+
+def _invalid(name: str, sentence: str) -> Invalid:
+    return Invalid(f"{name}: {sentence}", {name: sentence})

@@ -1,0 +1,267 @@
+"""Candidates: requests that people complained about, to be promoted to goldens or dismissed."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.dialects.postgresql import distinct_on
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import not_a_cursor
+from app.errors import Forbidden, Invalid, NotFound, Stale
+from app.evals.grouping import Candidate, Complaint, group_complaints
+from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
+from app.services.evals import golden
+from app.services.evals.golden import Promoted, Promotion
+from app.services.evals.golden_lists import can_replay
+from app.services.feedback import negative
+from app.services.feedback import review as feedback_review
+
+__all__ = [
+    "ACTIONS", "Candidate", "CandidatePage", "dismiss_candidate", "find_candidate", "list_candidates",
+    "promote_candidate", "promote_with", "resolve_group", "signals_of", "signals_with", "undo_group",
+]  # fmt: skip
+
+ACTIONS = ("applied", "dismissed")
+MOST_GROUPS = 100
+MOST_IDS = 200
+# The newest complaints that are looked at. A workspace with more open ones has other worries than their order.
+MOST_COMPLAINTS = 5000
+LONGEST_PROMPT = 4000
+SETTLED = "Somebody settled this request a moment ago."
+
+
+@dataclass(frozen=True)
+class CandidatePage:
+    """Some candidates, how many there are in all, and where the next page begins."""
+
+    items: list[Candidate]
+    total: int
+    next_cursor: str | None
+
+
+def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> CandidatePage:
+    """The candidates that most people complained about. Three queries at most, whatever their number."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin sees what could become golden.")
+    groups = group_complaints(_complaints(actor))
+    after = _read_cursor(cursor) if cursor else None
+    left = [one for one in groups if after is None or one.key > after]
+    shown = left[: min(max(limit, 1), MOST_GROUPS)]
+    following = _cursor_text(shown[-1]) if len(shown) < len(left) else None
+    return CandidatePage(_with_reruns(shown, actor), len(groups), following)
+
+
+def _cursor_text(last: Candidate) -> str:
+    """The place right behind a candidate. More complaints meanwhile move others, never this place."""
+    plain = f"{last.occurrence_count}|{last.last_feedback_at.isoformat()}|{last.feedback_ids[0]}"
+    return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+
+
+def _read_cursor(given: str) -> tuple[int, float, str]:
+    try:
+        plain = base64.b64decode(given.encode("ascii") + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
+        count, at, feedback_id = plain.decode("ascii").split("|")
+        if not re.fullmatch(r"[0-9]{1,9}", count, re.ASCII):
+            raise ValueError
+        return -int(count), -datetime.fromisoformat(at).timestamp(), str(UUID(feedback_id))
+    except (ValueError, OverflowError):
+        raise not_a_cursor() from None
+
+
+def _with_reruns(groups: Sequence[Candidate], actor: Actor) -> list[Candidate]:
+    """Requests that ran again: one that is under way is named, one that completed can be golden in place of those that
+    failed. One query where some request failed, else none."""
+    failed = {session_id for one in groups if one.can_run_again for session_id in one.session_ids}
+    if not failed:
+        return list(groups)
+    ran_again = AgentSession.meta["rerun_of"].astext
+    rows = db.session.execute(
+        select(ran_again.label("of"), AgentSession.id, AgentSession.status, AgentVersion.version)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.meta.has_key("rerun_of"),
+            ran_again.in_([str(session_id) for session_id in failed]),
+            AgentSession.status.in_(("pending", "running", "completed")),
+            AgentSession.golden_set.is_(None),
+        )
+        .order_by(AgentSession.created_at)
+    ).all()
+    newest = {UUID(row.of): row for row in rows}
+    return [_with_rerun(one, newest) for one in groups]
+
+
+def _with_rerun(one: Candidate, newest: Mapping[UUID, Any]) -> Candidate:
+    row = next((newest[session_id] for session_id in one.session_ids if session_id in newest), None)
+    if row is None or not one.can_run_again:
+        return one
+    if row.status != "completed":
+        return replace(one, can_run_again=False, rerun=row.id)
+    return replace(
+        one,
+        representative_session_id=row.id,
+        session_ids=one.session_ids | {row.id},
+        agent_version=row.version,
+        promotable=True,
+        can_run_again=False,
+    )
+
+
+def _complaints(actor: Actor) -> list[Complaint]:
+    rows = db.session.execute(
+        select(
+            Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at, Feedback.created_by,
+            AgentVersion.version, AgentSession.status, AgentSession.golden_set,
+            (can_replay() & ~Agent.is_system).label("agent_runs"),
+        )
+        .join(Agent, (Agent.tenant_id == Feedback.tenant_id) & (Agent.id == Feedback.agent_id))
+        .join(AgentSession, (AgentSession.tenant_id == Feedback.tenant_id) & (AgentSession.id == Feedback.session_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(
+            Feedback.tenant_id == actor.tenant_id,
+            Feedback.status == "pending",
+            Feedback.rating == "negative",
+            Feedback.source_type.in_(("response", "session")),
+            Feedback.replay_session_id.is_(None),
+            ~Feedback.details.has_key("retracted_at"),
+            AgentSession.eval_source.is_(None),
+        )
+        .order_by(Feedback.created_at.desc(), Feedback.id)
+        .limit(MOST_COMPLAINTS)
+    ).all()  # fmt: skip
+    prompts = _prompts(sorted({row.session_id for row in rows}), actor)
+    return [
+        Complaint(
+            row.id, row.session_id, row.agent_id, row.slug, row.created_at, prompts[row.session_id], row.created_by,
+            row.version, row.status == "completed" and row.golden_set is None, row.status in ("failed", "cancelled"),
+            row.agent_runs,
+        )
+        for row in rows
+        if row.session_id in prompts
+    ]  # fmt: skip
+
+
+def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
+    """What was first said in each session that somebody said something in."""
+    if not session_ids:
+        return {}
+    rows = db.session.execute(
+        select(SessionEvent.session_id, func.left(SessionEvent.payload["text"].astext, LONGEST_PROMPT))
+        .ext(distinct_on(SessionEvent.session_id))
+        .where(
+            SessionEvent.tenant_id == actor.tenant_id,
+            SessionEvent.session_id.in_(session_ids),
+            SessionEvent.event_type == "user.message",
+        )
+        .order_by(SessionEvent.session_id, SessionEvent.sequence)
+    )
+    return {session_id: text for session_id, text in rows if isinstance(text, str) and text.strip()}
+
+
+def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
+    """The request that this session stands for, as it is now; Stale when nothing of it is pending any more."""
+    found = _group_of(session_id, actor)
+    if found is None:
+        there = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+        raise Stale(SETTLED) if db.session.scalar(there) else NotFound("There is no such session in this workspace.")
+    return found
+
+
+def _group_of(session_id: UUID, actor: Actor) -> Candidate | None:
+    """The candidate of a session that was complained about, or that ran one of these again."""
+    groups = group_complaints(_complaints(actor))
+    wanted = {session_id, _rerun_of(session_id, actor)}
+    found = next((one for one in groups if one.session_ids & wanted), None)
+    return _with_reruns([found], actor)[0] if found else None
+
+
+def _rerun_of(session_id: UUID, actor: Actor) -> UUID | None:
+    of = db.session.scalar(
+        select(AgentSession.meta["rerun_of"].astext).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+        )
+    )
+    return UUID(of) if of else None
+
+
+def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """What is pending about this session, and about the request that it stands for where it is a candidate."""
+    return signals_with(_group_of(session_id, actor), session_id, actor=actor)
+
+
+def signals_with(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """The complaints of a candidate, and those about its session that hang on a message, a turn or a trace."""
+    found = negative.pending_about(session_id, actor=actor)
+    return list(dict.fromkeys([*(group.feedback_ids if group else ()), *found]))
+
+
+def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+    """Make the session of a request golden and apply all that is pending about the request, however much it is."""
+    group = find_candidate(session_id, actor=actor)
+    signals = signals_with(group, session_id, actor=actor)
+    return promote_with(session_id, replace(given, feedback_ids=signals), actor=actor)
+
+
+def promote_with(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
+    """Make a session golden and apply the complaints that were named; Stale when somebody settled them all first."""
+    done = golden.promote_session(session_id, given, actor=actor)
+    if given.feedback_ids and not done.applied:
+        raise Stale(SETTLED)
+    return done
+
+
+def dismiss_candidate(session_id: UUID, *, actor: Actor) -> list[UUID]:
+    """Dismiss all that is pending about a request; which rows moved. Stale for whoever comes second."""
+    moved = resolve_group(find_candidate(session_id, actor=actor).feedback_ids, "dismissed", actor=actor, most=None)
+    if not moved:
+        raise Stale(SETTLED)
+    return moved
+
+
+def resolve_group(
+    feedback_ids: Sequence[UUID], action: str, *, actor: Actor, notes: str | None = None, most: int | None = MOST_IDS
+) -> list[UUID]:
+    """Apply or dismiss what is still pending of a group; which rows moved. Of two who decide, one wins."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin decides about candidates.")
+    if action not in ACTIONS:
+        raise Invalid("action: Use applied or dismissed.", {"action": "Use applied or dismissed."})
+    if most is not None and len(feedback_ids) > most:
+        raise Invalid(f"feedbackIds: At most {most} at once.", {"feedbackIds": f"At most {most} at once."})
+    if not feedback_ids:
+        return []
+    outcome = _golden_behind(feedback_ids, actor) if action == "applied" else None
+    return feedback_review.settle_pending(feedback_ids, action, actor=actor, outcome=outcome, notes=notes)
+
+
+def undo_group(feedback_ids: Sequence[UUID], *, actor: Actor) -> int:
+    """Put a dismissed group back; how many rows that were."""
+    ids, moved = list(feedback_ids), 0
+    for start in range(0, len(ids), MOST_IDS):
+        moved += feedback_review.review(ids[start : start + MOST_IDS], "reopen", actor=actor)
+    return moved
+
+
+def _golden_behind(feedback_ids: Sequence[UUID], actor: Actor) -> dict[str, Any] | None:
+    """The golden that one of these sessions has become, as the outcome of the complaint."""
+    row = db.session.execute(
+        select(AgentSession.id, AgentSession.golden_set)
+        .join(Feedback, (Feedback.tenant_id == AgentSession.tenant_id) & (Feedback.session_id == AgentSession.id))
+        .where(
+            Feedback.tenant_id == actor.tenant_id,
+            Feedback.id.in_(feedback_ids),
+            AgentSession.golden_set.is_not(None),
+        )
+        .order_by(AgentSession.created_at.desc())
+        .limit(1)
+    ).one_or_none()
+    return {"kind": "golden", "id": str(row[0]), "text": f"promoted to {row[1]}"} if row else None

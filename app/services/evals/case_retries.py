@@ -1,0 +1,86 @@
+"""Replays that errored, tried again: once by themselves at the end of a run, and whenever an admin asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import insert, select
+
+from app.actor import Actor
+from app.db import db
+from app.models import Agent, AgentSession, EvalRun
+from app.services import audit
+from app.services.evals.golden_lists import can_replay
+
+
+def errored_cases(run_id: UUID, *, actor: Actor) -> list[AgentSession]:
+    """The cases of a run that errored and were not tried again, held until the transaction ends."""
+    found = db.session.scalars(
+        select(AgentSession)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.meta["eval_result"]["verdict"].astext == "errored",
+            AgentSession.meta["eval_retried"].is_(None),
+        )
+        .with_for_update()
+    )
+    return list(found)
+
+
+def without_lost_agents(cases: Sequence[AgentSession], *, actor: Actor) -> list[AgentSession]:
+    """Those whose agent can still replay: it may have been archived or become an endpoint since."""
+    able = set(
+        db.session.scalars(
+            select(Agent.id).where(
+                Agent.tenant_id == actor.tenant_id, Agent.id.in_({case.agent_id for case in cases}), can_replay()
+            )
+        )
+    )
+    return [case for case in cases if case.agent_id in able]
+
+
+def retry_once(run: EvalRun, *, actor: Actor) -> int:
+    """Try again, at the end of a run, what errored in it for the first time; how many cases that are.
+
+    A model that was down for a minute should not leave a hole in the result. A replay that a person stopped stays
+    stopped.
+    """
+    first = [case for case in errored_cases(run.id, actor=actor) if case.status == "failed" and not _is_retry(case)]
+    again = without_lost_agents(first, actor=actor) if first else []
+    if again:
+        add_retries(again, actor=actor)
+        mark_retried(again)
+        audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(again), automatic=True)
+    return len(again)
+
+
+def add_retries(cases: Sequence[AgentSession], *, actor: Actor) -> None:
+    """Queue a replay in the place of each of these."""
+    db.session.execute(insert(AgentSession.__table__).inline(), [_retry_of(case, actor) for case in cases])  # type: ignore[arg-type]
+
+
+def mark_retried(cases: Sequence[AgentSession]) -> None:
+    """Leave these out of the results; another replay has taken their place."""
+    for case in cases:
+        case.meta = {**case.meta, "eval_retried": True}
+    db.session.flush()
+
+
+def _is_retry(case: AgentSession) -> bool:
+    return "." in case.meta["eval_trial"]
+
+
+def _retry_of(old: AgentSession, actor: Actor) -> dict[str, Any]:
+    trial = old.meta["eval_trial"].partition(".")[0]
+    fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
+    fresh["eval_trial"] = f"{trial}.{uuid4().hex[:8]}"
+    return {
+        "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
+        "output_type": old.output_type, "status": "pending", "agent_id": old.agent_id,
+        "agent_version_id": old.agent_version_id, "entity_id": old.entity_id, "created_by": old.created_by,
+        "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
+        "key_scopes": actor.limited_to(old.key_scopes).stored_scopes,
+    }  # fmt: skip

@@ -1,0 +1,253 @@
+"""A replay beside its golden, or any session beside another: what a diff page shows. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import NotFound
+from app.evals.compare import align
+from app.evals.compare.effect_pairs import pair_effects
+from app.evals.compare.effects import RESPONSE, Effect
+from app.evals.compare.sessions import OPEN, compare
+from app.evals.compare.values import Reader, differences, equal
+from app.evals.expected.expectations import Expected, read_expected
+from app.evals.trace import Run, last_message
+from app.models import Agent, AgentSession, AgentVersion
+from app.services.evals.compare import load_run, nearness
+
+MOST_ANSWER = 8_000
+MOST_EFFECTS = 50
+MOST_ROWS = 200
+MOST_OTHERS = 12
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two sessions."""
+
+    id: UUID
+    title: str
+    agent: str
+    agent_version: int | None
+    agent_version_id: UUID | None
+    created_at: datetime
+    status: str
+    golden_set: str | None
+    eval_source: str | None
+    eval_run_id: UUID | None
+    truncated: bool
+    meta: dict[str, Any]
+
+    @property
+    def who(self) -> str:
+        return f"{self.agent} v{self.agent_version}" if self.agent_version else self.agent
+
+
+@dataclass(frozen=True)
+class EffectPair:
+    """What both changed, or only one of them. `differs` names what is not the same."""
+
+    golden: Effect | None
+    replay: Effect | None
+    differs: list[str]
+
+    @property
+    def same(self) -> bool:
+        return self.golden is not None and self.replay is not None and not self.differs
+
+
+@dataclass(frozen=True)
+class KnownSides:
+    """Knowledge rows by who had them, each as (id, what it says)."""
+
+    only_golden: list[tuple[str, str]]
+    only_replay: list[tuple[str, str]]
+    both: int
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Everything about two sessions. `stored` says that the verdict is the one that the replay ended with."""
+
+    golden: Side
+    replay: Side
+    result: Mapping[str, Any]
+    stored: bool
+    effects: list[EffectPair]
+    effects_left: int
+    rows: list[align.Row]
+    answer: tuple[str, str]
+    answer_cut: bool
+    knowledge: KnownSides | None
+    expected: Expected
+
+    @property
+    def still_running(self) -> bool:
+        """Whether one of them has not ended. Then nothing can be said about what differs."""
+        return _is_open(self.golden) or _is_open(self.replay)
+
+    @property
+    def is_case(self) -> bool:
+        """Whether the second is a replay of the first."""
+        return self.replay.eval_source == str(self.golden.id)
+
+
+def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
+    """Both sessions, aligned. A verdict that was stored with the replay is shown as stored. Four queries."""
+    sides = _sides({golden_id, replay_id}, actor)
+    golden, replay = sides[golden_id], sides[replay_id]
+    before, after = load_run(golden_id, replay_id, actor=actor)
+    kept = replay.meta.get("eval_result") if replay.eval_source == str(golden_id) else None
+    result = kept if kept else compare(before, after, nearness()).as_json()
+    effects = _effects(result)
+    rows = [] if _is_open(golden) or _is_open(replay) else align.align(before.run, after)
+    expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
+    answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
+    return Diff(
+        golden=golden,
+        replay=replay,
+        result=result,
+        stored=kept is not None,
+        effects=effects[:MOST_EFFECTS],
+        effects_left=max(len(effects) - MOST_EFFECTS, 0),
+        rows=rows,
+        answer=(answers[0][:MOST_ANSWER], answers[1][:MOST_ANSWER]),
+        answer_cut=max(map(len, answers)) > MOST_ANSWER,
+        knowledge=_knowledge(golden, before.run, after, actor),
+        expected=expected,
+    )
+
+
+def _is_open(side: Side) -> bool:
+    return side.status in OPEN
+
+
+def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, Side]:
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, Agent.slug, AgentVersion.version, AgentSession.agent_version_id,
+            AgentSession.created_at, AgentSession.status, AgentSession.golden_set, AgentSession.eval_source,
+            AgentSession.eval_run_id, AgentSession.truncated, AgentSession.meta,
+        )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
+    )  # fmt: skip
+    found: list[Any] = list(rows)
+    if len(found) < len(ids):
+        raise NotFound("There is no such session in this workspace.")
+    return {row[0]: Side(*row) for row in found}
+
+
+def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
+    """What both changed, paired as the verdict pairs it; what differs comes first."""
+    told = result.get("effects") or {}
+    golden, replay = ([_effect(one) for one in told.get(side) or ()] for side in ("golden", "replay"))
+    pairs, lost, added = pair_effects(golden, replay)
+    found = [EffectPair(a, b, _differs(a, b, result.get("dimensions") or {})) for a, b in pairs]
+    found += [EffectPair(one, None, []) for one in lost] + [EffectPair(None, one, []) for one in added]
+    return sorted(found, key=lambda pair: pair.same)
+
+
+def _effect(told: Mapping[str, Any]) -> Effect:
+    reader = Reader()
+    return Effect(
+        str(told.get("kind")), str(told.get("type")), reader.value(told.get("target")),
+        reader.value(told.get("fields") or {}), int(told.get("sequence") or 0),
+    )  # fmt: skip
+
+
+def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
+    """What is not the same. Of a response that is what its criteria say: a value within its tolerance is."""
+    paths = differences(a.leaves, b.leaves)
+    names = dict.fromkeys("target" if path == ("target",) else str(path[1]) for path in paths if path)
+    near = {name for name, one in judged.items() if one.get("passed")} if a.kind == b.kind == RESPONSE else ()
+    return [name for name in names if name not in near]
+
+
+def changed_arguments(golden: Any, replay: Any) -> set[str]:
+    """The arguments on which two calls differ."""
+    reader = Reader()
+    a, b = (one if isinstance(one, Mapping) else {"": one} for one in (golden, replay))
+    return {
+        name
+        for name in {*a, *b}
+        if name not in a or name not in b or not equal(reader.value(a[name]), reader.value(b[name]))
+    }
+
+
+def _knowledge(golden: Side, before: Run, after: Run, actor: Actor) -> KnownSides | None:
+    """Which knowledge only one of them had in its prompt; None where neither says what it had."""
+    frozen = ((golden.meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
+    said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
+    had = list(said) or _loaded(before)
+    got = _loaded(after)
+    if not had and not got:
+        return None
+    only = [[one for one in had if one not in set(got)], [one for one in got if one not in set(had)]]
+    missing = [one for side in only for one in side[:MOST_ROWS] if one not in said]
+    said |= _named(missing, actor)
+    shown = [[(one, said.get(one, "a row that is gone")) for one in side[:MOST_ROWS]] for side in only]
+    return KnownSides(shown[0], shown[1], len(set(had) & set(got)))
+
+
+def _loaded(run: Run) -> list[str]:
+    found: list[str] = []
+    for event in run.events:
+        if event.event_type == "context.loaded" and isinstance(event.payload.get("row_ids"), list):
+            found += [str(one) for one in event.payload["row_ids"]]
+    return list(dict.fromkeys(found))
+
+
+def _named(ids: Sequence[str], actor: Actor) -> dict[str, str]:
+    from app.services.evals.run_detail import rows_named
+
+    return rows_named([one for one in ids if len(one) == 36], actor=actor)
+
+
+def others_like(session_id: UUID, *, actor: Actor) -> list[Any]:
+    """Sessions that this one could be compared with: of the same title first, then of the same agent. Two queries."""
+    mine = db.session.execute(
+        select(AgentSession.title, AgentSession.agent_id, AgentSession.eval_source).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+        )
+    ).one_or_none()
+    if mine is None:
+        raise NotFound("There is no such session in this workspace.")
+    same = AgentSession.title == mine.title
+    return list(
+        db.session.execute(
+            select(
+                AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.status,
+                AgentSession.golden_set, AgentSession.eval_source, AgentVersion.version, Agent.slug,
+                same.label("same"),
+            )
+            .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+            .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+            .where(
+                AgentSession.tenant_id == actor.tenant_id,
+                AgentSession.agent_id == mine.agent_id,
+                AgentSession.id != session_id,
+            )
+            .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
+            .limit(MOST_OTHERS)
+        )
+    )  # fmt: skip
+
+
+def sessions_titled(ids: Sequence[UUID], *, actor: Actor) -> dict[str, str]:
+    """Titles by id."""
+    rows = db.session.execute(
+        select(AgentSession.id, func.left(AgentSession.title, 160)).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)
+        )
+    )
+    return {str(row[0]): row[1] for row in rows}

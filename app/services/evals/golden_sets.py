@@ -1,0 +1,207 @@
+"""The sets that goldens are kept in: how they fare, what decides in them, and what they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, NotFound, Refused
+from app.evals.stats import wilson
+from app.evals.verdict import read_policy
+from app.models import AgentSession, EvalRun, GoldenSet, Task
+from app.services import audit
+from app.services.evals import golden, run_lists
+from app.services.evals.run_lists import SetCourse
+from app.services.evals.runs import OPEN
+
+# A baseline that somebody rejected counts apart.
+_TRUSTED = '@.baseline != "rejected"'
+_PASSED = text(f"""'$.bySession.* ? ({_TRUSTED} && @.verdict == "pass")'""")
+_JUDGED = text(f"""'$.bySession.* ? ({_TRUSTED} && (@.verdict == "pass" || @.verdict == "fail"
+    || @.verdict == "flaky"))'""")
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many of the goldens that were judged passed in one run."""
+
+    passed: int
+    judged: int
+
+    @property
+    def share(self) -> float | None:
+        return self.passed / self.judged if self.judged else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.passed, self.judged)
+
+
+@dataclass(frozen=True)
+class SetRow:
+    """A set with its latest run and the one under way, if there are; `why_not` as in `SetCount`."""
+
+    name: str
+    sessions: int
+    why_not: str
+    another: bool
+    course: SetCourse | None
+    score: Score | None
+    under_way: UUID | None
+
+    @property
+    def change(self) -> int | None:
+        """In points, from the run before to the latest."""
+        found = self.course.accuracies[-2:] if self.course else []
+        return round((found[1] - found[0]) * 100) if len(found) == 2 else None
+
+
+def list_rows(*, actor: Actor) -> list[SetRow]:
+    """The sets by name. Four queries, whatever their number."""
+    sets = golden.list_sets(actor=actor)
+    names = [one.name for one in sets]
+    courses = run_lists.courses_of(names, actor=actor) if names else {}
+    scores = scores_of([course.last.id for course in courses.values()], actor=actor)
+    open_runs = under_way(names, actor=actor)
+    return [
+        SetRow(
+            one.name, one.sessions, one.why_not, one.another, course,
+            scores.get(course.last.id) if course else None, open_runs.get(one.name),
+        )
+        for one in sets
+        for course in [courses.get(one.name)]
+    ]  # fmt: skip
+
+
+def scores_of(run_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Score]:
+    """How many passed of how many, by run."""
+    if not run_ids:
+        return {}
+
+    def number(path: Any) -> Any:
+        return func.jsonb_array_length(func.jsonb_path_query_array(EvalRun.results, path))
+
+    rows = db.session.execute(
+        select(EvalRun.id, number(_PASSED), number(_JUDGED)).where(
+            EvalRun.tenant_id == actor.tenant_id, EvalRun.id.in_(run_ids)
+        )
+    )
+    return {run_id: Score(passed, judged) for run_id, passed, judged in rows}
+
+
+def under_way(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
+    """The newest run of each set that has not ended."""
+    if not names:
+        return {}
+    rows = db.session.execute(
+        select(EvalRun.set_name, EvalRun.id)
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(names), EvalRun.status.in_(OPEN))
+        .order_by(EvalRun.created_at)
+    )
+    return {str(name): run_id for name, run_id in rows}
+
+
+def results_of(run_id: UUID, *, actor: Actor) -> dict[str, dict[str, Any]]:
+    """What came of each golden in a run that has ended, without its divergences."""
+    rows = db.session.execute(
+        text(
+            "SELECT key, value - 'divergences' - 'trials' FROM eval_runs, jsonb_each(results -> 'bySession')"
+            " WHERE tenant_id = :tenant AND eval_runs.id = :run"
+        ),
+        {"tenant": actor.tenant_id, "run": run_id},
+    )
+    return {str(key): value for key, value in rows}
+
+
+def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:
+    """What the set asks for, as it is stored; empty when it has no wishes."""
+    found = db.session.scalar(
+        select(GoldenSet.policy).where(GoldenSet.tenant_id == actor.tenant_id, GoldenSet.name == name)
+    )
+    return dict(found or {})
+
+
+def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
+    """Say what decides in a set, from its next verdict on. Says whether that changed anything."""
+    _admins_only(actor)
+    read_policy(policy)
+    _check_there(name, actor)
+    row = db.session.get(GoldenSet, (actor.tenant_id, name), with_for_update=True)
+    before = dict(row.policy) if row else {}
+    if before == policy:
+        return False
+    if row is None:
+        db.session.add(GoldenSet(tenant_id=actor.tenant_id, name=name, policy=policy))
+    elif policy:
+        row.policy, row.updated_at = policy, datetime.now(UTC)
+    else:
+        db.session.delete(row)
+    db.session.flush()
+    audit.record(actor, "golden_set.policy_changed", "golden_set", None, set=name, policy=policy)
+    return True
+
+
+def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
+    """Give a set another name; how many goldens moved with it. Its runs, its policy and its schedules go along."""
+    _admins_only(actor)
+    target = golden.named_set(new_name)
+    ids = _check_there(name, actor)
+    if target == name:
+        return 0
+    if _ids(target, actor):
+        raise Refused(f"There is a set {target} already; select the goldens and move them there.", current=target)
+    if under_way([name], actor=actor):
+        raise Refused(f"A run of {name} is under way; rename the set when it has ended.")
+    moved = 0
+    for start in range(0, len(ids), golden.MOST_SESSIONS):
+        moved += golden.move_goldens(ids[start : start + golden.MOST_SESSIONS], target, actor=actor)
+    for model, column in ((EvalRun, EvalRun.set_name), (GoldenSet, GoldenSet.name)):
+        db.session.execute(
+            update(model)
+            .where(model.tenant_id == actor.tenant_id, column == name)
+            .values({column: target})
+            .execution_options(synchronize_session=False)
+        )
+    _rename_in_schedules(name, target, actor)
+    return moved
+
+
+def _rename_in_schedules(name: str, target: str, actor: Actor) -> None:
+    replay: Any = Task.replay
+    tasks = db.session.scalars(
+        select(Task)
+        .where(Task.tenant_id == actor.tenant_id, replay["set"].astext == name)
+        .order_by(Task.id)
+        .with_for_update()
+    ).all()
+    for task in tasks:
+        task.replay = {**(task.replay or {}), "set": target}
+        audit.record(actor, "task.changed", "task", task.id, before={"set": name}, after={"set": target})
+    db.session.flush()
+
+
+def _check_there(name: str, actor: Actor) -> list[UUID]:
+    ids = _ids(name, actor)
+    if not ids:
+        raise NotFound(f"There is no golden set {name[:60]}.")
+    return ids
+
+
+def _ids(name: str, actor: Actor) -> list[UUID]:
+    return list(
+        db.session.scalars(
+            select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
+        )
+    )
+
+
+def _admins_only(actor: Actor) -> None:
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin decides about golden sets.")

@@ -1,0 +1,280 @@
+"""A replay: what it is measured by, and what its verdict sets off, all in the transaction that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db, run
+from app.errors import Refused
+from app.evals.compare.clipping import clip_event, clip_run
+from app.evals.compare.sessions import Golden, compare
+from app.evals.expected.expectations import read_expected
+from app.evals.trace import Event, Run, make_run
+from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
+from app.learning.hygiene.texts import strip_hidden
+from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
+from app.models import AgentSession, AgentVersion, Feedback, SharedContext
+from app.services import audit
+from app.services.evals.compare import nearness
+from app.services.evals.results import Case, cases_of, finish_run_of_case, verdict_of
+from app.services.evals.traces import LoadedEvents, load_events
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import review as feedback_review
+from app.services.feedback.intake import NewFeedback
+from app.services.sessions import leases
+from app.services.sessions.leases import Ending, Held
+from app.services.sessions.transcript import named
+
+LIVE, RECORDED = "live", "recorded"
+MOST_REPLAYS = 100
+DIVERGENCES_KEPT = 50
+# Every case of a run passes through these, so each reads what it needs with as few statements as it can.
+ASKED = """
+SELECT r.status, r.context_mode, r.options, g.policy, t.secret, o.event_bytes
+  FROM eval_runs AS r
+  JOIN tenants AS t ON t.id = r.tenant_id
+  LEFT JOIN sessions AS o ON o.tenant_id = r.tenant_id AND o.id = %(golden)s
+  LEFT JOIN golden_sets AS g ON g.tenant_id = r.tenant_id AND g.name = %(set)s
+ WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s
+"""
+BEGUN = """
+UPDATE eval_runs SET status = 'running' WHERE tenant_id = %(tenant)s AND id = %(run)s AND status = 'queued'
+"""
+HOLD_GOLDEN = "SELECT 1 FROM sessions WHERE tenant_id = %(tenant)s AND id = %(golden)s FOR NO KEY UPDATE"
+RUN_OF_CASE = """
+SELECT context_mode, cancel_requested_at IS NOT NULL, options ? 'trial'
+  FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s
+"""
+REPORTED = """
+SELECT id FROM feedback
+ WHERE tenant_id = %(tenant)s AND kind = 'replay_failure' AND status IN ('pending', 'reviewed')
+   AND context ->> 'golden_session_id' = %(golden)s AND context ->> 'agent_version_id' = %(version)s
+   AND context ->> 'context_mode' = %(mode)s
+   FOR UPDATE
+"""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay takes its inputs from and is measured by. `tools` says what each tool may do."""
+
+    golden_id: UUID
+    run_id: UUID
+    context_mode: str
+    snapshot: Mapping[str, Any]
+    golden: Golden
+    policy: Policy
+    tools: Mapping[str, str] = field(default_factory=dict)
+
+    def policy_of(self, tool: str) -> str:
+        return self.tools.get(tool) or self.tools.get("*") or RECORDED
+
+
+def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
+    """What the replay needs, and the frozen knowledge of its golden; none where the context is live."""
+    meta = session.meta
+    kept = meta["eval_golden"]
+    of_run = {"tenant": actor.tenant_id, "run": meta["eval_run_id"]}
+    golden_id = UUID(meta["eval_source"])
+    asked = run(ASKED, of_run | {"set": kept.get("set"), "golden": golden_id})
+    [(status, context_mode, options, policy, secret, size)] = asked
+    if status == "queued":
+        run(BEGUN, of_run)
+    recorded = load_events({golden_id: size}, actor=actor)[golden_id] if size is not None else None
+    if recorded is None or not recorded.events:
+        raise Refused("The golden was deleted before its replay began.")
+    snapshot = kept["snapshot"]
+    replay = Replay(
+        golden_id=golden_id,
+        run_id=UUID(meta["eval_run_id"]),
+        context_mode=context_mode,
+        snapshot=snapshot,
+        golden=golden_of(recorded, kept),
+        policy=read_policy(policy) if policy else Policy(),
+        tools=options.get("tools") or {},
+    )
+    return replay, None if context_mode == LIVE else frozen_prompt(snapshot, options, secret, actor=actor)
+
+
+def golden_of(found: LoadedEvents, kept: Mapping[str, Any]) -> Golden:
+    """A golden as the comparer has it, from its events and from what promoting froze."""
+    snapshot = kept["snapshot"]
+    recorded = make_run(
+        found.events,
+        session_type=snapshot["session_type"],
+        output_type=snapshot.get("output_type"),
+        tools=snapshot.get("tools") or (),
+        clipped=found.clipped,
+        cut=found.cut,
+    )
+    criteria = (snapshot.get("criteria") or {}).get("dimensions")
+    return Golden(recorded, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
+
+
+def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
+    """The knowledge that the golden had, in the same order and so the same bytes, with rows added or taken away.
+
+    An added row stands first of its type: it is what is being tried.
+    """
+    minus = set(options.get("minus") or ())
+    rows = [row for row in snapshot["shared_context"]["rows"] if row["id"] not in minus]
+    known = [_row(row, -float(place)) for place, row in enumerate(rows)]
+    added = _added(options.get("plus") or (), {row["id"] for row in rows}, actor)
+    return format_prompt([*added, *known], secret=secret, budget=2 * DEFAULT_BUDGET, top_n=len(known) + len(added) + 1)
+
+
+def _row(row: Mapping[str, Any], rank: float) -> PromptRow:
+    """A frozen row as its run had it. Earlier versions left hidden characters out on the way into the prompt."""
+    content, context = strip_hidden(row["content"]), strip_hidden(row["context"] or "") or None
+    return PromptRow(UUID(row["id"]), row["type"], content, context, row["scope"], int(row["version"]), rank)
+
+
+def _added(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]:
+    wanted = [UUID(row_id) for row_id in ids if row_id not in there]
+    if not wanted:
+        return []
+    rows = db.session.scalars(
+        select(SharedContext).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
+    )
+    scopes = {(True, True): "both", (True, False): "agent", (False, True): "entity_type", (False, False): "workspace"}
+    return [
+        PromptRow(
+            row.id, row.type, row.content, row.context, scopes[bool(row.agent_id), bool(row.entity_type_id)],
+            row.version, 1.0,
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def judge(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> dict[str, Any]:
+    """The verdict on a replay that ends like this. Nothing is written."""
+    snapshot, golden = replay.snapshot, replay.golden
+    so_far = load_events({session.id: session.event_bytes}, actor=actor, clip=golden.run.clipped)[session.id]
+    last = [
+        Event(one.event_type, one.payload, session.event_count + place) for place, one in enumerate(ending.events, 1)
+    ]
+    found: Run = make_run(
+        [*so_far.events, *(map(clip_event, last) if so_far.clipped else last)],
+        session_type=snapshot["session_type"],
+        output_type=snapshot.get("output_type"),
+        status=ending.status,
+        tools=tools,
+        clipped=so_far.clipped,
+        cut=so_far.cut,
+    )
+    if so_far.clipped:
+        golden = replace(golden, run=clip_run(golden.run))
+    return compare(golden, found, nearness(), replay.policy).as_json()
+
+
+def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
+    """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
+    or an earlier one is settled, unless the run is a trial run; when it is the last of its run, the run ends.
+
+    Trials of one golden settle one after the other. The run itself is held only at the end, and for a moment: all its
+    cases pass here.
+    """
+    golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
+    [(context_mode, cancelled, trial)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
+    _hold_golden(golden_id, actor)
+    judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
+    leases.end(session, ending, actor=actor, marks=judged)
+    if not cancelled and not trial:
+        group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
+        _say(verdict_of(group), group, session, context_mode, actor)
+    finish_run_of_case(run_id, actor=actor)
+
+
+def _hold_golden(golden_id: str, actor: Actor) -> None:
+    run(HOLD_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
+
+
+def speak(
+    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, *, actor: Actor
+) -> None:
+    """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
+    at once, one after the other has its say."""
+    if verdict in (PASS, FAIL):
+        _hold_golden(session.meta["eval_source"], actor)
+        _say(verdict, group, session, context_mode, actor)
+
+
+def _say(
+    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor
+) -> None:
+    if verdict == FAIL:
+        _report(group, session, context_mode, actor)
+    elif verdict == PASS:
+        row = _open_row(session, context_mode, actor)
+        if row is not None and row.status == "pending":
+            version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
+            feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
+
+
+def _open_row(session: AgentSession | Held, context_mode: str, actor: Actor) -> Feedback | None:
+    found = run(
+        REPORTED,
+        {
+            "tenant": actor.tenant_id,
+            "golden": session.meta["eval_source"],
+            "version": session.agent_version_id,
+            "mode": context_mode,
+        },
+    )
+    return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
+
+
+def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor) -> None:
+    failed = [case for case in group if case.verdict == FAIL]
+    replays = [str(case.session_id) for case in failed]
+    divergences = (failed[0].divergences or [])[:DIVERGENCES_KEPT]
+    row = _open_row(session, context_mode, actor)
+    if row is not None:
+        before = row.context["replay_session_ids"]
+        row.context = {
+            **row.context,
+            "replay_session_ids": [before[0], *(before[1:] + replays)[-MOST_REPLAYS + 1 :]],
+            "divergences": divergences,
+        }
+        db.session.flush()
+        audit.record(actor, "feedback.changed", "feedback", row.id, kind=row.kind, replays=len(replays))
+        return
+    feedback_intake.give_feedback(
+        NewFeedback(
+            source_type="session",
+            kind="replay_failure",
+            origin="system",
+            rating="negative",
+            comment=f"Replay fails: {named(failed[0].reason or 'differs from its golden', actor=actor)}.",
+            session_id=UUID(replays[0]),
+            agent_id=session.agent_id,
+            context={
+                "golden_session_id": str(session.meta["eval_source"]),
+                "replay_session_ids": replays[:MOST_REPLAYS],
+                "agent_version_id": str(session.agent_version_id),
+                "context_mode": context_mode,
+                "divergences": divergences,
+            },
+        ),
+        actor=actor,
+    )
+
+
+def unjudged(reason: str) -> dict[str, Any]:
+    """The result of a replay that came to no end."""
+    return {
+        "verdict": ERRORED,
+        "passed": None,
+        "reason": reason,
+        "overall_accuracy": None,
+        "dimensions": {},
+        "divergences": [],
+        "baseline": None,
+    }

@@ -1,0 +1,134 @@
+"""A run that is under way is stopped; of one that has ended, what errored is replayed again, or all is deleted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Text, cast, func, select, text, update
+from sqlalchemy.orm import aliased
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Refused
+from app.models import AgentSession, EvalRun
+from app.services import audit
+from app.services.evals.case_retries import add_retries, errored_cases, mark_retried, without_lost_agents
+from app.services.evals.results import finish_if_done, lock_run
+from app.services.evals.runs import OPEN
+from app.services.sessions.delete import remove
+
+WAITS = ("pending", "running")
+LINK = "fk_sessions_tenant_id_eval_run_id"
+
+
+def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine.
+
+    A case that ends holds itself first and the run last. So the cases are held here before the run, each in its turn;
+    what somebody retried in between is taken only where nobody holds it.
+    """
+    if not actor.is_admin:
+        raise Forbidden("Only an admin stops evals.")
+    open_cases = (
+        select(AgentSession.id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.status.in_(WAITS),
+        )
+        .order_by(AgentSession.id)
+    )
+    db.session.execute(open_cases.with_for_update())
+    run = lock_run(run_id, actor=actor)
+    if run.status not in OPEN:
+        if run.status == "cancelled":
+            return run
+        raise Refused(f"This run is {run.status} already.", current=run.status)
+    if run.cancel_requested_at is None:
+        run.cancel_requested_at = datetime.now(UTC)
+        audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
+    cases = list(db.session.scalars(open_cases.with_for_update(skip_locked=True)))
+    db.session.execute(
+        update(AgentSession)
+        .where(AgentSession.id.in_(cases), AgentSession.status == "pending")
+        .values(status="cancelled", finished_at=func.now(), lease_owner=None, lease_until=None)
+        .execution_options(synchronize_session=False)
+    )
+    db.session.execute(
+        update(AgentSession)
+        .where(AgentSession.id.in_(cases), AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
+        .values(cancel_requested_at=func.now())
+        .execution_options(synchronize_session=False)
+    )
+    finish_if_done(run, actor=actor)
+    return run
+
+
+def retry_errored(run_id: UUID, *, actor: Actor) -> int:
+    """Replay again what could not be judged because something broke; how many cases that are."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin starts evals.")
+    run = lock_run(run_id, actor=actor)
+    if run.status in OPEN:
+        raise Refused("This run is still under way.", current=run.status)
+    if run.status == "cancelled":
+        raise Refused("This run was cancelled; start another.", current=run.status)
+    failed = errored_cases(run_id, actor=actor)
+    if not failed:
+        raise Refused("Nothing in this run errored.")
+    failed = without_lost_agents(failed, actor=actor)
+    if not failed:
+        raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
+    # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
+    add_retries(failed, actor=actor)
+    run.status, run.completed_at, run.results = "running", None, {}
+    db.session.flush()
+    mark_retried(failed)
+    audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(failed))
+    return len(failed)
+
+
+def delete_run(run_id: UUID, *, actor: Actor) -> int:
+    """Remove a run that has ended, its replays and their events for good; how many replays there were.
+
+    Feedback that its failures became stays, and keeps the ids of the replays as text. A replay that took the place of
+    its golden is where that golden comes from: then the run stays.
+    """
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin deletes runs.")
+    run = lock_run(run_id, actor=actor)
+    if run.status in OPEN:
+        raise Refused("This run is under way; cancel it first.", current=run.status)
+    mine = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
+    replays = list(db.session.scalars(select(AgentSession.id).where(*mine).order_by(AgentSession.id).with_for_update()))
+    _check_none_promoted(run_id, actor)
+    audit.record(
+        actor, "eval_run.deleted", "eval_run", run.id, name=run.name, set=run.set_name, before=run.status,
+        replays=len(replays), passed=run.passed_count, failed=run.failed_count,
+    )  # fmt: skip
+    db.session.execute(text(f"SET CONSTRAINTS {LINK} DEFERRED"))
+    db.session.delete(run)
+    db.session.flush()
+    remove(replays, actor=actor)
+    db.session.execute(text(f"SET CONSTRAINTS {LINK} IMMEDIATE"))
+    return len(replays)
+
+
+def _check_none_promoted(run_id: UUID, actor: Actor) -> None:
+    copy, replay = aliased(AgentSession), aliased(AgentSession)
+    copied_from: Any = copy.meta["copied_from"]
+    found = db.session.execute(
+        select(copy.title, copy.golden_set, replay.id)
+        .join(replay, (replay.tenant_id == copy.tenant_id) & (cast(replay.id, Text) == copied_from.astext))
+        .where(copy.tenant_id == actor.tenant_id, copy.golden_set.is_not(None), replay.eval_run_id == run_id)
+        .order_by(copy.title, replay.id)
+        .limit(1)
+    ).first()
+    if found is not None:
+        raise Refused(
+            f"Nothing was deleted: the replay {found.id} of “{found.title[:80]}” was promoted instead of its golden,"
+            f" in {found.golden_set}. Revoke that golden first.",
+            current=str(found.id),
+        )

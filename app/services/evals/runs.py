@@ -1,0 +1,192 @@
+"""Eval runs: goldens replayed with one configuration, and followed.
+
+The cases of a run are sessions. Its figures are always read from them; they are written down when the run ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, insert, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound
+from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
+from app.models.evals import CONTEXT_MODES, TRIGGERS
+from app.services import audit
+from app.services.evals.run_plan import Chosen, NewRun, Tested, choose
+
+__all__ = ["NewRun", "get_run", "models_of", "start_run"]
+
+POLICIES = ("recorded", "live", "refuse")
+MOST_TRIALS = 20
+MOST_ROWS = 50
+OPEN = ("queued", "running")
+
+
+def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
+    """Write a run and all its cases. They wait for the executor like any other session."""
+    if not actor.is_admin or actor.agent_id:
+        raise Forbidden("Only an admin starts evals.")
+    _check(new)
+    chosen = choose(new, actor=actor)
+    goldens, tested = chosen.goldens, chosen.tested
+    options = _options(new, actor)
+    run = EvalRun(
+        id=uuid4(),
+        tenant_id=actor.tenant_id,
+        name=_name(new, goldens),
+        set_name=new.set_name,
+        agent_id=new.agent_id or _only({one.agent_id for one in tested.values()}),
+        agent_version_id=_only({one.version_id for one in tested.values()}),
+        triggered_by=new.triggered_by,
+        context_mode=new.context_mode,
+        trials=new.trials,
+        options=options | _said(new, chosen),
+        config_hash=config_hash(new, options),
+        ref=new.ref,
+        golden_session_count=len(goldens),
+        created_by=actor.id,
+    )
+    db.session.add(run)
+    db.session.flush()
+    _add_cases(run, goldens, tested, actor)
+    audit.record(
+        actor, "eval_run.started", "eval_run", run.id, set=new.set_name, goldens=len(goldens), trials=new.trials,
+        context=new.context_mode, live_tools=[name for name, what in options["tools"].items() if what == "live"],
+        left_out=sum(chosen.left_out.values()),
+    )  # fmt: skip
+    return run
+
+
+def _said(new: NewRun, chosen: Chosen) -> dict[str, Any]:
+    """What is kept with a run besides what it was asked for. A trial never speaks for its set, and neither does a run
+    over a part of it: goldens that were picked, or those of one agent."""
+    part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
+    trial = part or not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
+    said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
+    return {name: value for name, value in said.items() if value}
+
+
+def config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
+    """Equal for runs that test the same thing."""
+    said = [str(new.agent_id), str(new.agent_version_id), new.context_mode, options]
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _check(new: NewRun) -> None:
+    wrong: dict[str, str] = {}
+    if (new.set_name is None) == (not new.golden_ids):
+        wrong["setName"] = "Name a set, or goldens; one of the two."
+    if new.context_mode not in CONTEXT_MODES:
+        wrong["context"] = f"Use {' or '.join(CONTEXT_MODES)}."
+    if new.context_mode == "live" and (new.plus_rows or new.minus_rows):
+        wrong["context"] = "Rows are added and taken away from a frozen context only."
+    if not 1 <= new.trials <= MOST_TRIALS:
+        wrong["trials"] = f"Give a number from 1 to {MOST_TRIALS}."
+    if new.triggered_by not in TRIGGERS:
+        wrong["triggered_by"] = f"Use one of {', '.join(TRIGGERS)}."
+    if any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200:
+        wrong["tools"] = f"Each tool is one of {', '.join(POLICIES)}."
+    if len(new.plus_rows) + len(new.minus_rows) > MOST_ROWS:
+        wrong["rows"] = f"At most {MOST_ROWS} rows."
+    if len(new.ref or "") > 200:
+        wrong["ref"] = "At most 200 characters."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def _options(new: NewRun, actor: Actor) -> dict[str, Any]:
+    wanted = {*new.plus_rows, *new.minus_rows}
+    found = set(
+        db.session.scalars(
+            select(SharedContext.id).where(
+                SharedContext.tenant_id == actor.tenant_id,
+                SharedContext.id.in_(wanted),
+                SharedContext.state != "deleted",
+            )
+        )
+        if wanted
+        else ()
+    )
+    if wanted - found:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    return {
+        "tools": dict(sorted(new.tools.items())),
+        "plus": sorted(map(str, new.plus_rows)),
+        "minus": sorted(map(str, new.minus_rows)),
+    }
+
+
+def _name(new: NewRun, goldens: Sequence[Any]) -> str:
+    moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
+    return f"{new.set_name or goldens[0].title[:80]} {moment}"
+
+
+def _only(values: set[UUID]) -> UUID | None:
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, Tested], actor: Actor) -> None:
+    rows = [
+        _case(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
+    ]
+    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
+
+
+def _case(run: EvalRun, row: Any, tested: Tested, trial: int, actor: Actor) -> dict[str, Any]:
+    kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set")
+    return {
+        "id": uuid4(),
+        "tenant_id": actor.tenant_id,
+        "title": row.title,
+        "session_type": row.session_type,
+        "output_type": row.output_type,
+        "status": "pending",
+        "agent_id": tested.agent_id,
+        "agent_version_id": tested.version_id,
+        "entity_id": row.entity_id,
+        "created_by": actor.id,
+        "trace_id": uuid4().hex,
+        "tags": [],
+        "key_scopes": actor.stored_scopes,
+        "metadata": {
+            "eval_source": str(row.id),
+            "eval_run_id": str(run.id),
+            "eval_config": run.config_hash,
+            "eval_trial": str(trial),
+            "eval_golden": {name: row.golden[name] for name in kept if name in row.golden},
+        },
+    }
+
+
+def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
+    """The run as it is now, also for whoever looked at it before."""
+    run = db.session.scalar(
+        select(EvalRun)
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+        .execution_options(populate_existing=True)
+    )
+    if run is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    return run
+
+
+def models_of(run: EvalRun, *, actor: Actor) -> list[str]:
+    """The models that the agents of a run are configured with; empty text stands for the server's own."""
+    configured = AgentVersion.config["model"].astext
+    rows = db.session.scalars(
+        select(func.coalesce(configured, ""))
+        .distinct()
+        .join(AgentSession, AgentSession.agent_version_id == AgentVersion.id)
+        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run.id, Agent.kind == "builtin")
+    )
+    return sorted(str(name) for name in rows)

@@ -1,0 +1,229 @@
+"""Reading what a session had, for the snapshot that is frozen when it is promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select, tuple_
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Unprocessable
+from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
+from app.evals.trace import Run, make_run
+from app.ingest.messages import size_of
+from app.models import (
+    Agent,
+    AgentSession,
+    AgentVersion,
+    CriteriaSet,
+    Entity,
+    EntityType,
+    SessionEvent,
+    SharedContext,
+    SharedContextHistory,
+    UserMemory,
+)
+from app.services.evals.traces import load_events
+from app.services.runtime.inputs import earlier_messages
+from app.services.sessions.budget import shown_bytes
+from app.services.sessions.event_windows import iterate_events
+
+
+class TooMuchInput(Unprocessable):
+    """More went into a session than a golden keeps."""
+
+    def __init__(self) -> None:
+        shown = shown_bytes(SNAPSHOT_BYTES)
+        super().__init__(f"This session has more than {shown} of input, the most a golden can hold.")
+
+
+def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
+    """Everything that went into the session. What it had in its prompt counts, not what is active now."""
+    entity = _entity(session)
+    found = gather_inputs(_inputs_of(session, actor), entity)
+    meta, agent = session.meta, _agent(session)
+    snapshot = build_snapshot(
+        Inputs(
+            session_type=session.session_type,
+            output_type=session.output_type,
+            agent=agent,
+            model=session.model,
+            turns=found.turns,
+            entity=found.entity,
+            view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
+            earlier=earlier_messages(session, meta.get("turn_id")),
+            tools=_tools(meta.get("tools"), agent["config"]),
+            rows=rows_loaded(found.loaded, session.agent_id, actor=actor),
+            loaded=found.loaded,
+            memories=_memories(session, found.loaded, actor),
+            entity_types=_entity_types(actor),
+            criteria=_criteria(criteria_set_id or _uuid(found.criteria_set_id), actor),
+        )
+    )
+    if size_of(snapshot) > SNAPSHOT_BYTES:
+        raise TooMuchInput
+    return snapshot
+
+
+def _inputs_of(session: AgentSession, actor: Actor) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events that say what went into the session, read in windows."""
+    for event in iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS):
+        yield event.event_type, event.payload
+
+
+def check_input_size(session: AgentSession, actor: Actor) -> None:
+    """Refuse a session in which more was said to the agent than a golden keeps. One query, without reading it."""
+    said = select(func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
+        SessionEvent.tenant_id == actor.tenant_id,
+        SessionEvent.session_id == session.id,
+        SessionEvent.event_type == "user.message",
+    )
+    if (db.session.scalar(said) or 0) > SNAPSHOT_BYTES:
+        raise TooMuchInput
+
+
+def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
+    """The session as the comparer reads it, with the tools that it could use."""
+    found = load_events({session.id: session.event_bytes}, actor=actor)[session.id]
+    tools = _tools(session.meta.get("tools"), _agent(session)["config"])
+    return make_run(
+        found.events,
+        session_type=session.session_type,
+        output_type=session.output_type,
+        tools=tools,
+        clipped=found.clipped,
+        cut=found.cut,
+    )
+
+
+def _tools(given: Any, config: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tools that the run could use, as far as they are not ours: an importer says them, and so does an agent."""
+    said = given if isinstance(given, list) else config.get("http_tools") or []
+    return [tool for tool in said if isinstance(tool, dict)]
+
+
+def _agent(session: AgentSession) -> dict[str, Any]:
+    row = db.session.execute(
+        select(Agent.id, Agent.slug, Agent.name, Agent.kind, AgentVersion.id, AgentVersion.version, AgentVersion.config)
+        .outerjoin(AgentVersion, AgentVersion.id == session.agent_version_id)
+        .where(Agent.tenant_id == session.tenant_id, Agent.id == session.agent_id)
+    ).one()
+    agent_id, slug, name, kind, version_id, version, config = row
+    return {
+        "id": str(agent_id),
+        "slug": slug,
+        "name": name,
+        "kind": kind,
+        "version_id": str(version_id) if version_id else None,
+        "version": version,
+        "config": config or {},
+    }
+
+
+def rows_loaded(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
+    """The knowledge rows that a prompt held, in its order, as they read at that version."""
+    wanted = [(row_id, version) for row_id, version in _named(loaded) if row_id is not None]
+    if not wanted:
+        return []
+    history = SharedContextHistory
+    past = db.session.execute(
+        select(history.shared_context_id, history.version, history.after).where(
+            history.tenant_id == actor.tenant_id, tuple_(history.shared_context_id, history.version).in_(wanted)
+        )
+    )
+    texts = {(row_id, version): after for row_id, version, after in past}
+    now = db.session.execute(
+        select(
+            SharedContext.id, SharedContext.version, SharedContext.type, SharedContext.content, SharedContext.context,
+            SharedContext.agent_id, SharedContext.entity_type_id,
+        ).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([row_id for row_id, _ in wanted]))
+    )  # fmt: skip
+    current = {row.id: row._asdict() for row in now}
+    found = []
+    for row_id, version in wanted:
+        said = texts.get((row_id, version)) or current.get(row_id)
+        if said is None:
+            continue
+        found.append(
+            {
+                "id": str(row_id),
+                "version": version,
+                "type": said["type"],
+                "content": said["content"],
+                "context": said["context"],
+                "scope": _scope(said),
+            }
+        )
+    return found
+
+
+def _named(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
+    ids, versions = loaded.get("row_ids") or [], loaded.get("versions") or []
+    return [(_uuid(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
+
+
+def _uuid(text: Any) -> UUID | None:
+    try:
+        return UUID(str(text))
+    except ValueError:
+        return None
+
+
+def _scope(row: dict[str, Any]) -> str:
+    if row.get("agent_id"):
+        return "both" if row.get("entity_type_id") else "agent"
+    return "entity_type" if row.get("entity_type_id") else "workspace"
+
+
+def _entity(session: AgentSession) -> dict[str, Any] | None:
+    if session.entity_id is None:
+        return None
+    row = db.session.execute(
+        select(Entity.id, Entity.name, Entity.fields, EntityType.id, EntityType.slug)
+        .join(EntityType, EntityType.id == Entity.entity_type_id)
+        .where(Entity.tenant_id == session.tenant_id, Entity.id == session.entity_id)
+    ).one_or_none()
+    if row is None:
+        return None
+    return {"id": str(row[0]), "name": row[1], "fields": row[2], "type_id": str(row[3]), "type": row[4]}
+
+
+def _memories(session: AgentSession, loaded: dict[str, Any], actor: Actor) -> dict[str, Any]:
+    """What agents remember about a person is that person's: a golden that somebody else makes only counts it."""
+    number = loaded.get("memories") or 0
+    if not number or session.created_by != actor.id:
+        return {"count": number, "texts": []}
+    texts = db.session.scalars(
+        select(UserMemory.content)
+        .where(
+            UserMemory.tenant_id == session.tenant_id,
+            UserMemory.user_id == actor.id,
+            UserMemory.created_at <= func.coalesce(session.started_at, session.created_at),
+        )
+        .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
+        .limit(number)
+    )
+    return {"count": number, "texts": list(texts)}
+
+
+def _entity_types(actor: Actor) -> list[dict[str, Any]]:
+    rows = db.session.execute(
+        select(EntityType.slug, EntityType.name, EntityType.fields)
+        .where(EntityType.tenant_id == actor.tenant_id, EntityType.archived_at.is_(None))
+        .order_by(EntityType.slug)
+    )
+    return [{"slug": slug, "name": name, "fields": fields} for slug, name, fields in rows]
+
+
+def _criteria(criteria_set_id: UUID | None, actor: Actor) -> dict[str, Any] | None:
+    if criteria_set_id is None:
+        return None
+    row = db.session.execute(
+        select(CriteriaSet.id, CriteriaSet.name, CriteriaSet.dimensions).where(
+            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
+        )
+    ).one_or_none()
+    return {"id": str(row[0]), "name": row[1], "dimensions": row[2]} if row else None

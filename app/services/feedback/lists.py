@@ -1,0 +1,337 @@
+"""Feedback as it is read: the feed, one row with all that belongs to it, and the counts on the tab.
+
+Members read their own rows; the database sees to that, and the conditions repeat it so that an index serves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import COUNTED, Page, Slice, empty, read_page
+from app.db.scan import Stretch, walk_page
+from app.errors import NotFound
+from app.formats.feedback_details import ASSESSMENT, RETRACTED, judged, said_by_author
+from app.learning.signals import weight_of
+from app.models import (
+    Agent,
+    AgentSession,
+    AgentVersion,
+    Chat,
+    Entity,
+    Feedback,
+    Message,
+    SharedContext,
+    SharedContextFeedback,
+    Tenant,
+    User,
+)
+from app.services import audit
+from app.services.feedback import teamwork
+from app.services.feedback.links import AN_ID
+from app.services.lists import text_search
+from app.services.lists.filters import FeedbackFilters
+from app.services.privacy import A_MEMBER
+from app.services.workspaces.store import get_settings, keep_settings
+
+Reviewer = aliased(User)
+ReviewAgent = aliased(Agent)
+Assignee = aliased(User)
+LOOKED_AT = 5000
+
+
+@dataclass(frozen=True)
+class FeedbackRow:
+    """Feedback in a list. `author` is "a member", without an id, where the workspace hides who said what."""
+
+    id: UUID
+    source_type: str
+    kind: str
+    rating: str
+    signal: str | None
+    origin: str
+    confidence: float
+    status: str
+    comment: str | None
+    session_id: UUID | None
+    session_title: str | None
+    entity_id: UUID | None
+    agent_id: UUID | None
+    agent: str | None
+    agent_version: int | None
+    chat_id: str | None
+    message_id: str | None
+    turn_id: str | None
+    trace_id: str | None
+    project: str
+    edit_distance: int | None
+    field_name: str | None
+    tool_slug: str | None
+    event_id: str | None
+    error_categories: list[str]
+    assignee_id: UUID | None
+    assignee: str | None
+    retracted: bool
+    created_at: datetime
+    occurred_at: datetime
+    author_id: UUID | None
+    author: str | None
+
+    @property
+    def weight(self) -> float:
+        return weight_of(self.signal)
+
+
+@dataclass(frozen=True)
+class LinkedKnowledge:
+    """A knowledge row that this feedback stands behind."""
+
+    id: UUID
+    type: str
+    content: str
+    state: str
+
+
+@dataclass(frozen=True)
+class FeedbackDetail:
+    """One row of feedback, the moment it is about, and what became of it. `details` is what its author said;
+    `assessment` is what an admin thinks, which only admins see."""
+
+    row: FeedbackRow
+    context: dict[str, Any]
+    details: dict[str, Any]
+    outcome: dict[str, Any]
+    reviewed_at: datetime | None
+    review_notes: str | None
+    reviewer: str | None
+    entity_name: str | None
+    chat: UUID | None
+    chat_title: str | None
+    message_text: str | None
+    message_index: int | None
+    knowledge: list[LinkedKnowledge]
+    assessment: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FeedbackContents:
+    """What a row holds beside what lists show. Admins see `details` as they were assessed."""
+
+    context: dict[str, Any]
+    details: dict[str, Any]
+    outcome: dict[str, Any]
+    reviewed_at: datetime | None
+    reviewed_by_user_id: UUID | None
+    reviewed_by_agent_id: UUID | None
+    review_notes: str | None
+
+
+@dataclass(frozen=True)
+class FeedbackCounts:
+    """What waits. Stops at 1,000."""
+
+    pending: int
+    pending_is_more: bool
+    oldest_pending_at: datetime | None
+
+
+COLUMNS: tuple[Any, ...] = (
+    Feedback.id, Feedback.source_type, Feedback.kind, Feedback.rating, Feedback.signal, Feedback.origin,
+    Feedback.confidence, Feedback.status, Feedback.comment, Feedback.session_id, AgentSession.title,
+    Feedback.entity_id, Feedback.agent_id, Agent.slug, AgentVersion.version, Feedback.chat_id, Feedback.message_id,
+    Feedback.turn_id, Feedback.trace_id, Feedback.project,
+    Feedback.details["output_review"]["edit_distance"].as_integer(), Feedback.context["field_name"].astext,
+    Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.error_categories,
+    Feedback.assignee_id, Assignee.name, Feedback.details.has_key(RETRACTED), Feedback.created_at,
+    Feedback.occurred_at, Feedback.created_by, User.name,
+)  # fmt: skip
+
+
+def _with_names(*more: Any) -> Any:
+    return (
+        select(*COLUMNS, *more)
+        .select_from(Feedback)
+        .outerjoin(Agent, Agent.id == Feedback.agent_id)
+        .outerjoin(AgentSession, AgentSession.id == Feedback.session_id)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .outerjoin(User, User.id == Feedback.created_by)
+        .outerjoin(Assignee, Assignee.id == Feedback.assignee_id)
+    )
+
+
+def _readable(actor: Actor) -> list[ColumnElement[bool]]:
+    conditions = [Feedback.tenant_id == actor.tenant_id]
+    return conditions if actor.is_admin else [*conditions, Feedback.created_by == actor.id]
+
+
+def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[FeedbackRow]:
+    """One page of the feed: all of the workspace for admins, one's own for members. At most five queries."""
+    hides = _hides_authors(actor)
+    where = [*_readable(actor), *filters.conditions()]
+    if hides and filters.author_id and filters.author_id != actor.id:
+        return empty()
+    if filters.assignee:
+        where.append(teamwork.held_by(filters.assignee, actor=actor))
+    count = None
+    if filters.q:
+        matches = text_search.matching("feedback", filters, page)
+        if not matches.ids:
+            return empty()
+        where.append(matches.are(Feedback.id))
+        count = matches.count
+    at, id, oldest_first = filters.order, Feedback.id, filters.oldest_first
+    found = (
+        walk_page(_with_names(), page, _stretch(filters, where))
+        if filters.sieves
+        else read_page(_with_names(), page, at=at, id=id, where=where, oldest_first=oldest_first, count=count)
+    )
+    return found.map(lambda row: _row(row, actor, hides))
+
+
+def _stretch(filters: FeedbackFilters, where: list[ColumnElement[bool]]) -> Stretch:
+    """The part of the feed that is looked at for what no index knows."""
+    names = (*filters.kept, "error_categories", "session_id")
+    carried = {name: getattr(Feedback, name) for name in names}
+    return Stretch(
+        filters.order, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
+    )
+
+
+def _hides_authors(actor: Actor) -> bool:
+    return actor.is_admin and get_settings(actor).author_private
+
+
+def _row(row: Any, actor: Actor, hides: bool) -> FeedbackRow:
+    values = list(row[: len(COLUMNS)])
+    if hides and values[5] == "user" and values[-2] != actor.id:
+        values[-2:] = [None, A_MEMBER]
+    return FeedbackRow(*values)
+
+
+def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackDetail:
+    """One row with the moment it is about. With `audit_read`, an admin who reads what somebody else said leaves a
+    trace of that."""
+    more = (
+        Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at, Feedback.review_notes,
+        func.coalesce(Reviewer.name, ReviewAgent.name), Entity.name,
+    )  # fmt: skip
+    statement = (
+        _with_names(*more)
+        .outerjoin(Reviewer, Reviewer.id == Feedback.reviewed_by_user_id)
+        .outerjoin(ReviewAgent, ReviewAgent.id == Feedback.reviewed_by_agent_id)
+        .outerjoin(Entity, Entity.id == Feedback.entity_id)
+        .where(*_readable(actor), Feedback.id == feedback_id)
+    )
+    found: Any = db.session.execute(statement).one_or_none()
+    if found is None:
+        raise NotFound("There is no such feedback in this workspace.")
+    author_id, origin = found[len(COLUMNS) - 2], found[5]
+    if audit_read and actor.is_admin and origin == "user" and author_id != actor.id:
+        audit.record(actor, "feedback.read", "feedback", feedback_id)
+    row = _row(found, actor, _hides_authors(actor))
+    context, details, *others = found[len(COLUMNS) :]
+    assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
+    rest: tuple[Any, ...] = (*others, *_moment(row, author_id, actor), _knowledge_from(feedback_id, actor), assessment)
+    return FeedbackDetail(row, context, said_by_author(details), *rest)
+
+
+def _moment(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
+    """The conversation and the message, when they are ours and the reader may see them."""
+    if row.message_id is None:
+        return (*_chat_of(row, author_id, actor), None, None)
+    ours = AN_ID.fullmatch(row.message_id)
+    found = db.session.execute(
+        select(Chat.id, Chat.title, Message.content, Message.message_index)
+        .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
+        .where(
+            Chat.tenant_id == actor.tenant_id,
+            Message.id == UUID(row.message_id) if ours else Message.external_id == row.message_id,
+        )
+        .order_by(*_own_first(author_id))
+        .limit(1)
+    ).one_or_none()
+    if found is None:
+        return (*_chat_of(row, author_id, actor), None, None)
+    return found[0], found[1], found[2], found[3]
+
+
+def _own_first(author_id: UUID) -> tuple[Any, ...]:
+    """People may give their conversations the same name; the author means their own."""
+    return (Chat.user_id == author_id).desc(), Chat.created_at, Chat.id
+
+
+def _chat_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None]:
+    if not row.chat_id:
+        return None, None
+    wanted = Chat.id == UUID(row.chat_id) if AN_ID.fullmatch(row.chat_id) else Chat.external_id == row.chat_id
+    statement = select(Chat.id, Chat.title).where(Chat.tenant_id == actor.tenant_id, wanted)
+    chat = db.session.execute(statement.order_by(*_own_first(author_id)).limit(1)).one_or_none()
+    return (chat[0], chat[1]) if chat else (None, None)
+
+
+def _knowledge_from(feedback_id: UUID, actor: Actor) -> list[LinkedKnowledge]:
+    rows = db.session.execute(
+        select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)
+        .join(SharedContextFeedback, SharedContextFeedback.shared_context_id == SharedContext.id)
+        .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.feedback_id == feedback_id)
+        .order_by(SharedContext.created_at)
+    )
+    return [LinkedKnowledge(*row) for row in rows]
+
+
+def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents]:
+    """What these rows hold, for programs that want all of it. One query."""
+    rows = db.session.execute(
+        select(
+            Feedback.id, Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at,
+            Feedback.reviewed_by_user_id, Feedback.reviewed_by_agent_id, Feedback.review_notes,
+        ).where(*_readable(actor), Feedback.id.in_(ids))
+    )  # fmt: skip
+    seen = judged if actor.is_admin else said_by_author
+    return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
+
+
+def counts(actor: Actor) -> FeedbackCounts:
+    """How much is pending and since when. One query."""
+    few = (
+        select(Feedback.created_at)
+        .where(*_readable(actor), Feedback.status == "pending")
+        .order_by(Feedback.created_at)
+        .limit(COUNTED + 1)
+        .subquery()
+    )
+    number, oldest = db.session.execute(select(func.count(), func.min(few.c.created_at))).one()
+    return FeedbackCounts(min(number, COUNTED), number > COUNTED, oldest)
+
+
+# Feedback about a session or a conversation, for the margin of its transcript
+
+MOST = 100
+
+
+def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
+    """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One query:
+    whether authors are hidden is read along with them."""
+    settings = select(Tenant.settings).where(Tenant.id == actor.tenant_id).scalar_subquery()
+    about = Feedback.session_id == session_id if session_id else Feedback.chat_id.in_(chats)
+    rows: list[Any] = list(
+        db.session.execute(
+            _with_names(settings)
+            .where(*_readable(actor), about)
+            .order_by(Feedback.created_at.desc(), Feedback.id.desc())
+            .limit(MOST)
+        )
+    )
+    if not rows:
+        return []
+    hides = actor.is_admin and keep_settings(rows[0][-1], actor=actor).author_private
+    return [_row(row, actor, hides) for row in rows]

@@ -1,0 +1,183 @@
+"""Feedback under review: who may move it from where to where, and what each move leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select, update
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import Feedback
+from app.models.feedback import STATUSES
+from app.services import audit
+from app.services.feedback.lists import (
+    FeedbackCounts,
+    FeedbackDetail,
+    FeedbackRow,
+    LinkedKnowledge,
+    counts,
+    get_feedback,
+    list_feedback,
+)
+
+__all__ = [
+    "ACTIONS", "FeedbackCounts", "FeedbackDetail", "FeedbackRow", "LinkedKnowledge", "allowed_actions", "counts",
+    "decide", "get_feedback", "list_feedback", "review", "settle_pending",
+]  # fmt: skip
+
+ACTIONS = ("reviewed", "applied", "dismissed", "reopen")
+MOST_AT_ONCE = 200
+LONGEST_NOTE = 4096
+# From which states each action may move a row. Reopening is a person's decision, from wherever the row is.
+FROM = {
+    "reviewed": ("pending",),
+    "applied": ("pending", "reviewed"),
+    "dismissed": ("pending", "reviewed"),
+    "reopen": tuple(status for status in STATUSES if status != "pending"),
+}
+OUTCOMES = ("knowledge", "golden", "agent_version", "retry", "manual")
+
+
+def allowed_actions(status: str, *, actor: Actor) -> tuple[str, ...]:
+    """What the actor may do with a row in this state."""
+    if not actor.is_admin:
+        return ()
+    return tuple(action for action in ACTIONS if status in FROM[action] and (action != "reopen" or not actor.agent_id))
+
+
+def review(
+    ids: Sequence[UUID],
+    action: str,
+    *,
+    actor: Actor,
+    notes: str | None = None,
+    outcome: dict[str, Any] | None = None,
+    at: datetime | None = None,
+) -> int:
+    """Move rows and say how many moved."""
+    return len(decide(ids, action, actor=actor, notes=notes, outcome=outcome, at=at))
+
+
+def decide(
+    ids: Sequence[UUID],
+    action: str,
+    *,
+    actor: Actor,
+    notes: str | None = None,
+    outcome: dict[str, Any] | None = None,
+    at: datetime | None = None,
+) -> list[UUID]:
+    """Move rows and say which. Of two who decide at once, one wins.
+
+    A single row that cannot move is refused with the state it is in; among several, those that cannot are passed over.
+    """
+    wanted = list(dict.fromkeys(ids))
+    _check(wanted, action, notes, outcome, actor)
+    moved = _move(wanted, FROM[action], _changes(action, notes, outcome, actor, at), actor)
+    _note(moved, action, notes, actor)
+    if len(wanted) == 1 and not moved:
+        raise _refusal(wanted[0], action, actor)
+    return [row_id for row_id, _ in moved]
+
+
+def settle_pending(
+    ids: Sequence[UUID], action: str, *, actor: Actor, outcome: dict[str, Any] | None = None, notes: str | None = None
+) -> list[UUID]:
+    """Apply or dismiss those of the rows that nobody has touched yet, however many; which they were.
+
+    What somebody decided or triaged a moment ago stays as it is.
+    """
+    wanted, moved = sorted(set(ids)), []
+    for start in range(0, len(wanted), MOST_AT_ONCE):
+        part = wanted[start : start + MOST_AT_ONCE]
+        _check(part, action, notes, outcome, actor)
+        moved += _move(part, ("pending",), _changes(action, notes, outcome, actor, None), actor)
+    _note(moved, action, notes, actor)
+    return [row_id for row_id, _ in moved]
+
+
+def _note(moved: Sequence[tuple[UUID, str]], action: str, notes: str | None, actor: Actor) -> None:
+    after = "pending" if action == "reopen" else action
+    for row_id, before in moved:
+        audit.record(
+            actor, f"feedback.{'reopened' if action == 'reopen' else action}", "feedback", row_id,
+            before=before, after=after, notes=notes,
+        )  # fmt: skip
+
+
+def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin reviews feedback.")
+    if action not in ACTIONS:
+        raise Invalid(f"action: Use one of {', '.join(ACTIONS)}.", {"action": f"Use one of {', '.join(ACTIONS)}."})
+    if action == "reopen" and actor.agent_id:
+        raise Forbidden("Only a person reopens feedback.")
+    if len(ids) > MOST_AT_ONCE:
+        raise Invalid(f"At most {MOST_AT_ONCE} rows at once.", {"ids": f"At most {MOST_AT_ONCE}."})
+    if len(notes or "") > LONGEST_NOTE:
+        raise Invalid(
+            f"notes: At most {LONGEST_NOTE:,} characters.", {"notes": f"At most {LONGEST_NOTE:,} characters."}
+        )
+    if outcome is not None and (outcome.get("kind") not in OUTCOMES or action != "applied"):
+        raise Invalid(f"outcome: Only for applied, with a kind of {', '.join(OUTCOMES)}.")
+
+
+def _changes(
+    action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor, at: datetime | None
+) -> dict[str, Any]:
+    nobody = {"reviewed_by_user_id": None, "reviewed_by_agent_id": None}
+    if action == "reopen":
+        return {"status": "pending", "reviewed_at": None, "review_notes": None, "outcome": {}, **nobody}
+    who = {"reviewed_by_agent_id": actor.agent_id} if actor.agent_id else {"reviewed_by_user_id": actor.id}
+    changes: dict[str, Any] = {
+        "status": action,
+        "reviewed_at": at or datetime.now(UTC),
+        "review_notes": notes or None,
+        **nobody,
+        **who,
+    }
+    name = actor.name or "an admin"
+    if action == "dismissed" and not (notes or "").strip():
+        changes["review_notes"] = f"Dismissed by {name} without a note."
+    if action == "applied":
+        changes["outcome"] = outcome or {"kind": "manual", "text": f"manual decision by {name}"}
+    return changes
+
+
+def _move(
+    ids: list[UUID], movable_from: tuple[str, ...], changes: dict[str, Any], actor: Actor
+) -> list[tuple[UUID, str]]:
+    """One guarded UPDATE. Rows are locked in the order of their ids, so that two bulk moves never wait in a circle."""
+    movable = (
+        select(Feedback.id, Feedback.status.label("before"))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids), Feedback.status.in_(movable_from))
+        .order_by(Feedback.id)
+        .with_for_update()
+        .cte("movable")
+    )
+    statement = (
+        update(Feedback)
+        .where(Feedback.id == movable.c.id)
+        .values(changes)
+        .returning(Feedback.id, movable.c.before)
+        .execution_options(synchronize_session=False)
+    )
+    moved = [(row[0], row[1]) for row in db.session.execute(statement)]
+    db.session.expire_all()
+    return moved
+
+
+def _refusal(row_id: UUID, action: str, actor: Actor) -> NotFound | Refused:
+    status = db.session.scalar(
+        select(Feedback.status).where(Feedback.tenant_id == actor.tenant_id, Feedback.id == row_id)
+    )
+    if status is None:
+        return NotFound("There is no such feedback in this workspace.")
+    if action == "reopen":
+        return Refused("This feedback is open already.", current=status)
+    return Refused(f"This feedback is {status} and cannot become {action}; reopen it first.", current=status)

@@ -1,0 +1,297 @@
+"""Recorded work from a file: taken in line by line, known as one import, undone as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+from uuid import UUID, uuid4
+
+from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy.exc import DBAPIError
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import Page, Slice, read_page
+from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
+from app.formats.session_limits import LINE_BYTES
+from app.ingest.messages import ImportedSession, read_line
+from app.models import AgentSession, Feedback, Import, User
+from app.services import audit
+from app.services.sessions.bulk import create_sessions
+from app.services.sessions.store import NewEvent, NewSession
+
+BATCH = 200
+BATCH_BYTES = 8 * LINE_BYTES
+MOST_ERRORS = 1000
+REMOVED_AT_ONCE = 500
+
+Within = Callable[[], AbstractContextManager[Any]]
+
+
+class Lines(Protocol):
+    """A file or a request's body, as much of it as is used here."""
+
+    def readline(self, limit: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class LineError:
+    line: int
+    message: str
+
+
+@dataclass
+class Result:
+    """What came of a file so far. `failed` counts all bad lines; `errors` holds the first thousand."""
+
+    import_id: UUID
+    created: int = 0
+    existing: int = 0
+    failed: int = 0
+    lines: int = 0
+    errors: list[LineError] = field(default_factory=list)
+
+    def refuse(self, line: int, message: str) -> None:
+        self.failed += 1
+        if len(self.errors) < MOST_ERRORS:
+            self.errors.append(LineError(line, message))
+
+
+@dataclass(frozen=True)
+class ImportRow:
+    """An import in a list."""
+
+    id: UUID
+    kind: str
+    filename: str | None
+    created: int
+    existing: int
+    failed: int
+    person: str | None
+    created_at: datetime
+    finished_at: datetime | None
+    undone_at: datetime | None
+
+
+def import_messages(
+    stream: Lines,
+    *,
+    within: Within,
+    actor: Actor,
+    filename: str | None = None,
+    progress: Callable[[Result], None] | None = None,
+) -> Result:
+    """Take a file in, one session a line. A bad line is noted with its number and the rest goes in.
+
+    A file can hold more than one transaction should, so the caller gives `within`, which opens one for each batch. What
+    was taken in before something broke stays, and the same file again adds only what is missing.
+    """
+    with within():
+        result = Result(_begin(filename, actor))
+    batch: list[tuple[int, ImportedSession]] = []
+    size = 0
+    for number, raw in read_lines(stream):
+        result.lines = number
+        session = _read(number, raw, result)
+        if session is None:
+            continue
+        batch.append((number, session))
+        size += len(raw or b"")
+        if len(batch) >= BATCH or size >= BATCH_BYTES:
+            _store(batch, result, within, actor)
+            batch, size = [], 0
+            if progress:
+                progress(result)
+    if batch:
+        _store(batch, result, within, actor)
+    with within():
+        _finish(result, actor)
+    if progress:
+        progress(result)
+    return result
+
+
+def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
+    """The lines with their numbers, without empty ones. None stands for a line that is too long; it is read past."""
+    number = 0
+    while raw := stream.readline(LINE_BYTES + 2):
+        number += 1
+        line = raw.rstrip(b"\r\n")
+        if number == 1:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        too_long = len(line) > LINE_BYTES
+        while raw and not raw.endswith(b"\n"):
+            raw = stream.readline(LINE_BYTES)
+            too_long = too_long or bool(raw.strip(b"\r\n"))
+        if too_long:
+            yield number, None
+        elif line.strip():
+            yield number, line
+
+
+def _read(number: int, raw: bytes | None, result: Result) -> ImportedSession | None:
+    if raw is None:
+        result.refuse(number, f"The line is longer than {LINE_BYTES:,} bytes.")
+        return None
+    try:
+        return read_line(raw)
+    except Invalid as wrong:
+        result.refuse(number, wrong.detail)
+        return None
+
+
+def _store(batch: list[tuple[int, ImportedSession]], result: Result, within: Within, actor: Actor) -> None:
+    """All of them in one transaction. If one of them does not go in, each gets a transaction of its own."""
+    try:
+        with within():
+            _lock(result.import_id, actor)
+            new = [_session(line, result.import_id) for _, line in batch]
+            created = create_sessions(new, actor=actor)
+            existing = len(new) - created
+            _count(result, created, existing)
+    except _Undone:
+        raise
+    except Problem as wrong:
+        _one_by_one(batch, result, within, actor, wrong.detail)
+    except DBAPIError as trouble:
+        if trouble.connection_invalidated:
+            raise
+        _one_by_one(batch, result, within, actor, "The database refuses a value of this line.")
+    else:
+        result.created += created
+        result.existing += existing
+
+
+class _Undone(Refused):
+    """Somebody undid the import while it ran."""
+
+
+def _one_by_one(
+    batch: list[tuple[int, ImportedSession]], result: Result, within: Within, actor: Actor, sentence: str
+) -> None:
+    if len(batch) == 1:
+        result.refuse(batch[0][0], sentence)
+        return
+    for line in batch:
+        _store([line], result, within, actor)
+
+
+def _session(line: ImportedSession, import_id: UUID) -> NewSession:
+    """The clock keeps sessions without a time in the order of the file: the time of the transaction is one for all."""
+    return NewSession(
+        agent=line.agent,
+        external_id=line.external_id,
+        session_type=line.session_type,
+        status=line.status,
+        tags=line.tags,
+        metadata=line.metadata,
+        import_id=import_id,
+        events=[NewEvent(event.event_type, event.payload, event.occurred_at) for event in line.events],
+        **{"created_at": datetime.now(UTC), **line.fields},
+    )
+
+
+def _begin(filename: str | None, actor: Actor) -> UUID:
+    row = Import(id=uuid4(), tenant_id=actor.tenant_id, kind="messages", filename=filename, created_by=actor.id)
+    db.session.add(row)
+    db.session.flush()
+    audit.record(actor, "import.began", "import", row.id, filename=filename)
+    return row.id
+
+
+def _count(result: Result, created: int, existing: int) -> None:
+    """Note in the row what a batch brought."""
+    db.session.execute(
+        update(Import)
+        .where(Import.id == result.import_id)
+        .values(created=Import.created + created, existing=Import.existing + existing, failed=result.failed)
+        .execution_options(synchronize_session=False)
+    )
+
+
+def _finish(result: Result, actor: Actor) -> None:
+    row = _lock(result.import_id, actor)
+    row.failed, row.finished_at = result.failed, datetime.now(UTC)
+    audit.record(
+        actor, "import.finished", "import", row.id, created=result.created, existing=result.existing, failed=row.failed
+    )
+
+
+def _lock(import_id: UUID, actor: Actor) -> Import:
+    row = _locked(import_id, actor)
+    if row.undone_at is not None:
+        raise _Undone("This import was undone while it ran; nothing more was taken in.")
+    return row
+
+
+def _locked(import_id: UUID, actor: Actor) -> Import:
+    row = db.session.scalar(
+        select(Import)
+        .where(Import.tenant_id == actor.tenant_id, Import.id == import_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise NotFound("There is no such import in this workspace.")
+    return row
+
+
+def undo_import(import_id: UUID, *, actor: Actor) -> int:
+    """Remove every session that the import brought, with its events and the report of its failure; how many there were.
+
+    What people said about them stays, without the link. Agents that the import made stay too. Again, it does nothing.
+    """
+    if not actor.is_admin:
+        raise Forbidden("Only an admin undoes imports.")
+    row = _locked(import_id, actor)
+    if row.undone_at is not None:
+        return 0
+    brought = [AgentSession.tenant_id == actor.tenant_id, AgentSession.import_id == import_id]
+    golden = db.session.scalar(select(func.count()).where(*brought, AgentSession.golden_set.is_not(None))) or 0
+    if golden:
+        what = "One session of this import is" if golden == 1 else f"{golden:,} sessions of this import are"
+        raise Refused(f"{what} golden. Revoke the golden first, then undo the import.")
+    removed = 0
+    while ids := list(db.session.scalars(select(AgentSession.id).where(*brought).limit(REMOVED_AT_ONCE))):
+        _remove(ids, actor)
+        removed += len(ids)
+    row.undone_at, row.undone_by = datetime.now(UTC), actor.id
+    db.session.flush()
+    audit.record(actor, "import.undone", "import", import_id, filename=row.filename, sessions=removed)
+    return removed
+
+
+def _remove(session_ids: list[UUID], actor: Actor) -> None:
+    """Sessions in a number that one statement deletes in time."""
+    reports = [Feedback.tenant_id == actor.tenant_id, Feedback.session_id.in_(session_ids)]
+    quick = {"synchronize_session": False}
+    db.session.execute(delete(Feedback).where(*reports, Feedback.kind == "session_failure"), execution_options=quick)
+    gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
+        delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)),
+        execution_options=quick,
+    )
+    if gone.rowcount != len(session_ids):
+        raise Refused("Somebody else changes these sessions now; try again.")
+
+
+def list_imports(page: Page, *, actor: Actor) -> Slice[ImportRow]:
+    """The workspace's imports, newest first. A file in which there was no session is not kept in mind."""
+    columns: tuple[Any, ...] = (
+        Import.id, Import.kind, Import.filename, Import.created, Import.existing, Import.failed, User.name,
+        Import.created_at, Import.finished_at, Import.undone_at,
+    )  # fmt: skip
+    statement = select(*columns).outerjoin(User, (User.id == Import.created_by) & User.is_system.is_(False))
+    brought = (Import.created + Import.existing > 0) | Import.finished_at.is_(None)
+    where = [Import.tenant_id == actor.tenant_id, brought]
+    found = read_page(statement, page, at=Import.created_at, id=Import.id, where=where)
+    return found.map(lambda row: ImportRow(*row))
+
+
+def get_import(import_id: UUID, *, actor: Actor) -> Import:
+    row = db.session.scalar(select(Import).where(Import.tenant_id == actor.tenant_id, Import.id == import_id))
+    if row is None:
+        raise NotFound("There is no such import in this workspace.")
+    return row

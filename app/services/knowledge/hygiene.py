@@ -1,0 +1,199 @@
+"""What the hygiene checks find in the knowledge of a workspace: in single rows, and in all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import cast, func, literal, null, select, text, union, union_all
+from sqlalchemy.dialects.postgresql import JSONB
+
+from app.actor import Actor
+from app.db import db
+from app.formats.tool_groups import tool_names
+from app.learning.hygiene.checks import T_REL, Finding, Named, Row, World, check_alone, compare
+from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
+from app.services.knowledge.vectors import vectors_of
+from app.text.embeddings import near_pairs, nearness
+
+# How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
+MOST = 2000
+CHECKED_STATES = ("active", "proposed")
+# What a person is asked about before a rule of theirs goes live. The other findings are advice.
+ASKED_ABOUT = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A row of the workspace as the checks take it, with what a page says of it."""
+
+    id: UUID
+    row: Row
+    type: str
+    version: int
+    digest: str
+    replaces: UUID | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was found. `more` says that there are rows which were not looked at."""
+
+    found: list[tuple[Kept, list[Finding]]]
+    looked_at: int
+    more: bool
+
+    @property
+    def findings(self) -> int:
+        return sum(len(findings) for _, findings in self.found)
+
+
+def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+    """What is wrong with each of these rows, by itself and beside what agents get with it. At most four queries.
+
+    Rows that are neither active nor proposed are not checked: nobody gets them.
+    """
+    kept, _ = _rows(actor, row_ids)
+    wanted = [one for one in kept if one.id in set(row_ids)]
+    if not wanted:
+        return {}
+    world, today = read_world(actor=actor), _today()
+    vectors = vectors_of({one.id: (one.digest, one.row.content) for one in kept})
+    found = {}
+    for one in wanted:
+        others = [other for other in kept if _meets(one, other)]
+        near = nearness(vectors[one.id], [vectors[other.id] for other in others])
+        clashes = (compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= T_REL)
+        found[one.id] = [*check_alone(one.row, world, today), *filter(None, clashes)]
+    return found
+
+
+def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+    """What a person is asked about before these rows go live; only rows with something to ask about."""
+    found = check_rows(row_ids, actor=actor)
+    asked = {row_id: [one for one in findings if one.check in ASKED_ABOUT] for row_id, findings in found.items()}
+    return {row_id: findings for row_id, findings in asked.items() if findings}
+
+
+def check_all(*, actor: Actor) -> Report:
+    """What is wrong with all active and proposed rows. A pair is told once: at the proposal, else at the newer row."""
+    kept, more = _rows(actor)
+    world, today = read_world(actor=actor), _today()
+    vectors = vectors_of({one.id: (one.digest, one.row.content) for one in kept})
+    found = {one.id: check_alone(one.row, world, today) for one in kept}
+    for first, second, near in near_pairs([vectors[one.id] for one in kept], T_REL):
+        one, other = sorted((kept[first], kept[second]), key=lambda kept_: kept_.row.state == "active")
+        clash = compare(one.row, other.row, near) if _meets(one, other) else None
+        if clash:
+            found[one.id].append(clash)
+    return Report([(one, found[one.id]) for one in kept if found[one.id]], len(kept), more)
+
+
+def nearest(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
+    """The active rows that say what is nearest to what a row says, nearest first."""
+    kept, _ = _rows(actor, [row_id])
+    one = next((row for row in kept if row.id == row_id), None)
+    others = [row for row in kept if row.row.state == "active" and row.id != row_id]
+    if one is None:
+        return [row.id for row in others[:most]]
+    vectors = vectors_of({row.id: (row.digest, row.row.content) for row in kept})
+    near = nearness(vectors[row_id], [vectors[row.id] for row in others])
+    ranked = sorted(zip(near, others, strict=True), key=lambda pair: (-pair[0], pair[1].id))
+    return [row.id for _, row in ranked[:most]]
+
+
+def read_world(*, actor: Actor) -> World:
+    """What the workspace has that a rule can speak of. Two queries."""
+    agents, types, fields = _named(actor)
+    tools: dict[str, frozenset[UUID]] = {}
+    once: set[str] = set()
+    in_use = {agent.id for agent in agents if not agent.archived}
+    for agent_id, is_current, groups, own in _tools(actor):
+        names = tool_names(_names(groups)) | set(_names(own))
+        once |= names
+        if is_current and agent_id in in_use:
+            for name in names:
+                tools[name] = tools.get(name, frozenset()) | {agent_id}
+    return World(agents, types, frozenset(fields), tools, frozenset(once - tools.keys()))
+
+
+def _meets(one: Kept, other: Kept) -> bool:
+    """Whether two rows are compared: a proposal with all, an active row with active ones, neither with itself nor with
+    the row whose words it changes."""
+    if one.id == other.id or other.id == one.replaces or one.id == other.replaces:
+        return False
+    return other.row.state == "active" or one.row.state == "proposed"
+
+
+def _rows(actor: Actor, also: Iterable[UUID] = ()) -> tuple[list[Kept], bool]:
+    """The rows that agents get or may get, newest first, and whether there are more. One query."""
+    live = select(SharedContext.id).where(
+        SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(CHECKED_STATES)
+    )
+    newest = live.order_by(SharedContext.updated_at.desc(), SharedContext.id.desc()).limit(MOST + 1).subquery()
+    wanted = union(select(newest.c.id), live.where(SharedContext.id.in_(list(also))))
+    used = SharedContextUsage
+    rows = db.session.execute(
+        select(
+            SharedContext.id, SharedContext.content, SharedContext.context, SharedContext.agent_id,
+            SharedContext.entity_type_id, SharedContext.state, SharedContext.updated_at,
+            func.coalesce(used.injected, 0), SharedContext.type, SharedContext.version, SharedContext.content_hash,
+            SharedContext.meta["replaces"]["id"].astext,
+        )
+        .outerjoin(used, (used.tenant_id == SharedContext.tenant_id) & (used.shared_context_id == SharedContext.id))
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
+        .order_by(SharedContext.updated_at.desc(), SharedContext.id.desc())
+    ).all()  # fmt: skip
+    kept = [_kept(row) for row in rows]
+    return (kept, False) if len(kept) <= MOST else (_within(kept, set(also)), True)
+
+
+def _within(kept: list[Kept], also: set[UUID]) -> list[Kept]:
+    return [one for place, one in enumerate(kept) if place < MOST or one.id in also]
+
+
+def _kept(row: Any) -> Kept:
+    """The columns of a row, in their order."""
+    id_, content, context, agent_id, type_id, state, changed, injected, kind, version, digest, replaces = row
+    checked = Row(content, context, id_, agent_id, type_id, state, changed.date(), injected)
+    return Kept(id_, checked, kind, version, digest, UUID(replaces) if replaces else None)
+
+
+def _named(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
+    """Agents, entity types and the names of their fields. One query."""
+    of_agents = select(
+        literal("agent").label("kind"), Agent.id, Agent.slug, Agent.name, Agent.archived_at,
+        cast(null(), JSONB).label("fields"),
+    ).where(Agent.tenant_id == actor.tenant_id, Agent.merged_into.is_(None))  # fmt: skip
+    of_types = select(
+        literal("type"), EntityType.id, EntityType.slug, EntityType.name, EntityType.archived_at, EntityType.fields
+    ).where(EntityType.tenant_id == actor.tenant_id)
+    agents: list[Named] = []
+    types: list[Named] = []
+    fields: set[str] = set()
+    for kind, id_, slug, name, archived_at, known in db.session.execute(union_all(of_agents, of_types)):
+        (agents if kind == "agent" else types).append(Named(id_, slug, name, archived_at is not None))
+        fields |= set(known or ())
+    return agents, types, fields
+
+
+def _tools(actor: Actor) -> Iterable[Any]:
+    """Of each version of each agent, whether it is the current one, and its tools. One query."""
+    groups = AgentVersion.config["tool_groups"]
+    own = func.jsonb_path_query_array(AgentVersion.config, text("'$.http_tools[*].name'"))
+    return db.session.execute(
+        select(AgentVersion.agent_id, AgentVersion.version == Agent.current_version, groups, own)
+        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
+        .where(AgentVersion.tenant_id == actor.tenant_id)
+    )
+
+
+def _names(value: Any) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

@@ -1,0 +1,295 @@
+"""Knowledge as it is read: the list, one row with its signals, its history, and the counts on the tab."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Uuid, case, cast, func, literal, select, union_all
+from sqlalchemy.orm import aliased
+
+from app.actor import Actor
+from app.db import db
+from app.db.paging import Page, Slice, empty, read_page
+from app.errors import NotFound
+from app.learning.hygiene.texts import hidden_signs
+from app.models import (
+    Agent,
+    EntityType,
+    Feedback,
+    SharedContext,
+    SharedContextFeedback,
+    SharedContextHistory,
+    SharedContextUsage,
+    User,
+)
+from app.services.lists import text_search
+from app.services.lists.filters import KnowledgeFilters
+from app.services.privacy import A_MEMBER
+from app.services.workspaces.store import get_settings
+
+Writer = aliased(Agent)
+MOST_SIGNALS = 100
+
+
+@dataclass(frozen=True)
+class KnowledgeRow:
+    id: UUID
+    type: str
+    content: str
+    context: str | None
+    state: str
+    version: int
+    pinned: bool
+    rank: float
+    agent_id: UUID | None
+    agent: str | None
+    entity_type_id: UUID | None
+    entity_type: str | None
+    source_feedback_id: UUID | None
+    superseded_by: UUID | None
+    author: str | None
+    author_agent: str | None
+    injected: int
+    last_injected_at: datetime | None
+    helpful: int
+    harmful: int
+    signals: int
+    people: int
+    sessions: int
+    created_at: datetime
+    updated_at: datetime
+    # The row whose words a proposal would change, and the session that a tool wrote it in.
+    replaces: UUID | None = None
+    proposed_in: UUID | None = None
+    author_agent_id: UUID | None = None
+
+    @property
+    def hides_text(self) -> bool:
+        """Whether it has hidden characters. It was then stored before saving refused them, and no prompt gets it."""
+        return bool(hidden_signs(self.content) or hidden_signs(self.context or ""))
+
+    @property
+    def scope(self) -> str:
+        if self.agent_id:
+            return "both" if self.entity_type_id else "agent"
+        return "entity_type" if self.entity_type_id else "workspace"
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Feedback behind a row."""
+
+    id: UUID
+    rating: str
+    comment: str | None
+    author: str | None
+    session_id: UUID | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class KnowledgeDetail:
+    row: KnowledgeRow
+    signals: list[Signal]
+    superseded_by_content: str | None
+    replaces_content: str | None = None
+
+
+@dataclass(frozen=True)
+class HistoryRow:
+    version: int
+    action: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+    reason: str | None
+    author: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class KnowledgeCounts:
+    """How many rows there are: active ones by type, the others by state. Together they are all that is not deleted."""
+
+    active: dict[str, int]
+    others: dict[str, int]
+
+    @property
+    def all(self) -> int:
+        return sum(self.active.values()) + sum(self.others.values())
+
+
+def _behind(what: Any) -> Any:
+    """A count over the signals behind a row."""
+    return (
+        select(func.count(what))
+        .select_from(SharedContextFeedback)
+        .join(
+            Feedback,
+            (Feedback.tenant_id == SharedContextFeedback.tenant_id)
+            & (Feedback.id == SharedContextFeedback.feedback_id),
+        )
+        .where(
+            SharedContextFeedback.tenant_id == SharedContext.tenant_id,
+            SharedContextFeedback.shared_context_id == SharedContext.id,
+        )
+        .correlate(SharedContext)
+        .scalar_subquery()
+    )
+
+
+COLUMNS: tuple[Any, ...] = (
+    SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.context, SharedContext.state,
+    SharedContext.version, SharedContext.pinned, SharedContext.rank, SharedContext.agent_id, Agent.slug,
+    SharedContext.entity_type_id, EntityType.slug, SharedContext.source_feedback_id, SharedContext.superseded_by,
+    User.name, Writer.slug, func.coalesce(SharedContextUsage.injected, 0), SharedContextUsage.last_injected_at,
+    func.coalesce(SharedContextUsage.helpful, 0), func.coalesce(SharedContextUsage.harmful, 0),
+    _behind(Feedback.id), _behind(Feedback.created_by.distinct()), _behind(Feedback.session_id.distinct()),
+    SharedContext.created_at, SharedContext.updated_at,
+    cast(SharedContext.meta["replaces"]["id"].astext, Uuid),
+    cast(SharedContext.meta["proposed"]["session_id"].astext, Uuid), SharedContext.created_by_agent_id,
+)  # fmt: skip
+
+
+def _with_names() -> Any:
+    return (
+        select(*COLUMNS)
+        .select_from(SharedContext)
+        .outerjoin(Agent, Agent.id == SharedContext.agent_id)
+        .outerjoin(EntityType, EntityType.id == SharedContext.entity_type_id)
+        .outerjoin(User, User.id == SharedContext.created_by_user_id)
+        .outerjoin(Writer, Writer.id == SharedContext.created_by_agent_id)
+        .outerjoin(SharedContextUsage, SharedContextUsage.shared_context_id == SharedContext.id)
+    )
+
+
+def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[KnowledgeRow]:
+    """One page of knowledge, last changed first. At most three queries."""
+    where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
+    if filters.q:
+        matches = text_search.Matches(text_search.matching_ids("knowledge", filters.q))
+        if not matches.ids:
+            return empty()
+        where.append(matches.are(SharedContext.id))
+    found = read_page(
+        _with_names(),
+        page,
+        at=SharedContext.updated_at,
+        id=SharedContext.id,
+        where=where,
+        oldest_first=filters.oldest_first,
+    )
+    return found.map(lambda row: KnowledgeRow(*row))
+
+
+def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
+    """One row and the feedback behind it."""
+    found = db.session.execute(
+        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
+    ).one_or_none()
+    if found is None:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    row = KnowledgeRow(*found)
+    linked = [other for other in (row.superseded_by, row.replaces) if other]
+    words = _contents(linked, actor) if linked else {}
+    signals = evidence_of([row_id], actor=actor, each=MOST_SIGNALS).get(row_id, [])
+    heir = words.get(row.superseded_by) if row.superseded_by else None
+    return KnowledgeDetail(row, signals, heir, words.get(row.replaces) if row.replaces else None)
+
+
+def rows_of(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
+    """These rows, in this order, as far as there are such. One query."""
+    rows = db.session.execute(
+        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
+    )
+    found = {row.id: row for row in (KnowledgeRow(*row) for row in rows)}
+    return [found[row_id] for row_id in row_ids if row_id in found]
+
+
+def _contents(row_ids: Sequence[UUID], actor: Actor) -> dict[UUID, str]:
+    rows = db.session.execute(
+        select(SharedContext.id, SharedContext.content).where(
+            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids)
+        )
+    )
+    return {row.id: row.content for row in rows}
+
+
+def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Signal]]:
+    """The newest feedback behind each of these rows. Two queries, one of them for who may see whom."""
+    if not row_ids:
+        return {}
+    hides = actor.is_admin and get_settings(actor).author_private
+    link = SharedContextFeedback
+    place = func.row_number().over(
+        partition_by=link.shared_context_id, order_by=(Feedback.created_at.desc(), Feedback.id)
+    )
+    behind = (
+        select(
+            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment, Feedback.session_id,
+            Feedback.created_at, Feedback.created_by, Feedback.origin, place.label("place"),
+        )
+        .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
+        .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
+        .subquery()
+    )  # fmt: skip
+    rows = db.session.execute(
+        select(behind, User.name)
+        .outerjoin(User, User.id == behind.c.created_by)
+        .where(behind.c.place <= each)
+        .order_by(behind.c.shared_context_id, behind.c.place)
+    )
+    found: dict[UUID, list[Signal]] = {}
+    for row in rows:
+        hidden = hides and row.origin == "user" and row.created_by != actor.id
+        author = A_MEMBER if hidden else row.name
+        signal = Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at)
+        found.setdefault(row.shared_context_id, []).append(signal)
+    return found
+
+
+def history_of(row_id: UUID, *, actor: Actor) -> list[HistoryRow]:
+    """Every change of a row, newest first."""
+    rows = db.session.execute(
+        select(
+            SharedContextHistory.version, SharedContextHistory.action, SharedContextHistory.before,
+            SharedContextHistory.after, SharedContextHistory.reason, func.coalesce(User.name, Agent.slug),
+            SharedContextHistory.created_at,
+        )
+        .outerjoin(User, User.id == SharedContextHistory.user_id)
+        .outerjoin(Agent, Agent.id == SharedContextHistory.agent_id)
+        .where(SharedContextHistory.tenant_id == actor.tenant_id, SharedContextHistory.shared_context_id == row_id)
+        .order_by(SharedContextHistory.version.desc())
+    )  # fmt: skip
+    return [HistoryRow(*row) for row in rows]
+
+
+def counts(actor: Actor) -> KnowledgeCounts:
+    """Active rows of each type, and how many are in each other state. One query."""
+    kind = case((SharedContext.active, SharedContext.type))
+    rows = db.session.execute(
+        select(SharedContext.state, kind, func.count())
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
+        .group_by(SharedContext.state, kind)
+    ).all()
+    return KnowledgeCounts(
+        {type_: number for _, type_, number in rows if type_},
+        {state: number for state, type_, number in rows if not type_},
+    )
+
+
+def scope_slugs(*, actor: Actor) -> dict[str, list[str]]:
+    """What rows can be narrowed by: the agents and the entity types that are in use. One query."""
+    named = (
+        select(literal(kind).label("kind"), model.slug.label("slug")).where(
+            model.tenant_id == actor.tenant_id, model.archived_at.is_(None)
+        )
+        for kind, model in (("agent", Agent), ("entity_type", EntityType))
+    )
+    found: dict[str, list[str]] = {"agent": [], "entity_type": []}
+    for kind, slug in db.session.execute(union_all(*named).order_by("slug")):
+        found[kind].append(slug)
+    return found

@@ -1,0 +1,152 @@
+"""What agents remember about a person. Only that person sees it, and only their own prompts hold it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import delete, func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound, Refused
+from app.learning import memory_prompt
+from app.learning.hygiene.texts import describe_hidden
+from app.models import AgentSession, Tenant, User, UserMemory
+from app.services import audit
+from app.services.workspaces.masking import masking_for
+
+LONGEST = memory_prompt.LONGEST
+MOST = 200
+IN_PROMPT = 30
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory as its person sees it; `agent` and `session_id` say where it comes from."""
+
+    id: UUID
+    content: str
+    session_id: UUID | None
+    session_title: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of a prompt that holds a person's memories, empty when there are none."""
+
+    text: str
+    ids: list[UUID]
+    contents: list[str]
+
+
+def save_memory(
+    content: str, *, actor: Actor, session_id: UUID | None = None, at: datetime | None = None
+) -> UserMemory:
+    """Remember something about the person for whom the work is done. The same words again change nothing."""
+    user_id = _person(actor, session_id)
+    words = masking_for(actor).text(memory_prompt.one_line(content))
+    if not words or len(words) > LONGEST:
+        raise Invalid(f"content: One thing in at most {LONGEST} characters.", {"content": "One thing, in few words."})
+    if hidden := describe_hidden(words):
+        raise Invalid(f"content: {hidden}", {"content": hidden})
+    known = db.session.scalar(
+        select(UserMemory).where(
+            UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id, UserMemory.content == words
+        )
+    )
+    if known is not None:
+        return known
+    _check_number(user_id, actor)
+    memory = UserMemory(tenant_id=actor.tenant_id, user_id=user_id, content=words, session_id=session_id)
+    if at:
+        memory.created_at = at
+    db.session.add(memory)
+    db.session.flush()
+    audit.record(actor, "memory.saved", "memory", memory.id)
+    return memory
+
+
+def list_memories(*, actor: Actor) -> list[Memory]:
+    """One's own memories, newest first. One query."""
+    rows = db.session.execute(
+        select(UserMemory.id, UserMemory.content, UserMemory.session_id, AgentSession.title, UserMemory.created_at)
+        .outerjoin(
+            AgentSession,
+            (AgentSession.tenant_id == UserMemory.tenant_id) & (AgentSession.id == UserMemory.session_id),
+        )
+        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id)
+        .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
+        .limit(MOST)
+    )
+    return [Memory(*row) for row in rows]
+
+
+def delete_memory(memory_id: UUID, *, actor: Actor) -> None:
+    """Forget one thing. Somebody else's is unknown, also to admins."""
+    gone = db.session.scalar(
+        delete(UserMemory)
+        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id, UserMemory.id == memory_id)
+        .returning(UserMemory.id)
+    )
+    if gone is None:
+        raise NotFound("There is no such memory of yours.")
+    audit.record(actor, "memory.deleted", "memory", memory_id)
+
+
+def delete_memories(*, actor: Actor) -> int:
+    """Forget everything about oneself; how many memories that were."""
+    gone = db.session.scalars(
+        delete(UserMemory)
+        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id)
+        .returning(UserMemory.id)
+    ).all()
+    if gone:
+        audit.record(actor, "memory.all_deleted", "memory", None, number=len(gone))
+    return len(gone)
+
+
+def memory_section(user_id: UUID | None, *, actor: Actor) -> Section:
+    """What belongs into the prompts of this person, newest first. One query, and none when there is no person."""
+    if user_id is None:
+        return Section("", [], [])
+    rows = db.session.execute(
+        select(UserMemory.id, UserMemory.content, Tenant.secret)
+        .join(Tenant, Tenant.id == UserMemory.tenant_id)
+        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
+        .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
+        .limit(IN_PROMPT)
+    ).all()
+    contents = [row.content for row in rows]
+    text = memory_prompt.format_memories(contents, secret=rows[0].secret) if rows else ""
+    return Section(text, [row.id for row in rows], contents)
+
+
+def remembered(contents: list[str], *, actor: Actor) -> Section:
+    """The same part of a prompt from memories that were kept elsewhere."""
+    secret = db.session.scalar(select(Tenant.secret).where(Tenant.id == actor.tenant_id)) if contents else ""
+    return Section(memory_prompt.format_memories(contents, secret=secret or "") if contents else "", [], contents)
+
+
+def _person(actor: Actor, session_id: UUID | None) -> UUID:
+    """Whose memory it is: of whoever acts, or where the product itself acts, of the session's person."""
+    if actor.role != "system":
+        return actor.id
+    person = db.session.scalar(
+        select(AgentSession.created_by)
+        .join(User, User.id == AgentSession.created_by)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id, User.is_system.is_(False))
+    )
+    if person is None:
+        raise Refused("There is nobody here to remember this about.")
+    return person
+
+
+def _check_number(user_id: UUID, actor: Actor) -> None:
+    number = db.session.scalar(
+        select(func.count()).where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
+    )
+    if (number or 0) >= MOST:
+        raise Refused(f"There are {MOST} memories of this person already; they can delete some on their account page.")

@@ -1,0 +1,437 @@
+"""Knowledge rows: added, edited, approved, retired. Each change keeps what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import literal, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
+from app.learning.ranking import rank
+from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
+from app.models.knowledge import KNOWLEDGE_STATES
+from app.services import audit
+from app.services.knowledge import outcomes
+from app.services.knowledge.lists import (
+    HistoryRow,
+    KnowledgeCounts,
+    KnowledgeDetail,
+    KnowledgeRow,
+    Signal,
+    counts,
+    get_row,
+    history_of,
+    list_rows,
+    scope_slugs,
+)
+from app.services.knowledge.validation import (
+    LONGEST_CONTENT,
+    LONGEST_CONTEXT,
+    as_stored,
+    check_scope,
+    check_seen,
+    check_signals,
+    check_text,
+)
+
+__all__ = [
+    "LONGEST_CONTENT", "LONGEST_CONTEXT", "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow",
+    "Signal", "add_row", "check_signals", "check_version", "counts", "deactivate_all", "edit_row", "get_row",
+    "history_of", "keep_change", "list_rows", "lock_row", "scope_slugs", "set_state", "snapshot",
+]  # fmt: skip
+
+EDITABLE = ("content", "context", "type", "agent_id", "entity_type_id", "pinned")
+KEPT = (*EDITABLE, "state", "superseded_by")
+# Where each state may go. A deleted row is a tombstone.
+MOVES = {
+    "proposed": ("active", "inactive", "deleted"),
+    "active": ("inactive", "superseded", "deleted"),
+    "inactive": ("active", "deleted"),
+    "superseded": ("active", "deleted"),
+    "deleted": (),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRow:
+    """`feedback_ids` are the signals behind it; the clearest is `source_feedback_id`, else the first."""
+
+    type: str
+    content: str
+    context: str | None = None
+    agent_id: UUID | None = None
+    entity_type_id: UUID | None = None
+    source_feedback_id: UUID | None = None
+    feedback_ids: Sequence[UUID] = ()
+    pinned: bool = False
+    created_at: datetime | None = None
+
+
+def add_row(
+    new: NewRow, *, actor: Actor, proposed: bool = False, meta: Mapping[str, Any] | None = None
+) -> SharedContext:
+    """Write a rule. An admin's is active at once; whatever an agent, a member or a tool writes waits for a person."""
+    content, context = as_stored(new.content), _condition(new.context)
+    check_text({"type": new.type, "content": content, "context": context})
+    check_seen(content, context)
+    check_scope(new.agent_id, new.entity_type_id, actor)
+    source = new.source_feedback_id or next(iter(new.feedback_ids), None)
+    signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
+    check_signals(signals, actor)
+    trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
+    state = "active" if trusted else "proposed"
+    moment = new.created_at or datetime.now(UTC)
+    row = SharedContext(
+        tenant_id=actor.tenant_id,
+        type=new.type,
+        content=content,
+        context=context,
+        agent_id=new.agent_id,
+        entity_type_id=new.entity_type_id,
+        source_feedback_id=source,
+        pinned=new.pinned,
+        state=state,
+        active=state == "active",
+        created_by_user_id=None if actor.agent_id else actor.id,
+        created_by_agent_id=actor.agent_id,
+        meta=dict(meta or {}),
+        rank=rank(_age(moment), pinned=new.pinned),
+        created_at=moment,
+        updated_at=moment,
+    )
+    _save(row)
+    for feedback_id in signals:
+        db.session.add(
+            SharedContextFeedback(
+                tenant_id=actor.tenant_id, shared_context_id=row.id, feedback_id=feedback_id, created_at=moment
+            )
+        )
+    _note(row, "created", {}, actor, None, moment)
+    audit.record(actor, "knowledge.created", "shared_context", row.id, type=row.type, state=row.state)
+    return row
+
+
+def edit_row(
+    row_id: UUID,
+    changes: Mapping[str, Any],
+    version: int | None,
+    *,
+    actor: Actor,
+    reason: str | None = None,
+    at: datetime | None = None,
+) -> SharedContext:
+    """Change a rule that nobody changed since `version` was read; without one, as it is now."""
+    unknown = set(changes) - set(EDITABLE)
+    if unknown:
+        raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
+    row = lock_row(row_id, actor)
+    check_version(row, version)
+    if row.state == "deleted":
+        raise Refused("This row was deleted; add a new one.", current=row.state)
+    values = {name: _as_stored(name, value) for name, value in changes.items()}
+    check_text({"type": row.type, "content": row.content, "context": row.context} | values)
+    check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
+    before = snapshot(row)
+    for name, value in values.items():
+        setattr(row, name, value)
+    if snapshot(row) == before:
+        return row
+    check_seen(row.content, row.context)
+    return keep_change(row, "edited", before, actor, reason, at)
+
+
+def set_state(
+    row_id: UUID,
+    state: str,
+    *,
+    actor: Actor,
+    reason: str | None = None,
+    version: int | None = None,
+    superseded_by: UUID | None = None,
+    at: datetime | None = None,
+) -> SharedContext:
+    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason.
+
+    Deciding about a proposed rule decides about the feedback behind it.
+    """
+    if state not in KNOWLEDGE_STATES:
+        raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
+    row = lock_row(row_id, actor, retiring=state == "inactive")
+    check_version(row, version)
+    if row.state == state:
+        return row
+    if state not in MOVES[row.state]:
+        raise Refused(f"This row is {row.state} and cannot become {state}.", current=row.state)
+    if row.state == "active" and state == "inactive" and not (reason or "").strip():
+        raise Invalid("reason: Say why it should no longer apply.", {"reason": "Say why it should no longer apply."})
+    if state == "superseded" and (superseded_by is None or superseded_by == row_id):
+        raise Invalid("superseded_by: Say which row replaces it.", {"superseded_by": "Say which row replaces it."})
+    if state == "superseded":
+        get_row(superseded_by or row_id, actor=actor)
+    if state == "active":
+        check_seen(row.content, row.context)
+        _retire_replaced(row, actor, at)
+    before = snapshot(row)
+    row.state, row.active = state, state == "active"
+    row.superseded_by = superseded_by if state == "superseded" else None
+    changed = keep_change(row, state, before, actor, reason, at)
+    if before["state"] == "proposed":
+        outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
+    return changed
+
+
+def _as_stored(name: str, value: Any) -> Any:
+    """A value as the row keeps it. The text stays as it came; an empty condition is none."""
+    if name == "context":
+        return _condition(value)
+    return as_stored(value) if name == "content" and isinstance(value, str) else value
+
+
+def _condition(context: str | None) -> str | None:
+    return as_stored(context) if context and context.strip() else None
+
+
+def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> None:
+    """A proposed new wording takes the place of the row it was written for, if that is still what it was then."""
+    replaced = row.meta.get("replaces")
+    if row.state != "proposed" or not replaced:
+        return
+    old = lock_row(UUID(replaced["id"]), actor)
+    if old.version != replaced["version"]:
+        raise Stale("The row that this replaces was changed since; edit that one instead.", current=snapshot(old))
+    before = snapshot(old)
+    old.state, old.active, old.superseded_by = "superseded", False, row.id
+    keep_change(old, "superseded", before, actor, "A proposed new wording was approved.", at)
+
+
+def deactivate_all(
+    *, actor: Actor, reason: str, agent_id: UUID | None = None, entity_type_id: UUID | None = None
+) -> int:
+    """Retire what applied to one agent or one entity type only."""
+    scope = SharedContext.agent_id == agent_id if agent_id else SharedContext.entity_type_id == entity_type_id
+    ids = db.session.scalars(
+        select(SharedContext.id)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "active", scope)
+        .order_by(SharedContext.id)
+    ).all()
+    for row_id in ids:
+        set_state(row_id, "inactive", actor=actor, reason=reason)
+    return len(ids)
+
+
+def snapshot(row: SharedContext) -> dict[str, Any]:
+    """What an edit can change, in JSON's types."""
+    values = {name: getattr(row, name) for name in KEPT}
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+
+
+def lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
+    """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
+    if not actor.is_admin or (actor.agent_id and not retiring):
+        raise Forbidden("Only an admin changes knowledge; agents propose it.")
+    row = db.session.scalar(
+        select(SharedContext)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    if row is None:
+        raise NotFound("There is no such knowledge row in this workspace.")
+    return row
+
+
+def check_version(row: SharedContext, version: int | None) -> None:
+    """Whoever says which version they read changes that one, or nothing."""
+    if version is not None and row.version != version:
+        current = {"id": str(row.id), "version": row.version, **snapshot(row)}
+        raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
+
+
+def keep_change(
+    row: SharedContext,
+    action: str,
+    before: dict[str, Any],
+    actor: Actor,
+    reason: str | None = None,
+    at: datetime | None = None,
+    **details: Any,
+) -> SharedContext:
+    """Write a changed row as its next version, with its history and its line in the audit log."""
+    moment = at or datetime.now(UTC)
+    row.version += 1
+    row.updated_at = moment
+    row.rank = _ranked(row, moment)
+    _save(row)
+    _note(row, action, before, actor, reason, moment)
+    states = {"before": before["state"], "after": row.state}
+    audit.record(actor, f"knowledge.{action}", "shared_context", row.id, **states, reason=reason, **details)
+    return row
+
+
+def _save(row: SharedContext) -> None:
+    """Two active rows that say the same in the same scope would only take room in the prompt."""
+    try:
+        with db.session.begin_nested():
+            db.session.add(row)
+            db.session.flush()
+    except IntegrityError as trouble:
+        if "shared_context_same_key" not in str(trouble.orig):
+            raise
+        raise Refused("An active row of this type says the same in the same scope.") from None
+
+
+def _note(
+    row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, moment: datetime
+) -> None:
+    db.session.add(
+        SharedContextHistory(
+            tenant_id=actor.tenant_id,
+            shared_context_id=row.id,
+            version=row.version,
+            action=action,
+            before=before,
+            after=snapshot(row),
+            reason=reason,
+            user_id=None if actor.agent_id else actor.id,
+            agent_id=actor.agent_id,
+            created_at=moment,
+        )
+    )
+    db.session.flush()
+
+
+def _ranked(row: SharedContext, moment: datetime) -> float:
+    used = SharedContextUsage
+    mine = (used.tenant_id == row.tenant_id) & (used.shared_context_id == row.id)
+    # The row itself is written behind a savepoint, not by this query.
+    with db.session.no_autoflush:
+        received = db.session.execute(select(used.helpful, used.harmful).where(mine)).one_or_none()
+    helpful, harmful = received or (0, 0)
+    return rank(_age(moment), helpful=helpful, harmful=harmful, pinned=row.pinned)
+
+
+def _age(moment: datetime) -> float:
+    return (datetime.now(UTC) - moment).total_seconds() / 86400
+
+
+# Moves between versions: roll back, reopen a decision, merge a proposal into a row
+
+# What a row was before it was decided about, or when another took its place, is not brought back with its words.
+RESTORED_STATES = ("active", "inactive")
+
+
+def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str | None = None) -> SharedContext:
+    """Make a row what it was in an earlier version: its words, kind, scope and pin, and whether it was in use.
+
+    What came since stays in the history; this is one more version.
+    """
+    row = lock_row(row_id, actor)
+    check_version(row, version)
+    if row.state in ("deleted", "superseded"):
+        raise Refused(f"This row is {row.state}; nothing of it is in use.", current=row.state)
+    kept = _kept(row_id, to, actor)
+    before = snapshot(row)
+    ids = {name: UUID(kept[name]) if kept.get(name) else None for name in ("agent_id", "entity_type_id")}
+    check_scope(ids["agent_id"], ids["entity_type_id"], actor)
+    for name in EDITABLE:
+        setattr(row, name, ids[name] if name in ids else kept[name])
+    if kept["state"] in RESTORED_STATES and row.state in RESTORED_STATES:
+        row.state, row.active = kept["state"], kept["state"] == "active"
+    if snapshot(row) == before:
+        return row
+    check_seen(row.content, row.context)
+    said = (reason or "").strip() or f"Back to version {to}."
+    return keep_change(row, "rolled_back", before, actor, said, to=to)
+
+
+def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
+    """Take back the decision about a proposal, as long as nothing else was done with the row since.
+
+    It waits again, the row that it had replaced is in use again, and so is open what the decision had closed.
+    """
+    row = lock_row(row_id, actor)
+    decided = _last_change(row, actor)
+    if decided is None or decided.before.get("state") != "proposed" or row.state not in RESTORED_STATES:
+        raise Refused("Only the last decision about a proposal can be taken back.", current=row.state)
+    approved, before = row.active, snapshot(row)
+    row.state, row.active = "proposed", False
+    keep_change(row, "reopened", before, actor)
+    if approved and "replaces" in row.meta:
+        _bring_back_replaced(row, actor)
+    outcomes.reopen_signals(row, decided, actor=actor)
+    return row
+
+
+def _last_change(row: SharedContext, actor: Actor) -> SharedContextHistory | None:
+    return db.session.scalar(
+        select(SharedContextHistory).where(
+            SharedContextHistory.tenant_id == actor.tenant_id,
+            SharedContextHistory.shared_context_id == row.id,
+            SharedContextHistory.version == row.version,
+        )
+    )
+
+
+def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
+    """The proposal is about that row as it is now, so that it can be approved once more."""
+    old = lock_row(UUID(row.meta["replaces"]["id"]), actor)
+    if old.superseded_by != row.id:
+        raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
+    before = snapshot(old)
+    old.state, old.active, old.superseded_by = "active", True, None
+    keep_change(old, "active", before, actor, "The new wording was taken back.")
+    row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
+    db.session.flush()
+
+
+def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:
+    """Let a row that is in use stand for a proposal too: the signals join it, the proposal is superseded by it."""
+    if into == row_id:
+        raise Invalid("into: Choose another row.", {"into": "Choose another row."})
+    # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
+    locked = {one: lock_row(one, actor) for one in sorted((row_id, into))}
+    row, target = locked[row_id], locked[into]
+    check_version(row, version)
+    if row.state != "proposed":
+        raise Refused(f"This row is {row.state}; only a proposed one is merged.", current=row.state)
+    if target.state != "active":
+        raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
+    _join_signals(row, target)
+    before = snapshot(row)
+    row.state, row.active, row.superseded_by = "superseded", False, into
+    merged = keep_change(row, "merged", before, actor, into=str(into))
+    outcomes.settle_signals(target, actor=actor)
+    return merged
+
+
+def _kept(row_id: UUID, version: int, actor: Actor) -> dict[str, Any]:
+    """What a version of a row held."""
+    found = db.session.scalar(
+        select(SharedContextHistory.after).where(
+            SharedContextHistory.tenant_id == actor.tenant_id,
+            SharedContextHistory.shared_context_id == row_id,
+            SharedContextHistory.version == version,
+        )
+    )
+    if found is None or any(name not in found for name in EDITABLE):
+        raise NotFound(f"There is no version {version} of this row.")
+    return dict(found)
+
+
+def _join_signals(row: SharedContext, target: SharedContext) -> None:
+    link = SharedContextFeedback
+    theirs = select(literal(row.tenant_id), literal(target.id), link.feedback_id).where(
+        link.tenant_id == row.tenant_id, link.shared_context_id == row.id
+    )
+    columns = ["tenant_id", "shared_context_id", "feedback_id"]
+    db.session.execute(insert(link).from_select(columns, theirs).on_conflict_do_nothing())
+    if target.source_feedback_id is None:
+        target.source_feedback_id = row.source_feedback_id

@@ -1,0 +1,269 @@
+"""How often knowledge was used. Counted in batches, off the rows that prompts read.
+
+Whoever asks for a prompt over the API writes nothing: it is noted in memory and written with the uses of keys.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.learning.prompt import Prompt
+from app.learning.ranking import HALF_LIFE_DAYS
+from app.models import ServedPrompt, SharedContext, SharedContextUsage, User
+from app.services.feedback.links import AN_ID
+
+Counts = dict[UUID, tuple[int, datetime]]
+# By whom it was asked for and the hash of the prompt: the rows in it, and when it was last asked for.
+Served = dict[tuple[UUID, str], tuple[list[UUID], datetime]]
+BATCH = 1000
+# A prompt that nobody asked for in that time proves nothing any more.
+SERVED_FOR = timedelta(days=30)
+
+
+@dataclass
+class Noted:
+    """What was noted of one workspace: how often each row was in a prompt, and which prompts went to whom."""
+
+    counts: Counts = field(default_factory=dict)
+    served: Served = field(default_factory=dict)
+
+
+_lock = threading.Lock()
+_noted: dict[UUID, Noted] = {}
+# What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
+_FRESH = """
+    WITH fresh AS (
+        SELECT c.id, r.rank FROM shared_context AS c
+          LEFT JOIN shared_context_usage AS u ON u.tenant_id = c.tenant_id AND u.shared_context_id = c.id
+         CROSS JOIN LATERAL (
+               SELECT (power(2.0, -greatest(extract(epoch FROM clock_timestamp() - c.updated_at), 0) / 86400 / :half)
+                       + 0.5 * (coalesce(u.helpful, 0) - coalesce(u.harmful, 0))
+                             / (coalesce(u.helpful, 0) + coalesce(u.harmful, 0) + 4)
+                       + CASE WHEN c.pinned THEN 2 ELSE 0 END)::real AS rank
+               ) AS r
+         WHERE c.tenant_id = app_tenant() AND c.active{which} AND abs(c.rank - r.rank) > :moved
+         LIMIT :most FOR NO KEY UPDATE OF c SKIP LOCKED
+    )
+    UPDATE shared_context AS c SET rank = fresh.rank FROM fresh WHERE c.tenant_id = app_tenant() AND c.id = fresh.id
+"""
+REFRESH = text(_FRESH.format(which=""))
+REFRESH_SOME = text(_FRESH.format(which=" AND c.id = ANY (CAST(:only AS uuid[]))"))
+# A row changes its place by so much; less is not worth a write.
+MOVED = 0.02
+
+
+def note(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
+    """Remember that these rows went into a prompt now."""
+    at = datetime.now(UTC)
+    with _lock:
+        _add(_noted.setdefault(tenant_id, Noted()).counts, row_ids, at)
+
+
+def note_served(prompt: Prompt, *, actor: Actor) -> None:
+    """Remember that an agent outside asked for this prompt now. Its session may name the prompt later, by its hash."""
+    if not prompt.row_ids:
+        return
+    at = datetime.now(UTC)
+    with _lock:
+        noted = _noted.setdefault(actor.tenant_id, Noted())
+        _add(noted.counts, prompt.row_ids, at)
+        noted.served[actor.id, prompt.sha256] = (prompt.row_ids, at)
+
+
+def _add(counts: Counts, row_ids: Iterable[UUID], at: datetime) -> None:
+    for row_id in row_ids:
+        counts[row_id] = (counts.get(row_id, (0, at))[0] + 1, at)
+
+
+def take() -> dict[UUID, Noted]:
+    """What was noted since, by workspace. It is forgotten here: whoever takes it writes it or puts it back."""
+    with _lock:
+        taken = {tenant: noted for tenant, noted in _noted.items() if noted.counts}
+        _noted.clear()
+    return taken
+
+
+def put_back(tenant_id: UUID, taken: Noted) -> None:
+    """It could not be written; the next batch has it too."""
+    with _lock:
+        noted = _noted.setdefault(tenant_id, Noted())
+        for row_id, (number, at) in taken.counts.items():
+            before = noted.counts.get(row_id, (0, at))
+            noted.counts[row_id] = (before[0] + number, max(before[1], at))
+        noted.served = taken.served | noted.served
+
+
+def write(noted: Noted, *, actor: Actor) -> None:
+    """Write what was noted of the actor's workspace, but of rows that are gone."""
+    wanted = SharedContext.id.in_(list(noted.counts))
+    known = db.session.scalars(select(SharedContext.id).where(SharedContext.tenant_id == actor.tenant_id, wanted))
+    note_injections({row_id: noted.counts[row_id] for row_id in known}, actor=actor)
+    if noted.served:
+        _write_served(noted.served, actor)
+
+
+def _write_served(served: Served, actor: Actor) -> None:
+    """Keep which prompts went to whom, but to people who left meanwhile, and forget those of long ago."""
+    known = set(db.session.scalars(select(User.id).where(User.id.in_({user_id for user_id, _ in served}))))
+    rows = [
+        {"tenant_id": actor.tenant_id, "user_id": user_id, "sha256": sha256, "row_ids": row_ids, "served_at": at}
+        for (user_id, sha256), (row_ids, at) in sorted(served.items())
+        if user_id in known
+    ]
+    if not rows:
+        return
+    statement = insert(ServedPrompt).values(rows)
+    later = func.greatest(ServedPrompt.served_at, statement.excluded.served_at)
+    db.session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["tenant_id", "user_id", "sha256"],
+            set_={"row_ids": statement.excluded.row_ids, "served_at": later},
+        )
+    )
+    old = ServedPrompt.served_at < datetime.now(UTC) - SERVED_FOR
+    db.session.execute(delete(ServedPrompt).where(ServedPrompt.tenant_id == actor.tenant_id, old))
+
+
+def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor) -> None:
+    """Add how often each row was in a prompt, and when last. Rows in the order of their ids, so that two batches
+    never wait for each other in a circle."""
+    if not counts:
+        return
+    rows = [
+        {"tenant_id": actor.tenant_id, "shared_context_id": row_id, "injected": number, "last_injected_at": last}
+        for row_id, (number, last) in sorted(counts.items())
+    ]
+    statement = insert(SharedContextUsage).values(rows)
+    db.session.execute(
+        statement.on_conflict_do_update(
+            index_elements=["tenant_id", "shared_context_id"],
+            set_={
+                "injected": SharedContextUsage.injected + statement.excluded.injected,
+                "last_injected_at": func.greatest(
+                    SharedContextUsage.last_injected_at, statement.excluded.last_injected_at
+                ),
+            },
+        )
+    )
+
+
+def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = None) -> int:
+    """Bring up to so many ranks up to date, of all rows or `only` of some, since rows grow older and are received well
+    or badly; how many moved."""
+    given: dict[str, Any] = {"half": HALF_LIFE_DAYS, "moved": MOVED, "most": most}
+    statement, more = (REFRESH, {}) if only is None else (REFRESH_SOME, {"only": only})
+    return int(db.session.execute(statement, given | more).rowcount)  # type: ignore[attr-defined]
+
+
+# How people received the sessions that had a knowledge row in their prompt. Feedback marks its session in the database,
+# in the same transaction. A marked session is counted again from its current feedback and only the difference is added
+# to the rows, so counting twice adds nothing and a retracted signal is taken out again.
+
+RECEPTION_BATCH = 200
+WAITING = text("SELECT door_receptions()")
+# What somebody else counts or marks just now is left to them.
+TAKE = text("""
+    SELECT r.session_id, r.helpful, r.harmful, r.row_ids FROM session_receptions AS r
+     WHERE r.tenant_id = app_tenant() AND r.waiting ORDER BY r.session_id LIMIT :most FOR UPDATE SKIP LOCKED
+""")
+# One voice for each person and session, however often they say it; a rating that was skipped or taken back is none.
+SAID = text("""
+    SELECT f.session_id, count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'positive') AS helpful,
+           count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'negative') AS harmful
+      FROM feedback AS f
+     WHERE f.tenant_id = app_tenant() AND f.session_id = ANY (CAST(:sessions AS uuid[])) AND f.origin = 'user'
+       AND NOT coalesce(f.details -> 'skipped' = 'true', false) AND NOT f.details ? 'retracted_at'
+     GROUP BY f.session_id
+""")
+# What our own runtime put into a prompt is as its event says. What a sender reports counts only where it names, by its
+# hash, a prompt that the same person was given: then the rows are those of that prompt, whatever the event names.
+LOADED = text("""
+    SELECT e.session_id,
+           CASE WHEN e.payload ? 'reported' THEN to_jsonb(p.row_ids) ELSE e.payload -> 'row_ids' END AS row_ids
+      FROM session_events AS e
+      JOIN sessions AS s ON s.tenant_id = e.tenant_id AND s.id = e.session_id
+      LEFT JOIN served_prompts AS p
+        ON p.tenant_id = e.tenant_id AND p.user_id = s.created_by AND p.sha256 = e.payload ->> 'sha256'
+     WHERE e.tenant_id = app_tenant() AND e.session_id = ANY (CAST(:sessions AS uuid[]))
+       AND e.event_type = 'context.loaded'
+""")
+KEEP = text("""
+    UPDATE session_receptions AS r
+       SET waiting = false, helpful = g.helpful, harmful = g.harmful, row_ids = g.row_ids
+      FROM jsonb_to_recordset(CAST(:counted AS jsonb))
+           AS g (session_id uuid, helpful integer, harmful integer, row_ids uuid[])
+     WHERE r.tenant_id = app_tenant() AND r.session_id = g.session_id
+""")
+# Rows in the order of their ids, so that two batches never wait for each other in a circle.
+ADD = text("""
+    INSERT INTO shared_context_usage AS u (tenant_id, shared_context_id, helpful, harmful)
+    SELECT c.tenant_id, c.id, g.helpful, g.harmful
+      FROM jsonb_to_recordset(CAST(:moved AS jsonb)) AS g (id uuid, helpful bigint, harmful bigint)
+      JOIN shared_context AS c ON c.tenant_id = app_tenant() AND c.id = g.id
+     ORDER BY c.id
+    ON CONFLICT (tenant_id, shared_context_id)
+    DO UPDATE SET helpful = u.helpful + excluded.helpful, harmful = u.harmful + excluded.harmful
+""")
+
+
+def waiting() -> list[UUID]:
+    """The workspaces in which somebody said something that is not counted."""
+    return list(db.session.scalars(WAITING))
+
+
+def count_receptions(*, actor: Actor, most: int = RECEPTION_BATCH) -> int:
+    """Count up to so many sessions of the actor's workspace; how many these were. Ranks follow at once."""
+    taken = db.session.execute(TAKE, {"most": most}).all()
+    if not taken:
+        return 0
+    # What is read from here on is newer than the locks, so nothing that was marked before is missing.
+    sessions = [row.session_id for row in taken]
+    said = {row.session_id: row for row in db.session.execute(SAID, {"sessions": sessions})}
+    rows = _rows_of(sessions)
+    counted: list[dict[str, Any]] = []
+    moved: dict[UUID, list[int]] = defaultdict(lambda: [0, 0])
+    for before in taken:
+        now = said.get(before.session_id)
+        helpful, harmful = (now.helpful, now.harmful) if now else (0, 0)
+        _add_receptions(moved, before.row_ids, -before.helpful, -before.harmful)
+        _add_receptions(moved, rows[before.session_id], helpful, harmful)
+        ids = sorted(str(row_id) for row_id in rows[before.session_id])
+        counted.append({"session_id": str(before.session_id), "helpful": helpful, "harmful": harmful, "row_ids": ids})
+    db.session.execute(KEEP, {"counted": json.dumps(counted)})
+    _write({row_id: by for row_id, by in moved.items() if any(by)}, actor)
+    return len(taken)
+
+
+def _rows_of(sessions: list[UUID]) -> dict[UUID, set[UUID]]:
+    """The knowledge in the prompts of each session, as far as Upshot put it there. What is no id is passed over."""
+    found: dict[UUID, set[UUID]] = defaultdict(set)
+    for session_id, named in db.session.execute(LOADED, {"sessions": sessions}):
+        ids = named if isinstance(named, list) else []
+        found[session_id] |= {UUID(one) for one in ids if isinstance(one, str) and AN_ID.fullmatch(one)}
+    return found
+
+
+def _add_receptions(moved: dict[UUID, list[int]], row_ids: Any, helpful: int, harmful: int) -> None:
+    for row_id in row_ids:
+        moved[row_id][0] += helpful
+        moved[row_id][1] += harmful
+
+
+def _write(moved: dict[UUID, list[int]], actor: Actor) -> None:
+    if not moved:
+        return
+    told = [{"id": str(row_id), "helpful": by[0], "harmful": by[1]} for row_id, by in moved.items()]
+    db.session.execute(ADD, {"moved": json.dumps(told)})
+    refresh_ranks(actor=actor, most=len(moved), only=list(moved))

@@ -1,0 +1,186 @@
+"""Lists as people like to see them: the query of an address under a name, their own or shared with all admins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+from uuid import UUID
+
+from sqlalchemy import func, select, update
+from sqlalchemy.exc import IntegrityError
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound, Refused
+from app.models.desk import TABS, SavedView
+from app.models.people import Tenant, User
+from app.services import audit
+from app.services.lists.filter_base import Filters
+from app.services.lists.filters import ChatFilters, FeedbackFilters, KnowledgeFilters, SessionFilters
+from app.services.workspaces import store as workspace_store
+
+LONGEST_NAME = 60
+LONGEST_QUERY = 2000
+MOST = 50
+# Where somebody is in a list is not part of how they like to see it.
+PLACES = frozenset({"before", "after", "cursor", "limit", "panel", "view"})
+FILTERS: Mapping[str, type[Filters]] = {
+    "conversations": ChatFilters,
+    "sessions": SessionFilters,
+    "feedback": FeedbackFilters,
+    "knowledge": KnowledgeFilters,
+}
+
+
+@dataclass(frozen=True)
+class ViewRow:
+    """`owner` is the name of whoever shares it, and None for one's own."""
+
+    id: UUID
+    tab: str
+    name: str
+    query: str
+    shared: bool
+    is_default: bool
+    owner: str | None
+
+    @property
+    def mine(self) -> bool:
+        return self.owner is None
+
+    @property
+    def args(self) -> dict[str, str]:
+        return dict(parse_qsl(self.query))
+
+
+def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
+    """One's own views by name, then what others share; of one tab, or of all. One query, which reads the settings
+    along, since a list needs them as well."""
+    own = SavedView.user_id == actor.id
+    wanted = (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
+    if tab is not None:
+        wanted &= SavedView.tab == tab
+    statement = (
+        select(Tenant.settings, SavedView, User.name, own)
+        .outerjoin(SavedView, wanted)
+        .outerjoin(User, User.id == SavedView.user_id)
+        .where(Tenant.id == actor.tenant_id)
+        .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
+    )
+    found = db.session.execute(statement).all()
+    workspace_store.keep_settings(found[0][0], actor=actor)
+    return [_row(view, None if mine else owner or "somebody") for _, view, owner, mine in found if view is not None]
+
+
+def _row(view: SavedView, owner: str | None) -> ViewRow:
+    is_default = view.is_default and owner is None
+    return ViewRow(view.id, view.tab, view.name, view.query, view.shared, is_default, owner)
+
+
+def get_view(view_id: UUID, *, actor: Actor) -> ViewRow:
+    """A view of one's own, or one that is shared."""
+    found = next((view for view in list_views(actor=actor) if view.id == view_id), None)
+    if found is None:
+        raise NotFound("There is no such view.")
+    return found
+
+
+def save_view(
+    tab: str, name: str, query: str, *, actor: Actor, shared: bool = False, is_default: bool = False
+) -> SavedView:
+    """Keep a query under a name. The name again keeps the new query under it."""
+    name, query = _check(tab, name, query)
+    mine = (SavedView.tenant_id == actor.tenant_id, SavedView.user_id == actor.id, SavedView.tab == tab)
+    view = db.session.scalar(select(SavedView).where(*mine, SavedView.name == name))
+    if view is None:
+        if (db.session.scalar(select(func.count()).select_from(SavedView).where(*mine)) or 0) >= MOST:
+            raise Refused(f"You have {MOST} views of this tab; delete one first.")
+        view = SavedView(tenant_id=actor.tenant_id, user_id=actor.id, tab=tab, name=name, query=query)
+        db.session.add(view)
+    view.query = query
+    view.shared = shared
+    _set_default(view, is_default, actor)
+    _flush(view)
+    audit.record(actor, "view.saved", "saved_view", view.id, tab=tab, name=name, shared=shared)
+    return view
+
+
+def change_view(view_id: UUID, *, actor: Actor, name: str, shared: bool, is_default: bool) -> SavedView:
+    """Rename a view of one's own, share it or keep it to oneself, open the tab with it or not."""
+    view = _own(view_id, actor)
+    view.name, view.query = _check(view.tab, name, view.query)
+    view.shared = shared
+    _set_default(view, is_default, actor)
+    _flush(view)
+    audit.record(actor, "view.changed", "saved_view", view.id, tab=view.tab, name=view.name, shared=shared)
+    return view
+
+
+def delete_view(view_id: UUID, *, actor: Actor) -> SavedView:
+    view = _own(view_id, actor)
+    db.session.delete(view)
+    audit.record(actor, "view.deleted", "saved_view", view.id, tab=view.tab, name=view.name)
+    return view
+
+
+def plain_query(tab: str, args: Mapping[str, str]) -> str:
+    """The query as it is kept: filters that the tab knows, without the place in the list."""
+    given = {name: value for name, value in args.items() if name not in PLACES and value}
+    return urlencode(FILTERS[tab].from_args(given).as_args())
+
+
+def _check(tab: str, name: str, query: str) -> tuple[str, str]:
+    name = " ".join(name.split())
+    if tab not in TABS:
+        raise Invalid(f"tab: Use one of {', '.join(TABS)}.", {"tab": f"Use one of {', '.join(TABS)}."})
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise _wrong("name", f"Give it a name, at most {LONGEST_NAME} characters.")
+    if len(query) > LONGEST_QUERY:
+        raise _wrong("query", "This is too long to keep; take some filters off.")
+    try:
+        return name, plain_query(tab, dict(parse_qsl(query)))
+    except Invalid as wrong:
+        raise _wrong("query", f"This list cannot be kept: {wrong.detail}") from None
+
+
+def _wrong(field: str, sentence: str) -> Invalid:
+    return Invalid(f"{field}: {sentence}", {field: sentence})
+
+
+def _set_default(view: SavedView, is_default: bool, actor: Actor) -> None:
+    """A tab opens with one view at most."""
+    if is_default and not view.is_default:
+        with db.session.no_autoflush:
+            db.session.execute(
+                update(SavedView)
+                .where(
+                    SavedView.tenant_id == actor.tenant_id,
+                    SavedView.user_id == actor.id,
+                    SavedView.tab == view.tab,
+                    SavedView.is_default,
+                )
+                .values(is_default=False)
+            )
+    view.is_default = is_default
+
+
+def _flush(view: SavedView) -> None:
+    name = view.name
+    try:
+        db.session.flush()
+    except IntegrityError:
+        raise Refused(f"You have a view {name} already; choose another name.") from None
+
+
+def _own(view_id: UUID, actor: Actor) -> SavedView:
+    view: Any = db.session.scalar(
+        select(SavedView).where(
+            SavedView.tenant_id == actor.tenant_id, SavedView.id == view_id, SavedView.user_id == actor.id
+        )
+    )
+    if view is None:
+        raise NotFound("There is no such view of yours.")
+    found: SavedView = view
+    return found

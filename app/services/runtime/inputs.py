@@ -1,0 +1,222 @@
+"""What a run needs to know before it begins: the agent as it is, for whom it works, and what was said so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db, run
+from app.errors import NotFound, Refused
+from app.formats.agent_config import AgentConfig, read_config
+from app.learning.prompt import Prompt
+from app.models import AgentSession, Message
+from app.models.agents import REPLAYABLE_KINDS
+from app.services.evals.replays import Replay, load_replay
+from app.services.feedback.links import AN_ID
+from app.services.knowledge.memories import Section, memory_section, remembered
+from app.services.knowledge.prompt import load_shared_context_prompt
+from app.services.sessions.events import Event, events_of
+from app.services.sessions.leases import Held, Lease
+
+MOST_MESSAGES = 60
+# The agent with its version, who asked, and the record at hand.
+AROUND = """
+SELECT a.kind, a.slug, a.name, a.archived_at IS NOT NULL, v.version, v.config,
+       u.name, u.is_system, u.external_tenant_id, m.role, e.id, e.name, k.id, k.slug
+  FROM agents AS a
+  JOIN agent_versions AS v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id
+   AND (v.id = %(version)s OR (%(version)s::uuid IS NULL AND v.version = a.current_version))
+  LEFT JOIN users AS u ON u.id = %(person)s
+  LEFT JOIN memberships AS m ON m.tenant_id = a.tenant_id AND m.user_id = u.id
+  LEFT JOIN (entities AS e JOIN entity_types AS k ON k.id = e.entity_type_id)
+    ON e.tenant_id = a.tenant_id AND e.id = %(entity)s
+ WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s
+"""
+
+
+@dataclass(frozen=True)
+class Record:
+    """The record that a session is about."""
+
+    id: UUID
+    name: str
+    type_id: UUID
+    type_slug: str
+
+
+class Around(NamedTuple):
+    """What a session stands between. `person` is None when who asked is gone."""
+
+    kind: str
+    slug: str
+    name: str
+    is_archived: bool
+    version: int
+    config: dict[str, Any]
+    person: str | None
+    is_system: bool | None
+    external_tenant_id: UUID | None
+    role: str | None
+    record: Record | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """A session that is about to run, or to go on after an attempt that died."""
+
+    lease: Lease
+    kind: str
+    agent_slug: str
+    agent_name: str
+    version: int
+    config: AgentConfig
+    actor: Actor
+    session_type: str
+    output_type: str | None
+    trace_id: str
+    chat_id: UUID | None
+    turn_id: str | None
+    turns: list[str]
+    earlier: list[tuple[str, str]]
+    events: list[Event]
+    record: Record | None
+    prompt: Prompt
+    memories: Section
+    live: bool
+    replay: Replay | None = None
+    criteria_set_id: UUID | None = None
+
+
+def load_work(session: Held) -> Work:
+    """Read everything at once. The product reads; the agent acts for whoever asked."""
+    around, product = _around(session), session.product
+    person = _acting_for(session, around, product)
+    if session.eval_source is not None:
+        return _replayed(session, around, person, product)
+    meta, record = session.meta, around.record
+    turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
+    return Work(
+        **_in_any_case(session, around),
+        actor=person,
+        chat_id=session.chat_id,
+        turn_id=turn_id,
+        turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
+        earlier=earlier_messages(session, turn_id),
+        record=record,
+        criteria_set_id=_id(meta.get("criteria_set_id")),
+        prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
+        memories=memory_section(None if person.role == "system" else person.id, actor=product),
+        live=session.chat_id is not None or bool(meta.get("live")),
+    )
+
+
+def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Work:
+    """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
+
+    The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
+    """
+    if around.kind not in REPLAYABLE_KINDS:
+        raise Refused(f"{around.name} no longer runs in Upshot, so this golden was not replayed.")
+    replay, frozen = load_replay(session, actor=actor)
+    snapshot = replay.snapshot
+    entity = snapshot.get("entity")
+    record = Record(UUID(entity["id"]), entity["name"], UUID(entity["type_id"]), entity["type"]) if entity else None
+    kind_of_record = record.type_id if record else None
+    prompt = frozen or load_shared_context_prompt(session.tenant_id, session.agent_id, kind_of_record)
+    return Work(
+        **_in_any_case(session, around),
+        actor=replace(person, hermetic=True),
+        chat_id=None,
+        turn_id=None,
+        turns=list(snapshot["turns"]),
+        earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
+        record=record,
+        prompt=prompt,
+        memories=remembered(snapshot["memories"].get("texts") or [], actor=actor),
+        live=False,
+        replay=replay,
+    )
+
+
+def _in_any_case(session: Held, around: Around) -> dict[str, Any]:
+    """What a replay has of its own session and agent like any other run."""
+    return {
+        "lease": session.lease,
+        "kind": around.kind,
+        "agent_slug": around.slug,
+        "agent_name": around.name,
+        "version": around.version,
+        "config": read_config(around.config),
+        "session_type": session.session_type,
+        "output_type": session.output_type,
+        "trace_id": session.trace_id or "",
+        "events": _events(session),
+    }
+
+
+def _id(text: Any) -> UUID | None:
+    return UUID(text) if isinstance(text, str) and AN_ID.fullmatch(text) else None
+
+
+def _around(session: Held) -> Around:
+    found = run(
+        AROUND,
+        {
+            "tenant": session.tenant_id,
+            "agent": session.agent_id,
+            "version": session.agent_version_id,
+            "person": session.created_by,
+            "entity": session.entity_id,
+        },
+    )
+    if not found:
+        raise NotFound("The agent has no such version.")
+    *others, entity_id, entity_name, type_id, type_slug = found[0]
+    record = Record(entity_id, entity_name, type_id, type_slug) if entity_id else None
+    around = Around._make([*others, record])
+    if around.is_archived:
+        raise Refused(f"{around.name} is archived; restore it first.")
+    return around
+
+
+def _events(session: Held) -> list[Event]:
+    return events_of(session.id, actor=session.product) if session.event_count else []
+
+
+def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
+    """An agent may do what the person who asked it may do today, and the product's own agents what the product may.
+    Where a key asked, the scopes that it had then limit this further, whatever became of the key since."""
+    if around.is_system:
+        role = "system"
+    elif around.external_tenant_id == session.tenant_id:
+        role = "member"
+    elif around.person is None or around.role is None:
+        raise Refused("Who asked for this is no member of the workspace any more.")
+    else:
+        role = around.role
+    actor = Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
+    return actor.limited_to(session.key_scopes)
+
+
+def earlier_messages(session: AgentSession | Held, turn_id: str | None) -> list[tuple[str, str]]:
+    """What was said in the chat before the turn that is answered now, the latest of it."""
+    if session.chat_id is None or turn_id is None:
+        return []
+    mine = [Message.tenant_id == session.tenant_id, Message.chat_id == session.chat_id]
+    asked = select(Message.message_index).where(*mine, Message.turn_id == turn_id, Message.role == "user")
+    place = db.session.scalar(asked.order_by(Message.message_index).limit(1))
+    if place is None:
+        return []
+    rows = db.session.execute(
+        select(Message.message_index, Message.role, Message.content, Message.details)
+        .where(*mine, Message.message_index < place, Message.role.in_(("user", "agent")))
+        .order_by(Message.message_index.desc())
+        .limit(MOST_MESSAGES)
+    ).all()
+    # An answer that was asked for again is no longer what the person goes on from.
+    replaced = {row.details.get("instead_of") for row in rows}
+    return [(row.role, row.content) for row in reversed(rows) if row.message_index not in replaced]

@@ -1,0 +1,130 @@
+"""Sessions that are no longer wanted, such as those of a test: removed together, or none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import CursorResult, delete, insert, select
+
+from app.actor import Actor
+from app.db import db
+from app.db.scan import places
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models import AgentSession, AuditEntry
+from app.services.lists.filters import SessionFilters
+from app.services.sessions.lists import LOOKED_AT, conditions_of, stretch_of
+
+MOST = 1000
+AT_ONCE = 100
+
+
+def ids_matching(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
+    """All sessions that a list shows, over its pages. Refused when they are more than go at once."""
+    where = conditions_of(filters, actor)
+    if where is None:
+        return []
+    if filters.sieves:
+        found, goes_on = places(stretch_of(filters, where, LOOKED_AT))
+        ids = [place[1] for place in found]
+        if goes_on and len(ids) <= MOST:
+            raise Refused(
+                f"Only the newest {LOOKED_AT:,} sessions were looked at; narrow the list by days or by agent."
+            )
+    else:
+        ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MOST + 1)))
+    if len(ids) > MOST:
+        raise Refused(f"More than {MOST:,} sessions match; narrow the list first.")
+    return ids
+
+
+def check_deletable(session_ids: list[UUID], *, actor: Actor) -> None:
+    """Refuses with the reason why some of these stay. Changes nothing."""
+    kept = select(AgentSession.golden_set, AgentSession.eval_run_id).where(
+        AgentSession.tenant_id == actor.tenant_id,
+        AgentSession.id.in_(session_ids),
+        AgentSession.golden_set.is_not(None) | AgentSession.eval_run_id.is_not(None),
+    )
+    _refuse_kept(db.session.execute(kept).all(), len(session_ids))
+
+
+def _refuse_kept(rows: Sequence[Any], of: int) -> None:
+    """A golden is what others are measured against, and goes only after it was revoked. The figures of a run rest on
+    its replays, which go with the whole of it."""
+    golden = sum(row.golden_set is not None for row in rows)
+    if golden:
+        what = "this session is golden" if of == 1 else f"{golden:,} of these {of:,} sessions {_are(golden)} golden"
+        raise Refused(f"Nothing was deleted: {what}. Take {'it' if golden == 1 else 'them'} out, or revoke first.")
+    replays = sum(row.eval_run_id is not None for row in rows)
+    if replays:
+        some = f"{replays:,} of these {of:,} sessions {'is a replay' if replays == 1 else 'are replays'}"
+        what = "this session is a replay" if of == 1 else some
+        raise Refused(
+            f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays go with the whole run."
+        )
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
+    """Remove sessions and their events for good, each with its line in the audit log; how many there were.
+
+    Feedback about them stays, without the link. What somebody else removed meanwhile is not counted.
+    """
+    if not actor.is_admin:
+        raise Forbidden("Only an admin deletes sessions.")
+    if not session_ids:
+        raise Invalid("Select at least one session first.")
+    if len(set(session_ids)) > MOST:
+        raise Invalid(f"At most {MOST:,} sessions at once.")
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set, AgentSession.eval_run_id
+        )
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
+        .order_by(AgentSession.id)
+        .with_for_update()
+    ).all()
+    if not rows:
+        raise NotFound("These sessions are not there any more.")
+    _refuse_kept(rows, len(rows))
+    _record([(row.id, row.title, row.status) for row in rows], actor)
+    remove([row.id for row in rows], actor=actor)
+    return len(rows)
+
+
+def remove(session_ids: Sequence[UUID], *, actor: Actor) -> None:
+    """Remove sessions that are held, with their events, so many at once that each statement ends in time."""
+    for start in range(0, len(session_ids), AT_ONCE):
+        _delete(session_ids[start : start + AT_ONCE], actor)
+
+
+def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:
+    """One line for each session, as if it had been deleted alone, in one statement."""
+    shared = {
+        "tenant_id": actor.tenant_id,
+        "actor_user_id": actor.id,
+        "actor_agent_id": actor.agent_id,
+        "action": "session.deleted",
+        "subject_type": "session",
+        "request_id": actor.request_id,
+    }
+    key = {"key_id": str(actor.key_id)} if actor.key_id else {}
+    lines = [
+        {**shared, "id": uuid4(), "subject_id": session_id, "details": {"title": title, "status": status, **key}}
+        for session_id, title, status in gone
+    ]
+    db.session.flush()
+    db.session.execute(insert(AuditEntry.__table__).inline(), lines)  # type: ignore[arg-type]
+
+
+def _delete(ids: Sequence[UUID], actor: Actor) -> None:
+    gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
+        delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)),
+        execution_options={"synchronize_session": False},
+    )
+    if gone.rowcount != len(ids):
+        raise Refused("Somebody else changes these sessions now; try again.")

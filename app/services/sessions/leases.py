@@ -1,0 +1,335 @@
+"""Running a session under a lease: whoever holds it writes, and nobody else.
+
+Every write names the holder and the attempt. A worker that was given up for dead and comes back finds that neither is
+its own any more and writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from sqlalchemy import func, select, text, update
+
+from app.actor import Actor
+from app.db import db, run
+from app.formats.truncation import is_truncated
+from app.models import AgentSession, SessionDraft
+from app.services import audit
+from app.services.chats.store import NewMessage, append_messages
+from app.services.sessions.budget import FOR_THE_END, check_sizes
+from app.services.sessions.bulk_events import as_rows
+from app.services.sessions.events import NewEvent, rows_of
+from app.services.sessions.store import after_end, milliseconds_between
+from app.text.masking import Masking
+
+MOST_ATTEMPTS = 3
+# A replay changes nothing outside itself, so losing its process is no reason to give up on it early.
+MOST_LOST = 10
+GIVEN_UP = "Three attempts to run this session ended without an answer."
+PROCESSES_LOST = "Ten attempts to replay this golden ended because the process that ran it was lost."
+CLAIM = text("SELECT session_id, tenant_id, attempt FROM door_claim(:owner, :most, :lease)")
+DRAFT = text("""
+    INSERT INTO session_drafts (tenant_id, session_id, text)
+    SELECT s.tenant_id, s.id, :text FROM sessions AS s
+     WHERE s.tenant_id = :tenant AND s.id = :session AND s.lease_owner = :owner AND s.attempt = :attempt
+       AND s.status = 'running'
+    ON CONFLICT (tenant_id, session_id) DO UPDATE SET text = excluded.text, updated_at = clock_timestamp()
+    RETURNING session_id
+""")
+# Many runs share one process, so each of their transactions reads and writes with as few statements as it can. What is
+# masked and who the product is come with the session: they are never older than the transaction.
+HOLD = """
+SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id, s.created_by, s.session_type,
+       s.output_type, s.trace_id, s.eval_source, s.event_count, s.event_bytes, s.duration_ms, s.created_at,
+       s.started_at, s.cancel_requested_at, s.lost_count, s.key_scopes, s.metadata,
+       (t.settings ->> 'mask_emails')::boolean,
+       (t.settings ->> 'mask_phones')::boolean, p.id, p.name
+  FROM sessions AS s
+  JOIN tenants AS t ON t.id = s.tenant_id
+ CROSS JOIN LATERAL (SELECT u.id, u.name FROM memberships AS m JOIN users AS u ON u.id = m.user_id
+                      WHERE m.tenant_id = s.tenant_id AND m.role = 'system' LIMIT 1) AS p
+ WHERE s.tenant_id = %(tenant)s AND s.id = %(session)s AND s.lease_owner = %(owner)s AND s.attempt = %(attempt)s
+   AND s.status = 'running'
+   FOR UPDATE OF s
+"""
+EVENTS = """INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
+    SELECT e.id, %(tenant)s, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
+      FROM jsonb_to_recordset(%(rows)s::jsonb)
+           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
+    RETURNING payload_bytes"""
+SIZED = f"""WITH added AS ({EVENTS}),
+sized AS (SELECT coalesce(sum(payload_bytes), 0) AS bytes, coalesce(max(payload_bytes), 0) AS largest FROM added)"""
+RECORD = f"""
+{SIZED}
+UPDATE sessions SET event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
+       truncated = truncated OR %(truncated)s FROM sized
+ WHERE tenant_id = %(tenant)s AND id = %(session)s
+RETURNING event_bytes, sized.largest
+"""
+END = f"""
+{SIZED},
+gone AS (DELETE FROM session_drafts WHERE tenant_id = %(tenant)s AND session_id = %(session)s),
+noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details)
+    VALUES (%(tenant)s, %(user)s, %(agent)s, 'session.finished', 'session', %(session)s, %(details)s::jsonb))
+UPDATE sessions
+   SET status = %(status)s, error = %(error)s, finished_at = %(at)s, duration_ms = %(duration)s,
+       event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
+       truncated = truncated OR %(truncated)s,
+       full_at = CASE WHEN %(full)s::boolean THEN coalesce(full_at, %(at)s) ELSE full_at END,
+       model = coalesce(%(model)s, model),
+       input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
+       cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL,
+       metadata = CASE WHEN %(marks)s::jsonb IS NULL THEN metadata ELSE metadata || %(marks)s::jsonb END
+  FROM sized
+ WHERE tenant_id = %(tenant)s AND id = %(session)s
+RETURNING event_bytes, sized.largest
+"""
+
+
+class LeaseLost(Exception):
+    """The session is not ours any more: it ended, it is gone, or somebody else runs it."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to run one session, for one attempt."""
+
+    session_id: UUID
+    tenant_id: UUID
+    owner: str
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """How a run ended, and what it took. `answer` joins the chat that the session belongs to; `full` says that the
+    session had no room for what happened next."""
+
+    status: str
+    events: Sequence[NewEvent] = ()
+    error: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    answer: str | None = None
+    turn_id: str | None = None
+    full: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def claim(owner: str, most: int, lease: timedelta) -> list[Lease]:
+    """Take up to so many sessions that wait, in any workspace."""
+    rows = db.session.execute(CLAIM, {"owner": owner, "most": most, "lease": lease})
+    return [Lease(row.session_id, row.tenant_id, owner, row.attempt) for row in rows]
+
+
+class Held(NamedTuple):
+    """A session of ours, locked until the transaction ends, and what writing to it needs to know."""
+
+    lease: Lease
+    id: UUID
+    tenant_id: UUID
+    agent_id: UUID
+    agent_version_id: UUID | None
+    chat_id: UUID | None
+    entity_id: UUID | None
+    created_by: UUID
+    session_type: str
+    output_type: str | None
+    trace_id: str | None
+    eval_source: str | None
+    event_count: int
+    event_bytes: int
+    duration_ms: int | None
+    created_at: datetime
+    started_at: datetime | None
+    cancel_requested_at: datetime | None
+    lost_count: int
+    key_scopes: list[str] | None
+    meta: dict[str, Any]
+    mask_emails: bool | None
+    mask_phones: bool | None
+    product_id: UUID
+    product_name: str
+
+    @property
+    def product(self) -> Actor:
+        """The product itself, which runs the session."""
+        return Actor(self.product_id, self.tenant_id, "system", self.product_name)
+
+    @property
+    def masking(self) -> Masking:
+        return Masking(bool(self.mask_emails), bool(self.mask_phones))
+
+
+def hold(lease: Lease) -> Held:
+    """The session, locked, if it is still ours."""
+    found = run(HOLD, _named(lease))
+    if not found:
+        raise LeaseLost
+    return Held(lease, *found[0])
+
+
+def why_given_up(held: Held) -> str | None:
+    """Why this attempt is one too many, if it is. Of a replay, lost processes are counted apart from its own
+    failures."""
+    if held.eval_source is None:
+        return GIVEN_UP if held.lease.attempt > MOST_ATTEMPTS else None
+    if held.lost_count > MOST_LOST:
+        return PROCESSES_LOST
+    return GIVEN_UP if held.lease.attempt - held.lost_count > MOST_ATTEMPTS else None
+
+
+def _named(lease: Lease) -> dict[str, Any]:
+    return {
+        "tenant": lease.tenant_id, "session": lease.session_id, "owner": lease.owner, "attempt": lease.attempt,
+    }  # fmt: skip
+
+
+def _ours(lease: Lease) -> list[Any]:
+    return [
+        AgentSession.tenant_id == lease.tenant_id,
+        AgentSession.id == lease.session_id,
+        AgentSession.lease_owner == lease.owner,
+        AgentSession.attempt == lease.attempt,
+        AgentSession.status == "running",
+    ]
+
+
+def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
+    """Add what happened; whether somebody wants the run to stop."""
+    held = hold(lease)
+    write(held, events)
+    return held.cancel_requested_at is not None
+
+
+def write(held: Held, events: Sequence[NewEvent]) -> None:
+    """Add what happened to a session that is held, once in a transaction."""
+    if events:
+        check_sizes(run(RECORD, _written(held, events)))
+
+
+def _written(held: Held, events: Sequence[NewEvent]) -> dict[str, Any]:
+    rows = rows_of(events, held.masking, before=held.event_count)
+    return {
+        "tenant": held.tenant_id,
+        "session": held.id,
+        "number": len(rows),
+        "truncated": any(is_truncated(event.event_type, event.payload) for event in events),
+        "rows": as_rows({held.id: rows}, before=held.event_count),
+    }
+
+
+def write_draft(lease: Lease, so_far: str) -> None:
+    """Show the answer so far."""
+    if db.session.scalar(DRAFT, _named(lease) | {"text": so_far}) is None:
+        raise LeaseLost
+
+
+def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
+    """End the run: its last events, its figures, its answer in the chat and its status, all or nothing. `marks` join
+    its metadata."""
+    said, events = _said(held, ending), list(ending.events)
+    if said is not None and ending.status == "cancelled":
+        events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
+    at = datetime.now(UTC)
+    sizes = run(
+        END,
+        _written(held, events)
+        | {
+            "status": ending.status,
+            "error": held.masking.text(ending.error) if ending.error else None,
+            "at": at,
+            "full": ending.full,
+            "duration": _duration(held, at),
+            "model": ending.model,
+            "input": ending.input_tokens,
+            "output": ending.output_tokens,
+            "cost": ending.cost,
+            "marks": None if marks is None else json.dumps(marks),
+            "user": actor.id,
+            "agent": actor.agent_id,
+            "details": json.dumps(audit.details_of(actor, before="running", after=ending.status)),
+        },
+    )
+    check_sizes(sizes, spare=0 if ending.status == "completed" else FOR_THE_END)
+    if said is not None and held.chat_id is not None:
+        instead = {"instead_of": held.meta["instead_of"]} if "instead_of" in held.meta else {}
+        append_messages(held.chat_id, [replace(said, details=said.details | instead)], actor=actor)
+    if ending.status == "failed" or "task_id" in held.meta:
+        after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
+
+
+def _duration(held: Held, at: datetime) -> int:
+    if held.duration_ms is not None:
+        return held.duration_ms
+    return milliseconds_between(held.started_at or held.created_at, at)
+
+
+def _said(held: Held, ending: Ending) -> NewMessage | None:
+    """What the agent says in the end. Of a run that was stopped, what it had written so far is kept, marked."""
+    text, details = ending.answer, dict(ending.details)
+    if ending.status == "cancelled":
+        mine = [SessionDraft.tenant_id == held.tenant_id, SessionDraft.session_id == held.id]
+        text, details = db.session.scalar(select(SessionDraft.text).where(*mine)), {"stopped": True}
+    if not text:
+        return None
+    return NewMessage(
+        role="agent",
+        content=text,
+        turn_id=ending.turn_id or held.meta.get("turn_id"),
+        session_id=held.id,
+        trace_id=held.trace_id,
+        details=details,
+    )
+
+
+def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUID]]:
+    """Keep leases of one workspace: the sessions that are still ours, and those that somebody wants to stop."""
+    rows = db.session.execute(
+        update(AgentSession)
+        .where(*_some(leases))
+        .values(lease_until=func.clock_timestamp() + lease)
+        .returning(AgentSession.id, AgentSession.attempt, AgentSession.cancel_requested_at)
+    ).all()
+    attempts = {lease.session_id: lease.attempt for lease in leases}
+    kept = [row for row in rows if attempts[row.id] == row.attempt]
+    return {row.id for row in kept}, {row.id for row in kept if row.cancel_requested_at is not None}
+
+
+def to_stop(leases: Sequence[Lease]) -> set[UUID]:
+    """Which sessions of one workspace somebody wants to stop."""
+    wanted = select(AgentSession.id).where(*_some(leases), AgentSession.cancel_requested_at.is_not(None))
+    return set(db.session.scalars(wanted))
+
+
+def release(leases: Sequence[Lease]) -> None:
+    """Give sessions of one workspace back, as if they had not been claimed."""
+    for lease in leases:
+        db.session.execute(
+            update(AgentSession)
+            .where(*_ours(lease))
+            .values(status="pending", lease_owner=None, lease_until=None, attempt=AgentSession.attempt - 1)
+        )
+
+
+def give_back(lease: Lease) -> None:
+    """Let another attempt begin, when the lease has run out, after one that broke. It counts as the session's own
+    failure, not as a process that was lost."""
+    db.session.execute(update(AgentSession).where(*_ours(lease)).values(status="pending", lease_owner=None))
+
+
+def _some(leases: Sequence[Lease]) -> list[Any]:
+    return [
+        AgentSession.tenant_id == leases[0].tenant_id,
+        AgentSession.id.in_([lease.session_id for lease in leases]),
+        AgentSession.lease_owner == leases[0].owner,
+        AgentSession.status == "running",
+    ]

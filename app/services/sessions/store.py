@@ -1,0 +1,408 @@
+"""Sessions: begun, filled with events, finished once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, select
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.formats import session_limits as limits
+from app.ingest.messages import size_of
+from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
+from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+from app.services import audit
+from app.services.agents import versions
+from app.services.privacy import name_of
+from app.services.sessions.events import Event, NewEvent, events_of, lock_for_events, times_of, write_events
+from app.services.sessions.lists import SessionRow, list_sessions
+from app.services.sessions.task_outcome import note_end
+from app.services.workspaces.masking import masking_for
+from app.text.masking import Masking
+
+__all__ = [
+    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",
+    "create_session", "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
+]  # fmt: skip
+
+OPEN = ("pending", "running")
+FINAL = ("completed", "failed", "cancelled")
+NO_REASON = "The session failed without saying why."
+TOO_EARLY = "Send a time that is not before `started_at`."
+# What only the product itself writes into metadata: promoting, replaying, schedules, retries and asking again. Names
+# that begin like those of replays are taken too. `turns`, `turn_id`, `criteria_set_id`, `tools` and the like are
+# what a run is given, and are open to everyone who starts or reports one.
+RESERVED = ("golden", "copied_from", "task_id", "retry_of", "instead_of", "rerun_of")
+RESERVED_PREFIX = "eval_"
+SET_AS_GIVEN = (
+    "external_id", "session_type", "output_type", "status", "chat_id", "entity_id", "owner_id", "model", "input_tokens",
+    "output_tokens", "cost", "duration_ms", "environment", "import_id", "created_at", "started_at", "finished_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewSession:
+    """A run as it is told to us. Who runs here starts `pending`; what is ingested may be in any state. `metadata` is
+    the sender's; `marks` are the product's own and join it."""
+
+    agent: str
+    agent_version: int | None = None
+    external_id: str | None = None
+    title: str | None = None
+    session_type: str = "agent"
+    output_type: str | None = None
+    status: str = "pending"
+    error: str | None = None
+    chat_id: UUID | None = None
+    entity_id: UUID | None = None
+    person_id: UUID | None = None
+    owner_id: UUID | None = None
+    trace_id: str | None = None
+    model: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost: Decimal | None = None
+    duration_ms: int | None = None
+    environment: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = field(default_factory=dict)
+    marks: dict[str, Any] = field(default_factory=dict)
+    import_id: UUID | None = None
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    events: Sequence[NewEvent] = ()
+
+
+@dataclass(frozen=True)
+class SessionDetail:
+    """One session with the names of what it belongs to."""
+
+    session: AgentSession
+    agent: str
+    agent_name: str
+    agent_version: int | None
+    person: str | None
+    chat_title: str | None
+    entity_name: str | None
+    agent_kind: str
+
+
+def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool]:
+    """Store a run and whether it was new. The same `external_id` again gives the stored one back, unchanged."""
+    check_new(new)
+    known = find_session(new.external_id, actor=actor) if new.external_id else None
+    if known is not None:
+        return known, False
+    agent = versions.ensure_agent(new.agent, actor=actor)
+    _check_links(new, actor)
+    made = _insert(new, agent, actor)
+    if made is None:
+        known = find_session(new.external_id or "", actor=actor)
+        if known is None:
+            raise Refused("This session is being stored by another request; send it again.")
+        return known, False
+    session = db.session.get_one(AgentSession, made)
+    write_events(session, new.events, actor=actor)
+    if new.status == "failed":
+        report_failure(session, actor)
+    return session, True
+
+
+def check_new(new: NewSession) -> None:
+    """Raise Invalid for what no session may say."""
+    wrong = {}
+    if new.session_type not in SESSION_TYPES:
+        wrong["session_type"] = f"Use one of {', '.join(SESSION_TYPES)}."
+    if new.status not in SESSION_STATUSES:
+        wrong["status"] = f"Use one of {', '.join(SESSION_STATUSES)}."
+    for name in new.metadata:
+        if name in RESERVED or name.startswith(RESERVED_PREFIX):
+            wrong[f"metadata.{name}"] = "Upshot sets this itself; choose another name."
+    for moment in ("created_at", "started_at", "finished_at"):
+        given = getattr(new, moment)
+        if given is not None and given.tzinfo is None:
+            wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
+    if not wrong and new.started_at and new.finished_at and new.finished_at < new.started_at:
+        wrong["finished_at"] = TOO_EARLY
+    if size_of(new.metadata) > limits.METADATA_BYTES:
+        wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
+    if wrong:
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong)
+
+
+def _check_links(new: NewSession, actor: Actor) -> None:
+    for name, model, wanted in (("chat_id", Chat, new.chat_id), ("entity_id", Entity, new.entity_id)):
+        if wanted is not None and not _exists(model, wanted, actor):
+            noun = name.removesuffix("_id")
+            raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
+
+
+def _exists(model: type[Chat] | type[Entity], wanted: UUID, actor: Actor) -> bool:
+    found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
+    return db.session.scalar(found) is not None
+
+
+def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
+    values = values_of(new, agent, versions.version_id(agent, new.agent_version), masking_for(actor), actor)
+    statement = (
+        insert(AgentSession.__table__)  # type: ignore[arg-type]
+        .values(values)
+        .on_conflict_do_nothing(
+            index_elements=["tenant_id", "external_id", "owner_id"], index_where=AgentSession.external_id.is_not(None)
+        )
+        .returning(AgentSession.id)
+    )
+    return db.session.scalar(statement)
+
+
+def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking, actor: Actor) -> dict[str, Any]:
+    """The row of a session, without secrets."""
+    error = new.error or (_reason(new.events) if new.status == "failed" else None)
+    values = {name: getattr(new, name) for name in SET_AS_GIVEN if getattr(new, name) is not None}
+    values |= {
+        "tenant_id": actor.tenant_id,
+        "agent_id": agent.id,
+        "agent_version_id": version_id,
+        "title": (masking.text(new.title) if new.title else _title(new, agent, masking))[: limits.TITLE],
+        "error": masking.text(error) if error else None,
+        "trace_id": new.trace_id or uuid4().hex,
+        "created_by": new.person_id or actor.id,
+        "tags": list(new.tags),
+        "key_scopes": actor.stored_scopes,
+        "metadata": masking.value(new.metadata | new.marks),
+    }
+    if new.status in FINAL and new.finished_at is None:
+        values["finished_at"] = datetime.now(UTC)
+    if new.duration_ms is None and new.started_at and new.finished_at:
+        values["duration_ms"] = milliseconds_between(new.started_at, new.finished_at)
+    return values
+
+
+def milliseconds_between(start: datetime, end: datetime) -> int:
+    """How long something took. Clocks that disagree make it no shorter than nothing."""
+    return max(0, int((end - start) / timedelta(milliseconds=1)))
+
+
+def _reason(events: Sequence[NewEvent]) -> str:
+    """Why a session failed, as far as its events say."""
+    said = [event.payload for event in events if event.event_type == "session.failed"]
+    found = [reason for payload in said if (reason := payload.get("reason") or payload.get("error"))]
+    return str(found[-1])[: limits.ERROR] if found else NO_REASON
+
+
+def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
+    """The first words somebody said, else whose session it is. Masked before it is cut: half a secret is not known."""
+    for event in new.events:
+        said = event.payload.get("text")
+        if event.event_type == "user.message" and isinstance(said, str) and said.strip():
+            line = masking.text(" ".join(said.split()))
+            return line if len(line) <= 120 else line[:119].rstrip() + "…"
+    return f"Session of {agent.name}"
+
+
+def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
+    """The session that its sender calls so. Several people may use one name; then it is the actor's own, or the
+    first."""
+    return db.session.scalar(
+        select(AgentSession)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id == external_id)
+        .order_by((AgentSession.owner_id == actor.id).desc().nulls_last(), AgentSession.created_at, AgentSession.id)
+        .limit(1)
+    )
+
+
+def is_personal(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether the session belongs to one person's conversation, so that other members do not see it."""
+    wanted = select(AgentSession.owner_id).where(
+        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+    )
+    return db.session.scalar(wanted) is not None
+
+
+def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
+    """Add what happened; the ids of the events."""
+    return add_events(session_id, events, actor=actor)[1]
+
+
+def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> tuple[AgentSession, list[UUID]]:
+    """Add what happened. Late events are welcome; a `session.completed` or `session.failed` ends an open session."""
+    session = lock_for_events(session_id, actor=actor)
+    ids = write_events(session, events, actor=actor)
+    for event, at in zip(events, times_of(events), strict=True):
+        status = event.event_type.removeprefix("session.")
+        if status in ("completed", "failed") and session.status in OPEN:
+            _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
+    return session, ids
+
+
+def runs_here(session_id: UUID, *, actor: Actor) -> bool:
+    """Whether our own runtime writes what happens in a session: it ran here, or waits to."""
+    row = db.session.execute(
+        select(AgentSession.attempt, AgentSession.status, AgentSession.eval_source, Agent.kind)
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such session in this workspace.")
+    waits = row.kind != "external" and row.status in OPEN
+    return row.attempt > 0 or row.eval_source is not None or waits
+
+
+def begin_session(session_id: UUID, *, actor: Actor, started_at: datetime | None = None) -> AgentSession:
+    """A pending session runs. One that runs already goes on, one that ended stays so."""
+    session = lock_for_events(session_id, actor=actor)
+    if session.status in FINAL:
+        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+    if session.status == "pending":
+        session.status = "running"
+        session.started_at = started_at or session.started_at or datetime.now(UTC)
+        db.session.flush()
+        audit.record(actor, "session.began", "session", session.id, before="pending", after="running")
+    return session
+
+
+def finish_session(
+    session_id: UUID, status: str, *, actor: Actor, error: str | None = None, finished_at: datetime | None = None
+) -> AgentSession:
+    """End a session. It ends once: the same end again changes nothing, another one is refused."""
+    if status not in FINAL:
+        raise Invalid(f"status: Use one of {', '.join(FINAL)}.", {"status": f"Use one of {', '.join(FINAL)}."})
+    session = lock_for_events(session_id, actor=actor)
+    if session.status == status:
+        return session
+    if session.status in FINAL:
+        raise Refused(f"This session is {session.status} and stays so.", current=session.status)
+    if finished_at and session.started_at and finished_at < session.started_at:
+        raise Invalid(f"finished_at: {TOO_EARLY}", {"finished_at": TOO_EARLY})
+    _finish(session, status, error, finished_at, actor)
+    return session
+
+
+def _finish(session: AgentSession, status: str, error: str | None, at: datetime | None, actor: Actor) -> None:
+    before, session.status = session.status, status
+    error = error or (NO_REASON if status == "failed" else None)
+    session.error = masking_for(actor).text(error) if error else None
+    at = at or datetime.now(UTC)
+    session.finished_at = max(at, session.started_at or at)
+    if session.duration_ms is None:
+        session.duration_ms = milliseconds_between(session.started_at or session.created_at, session.finished_at)
+    db.session.flush()
+    audit.record(actor, "session.finished", "session", session.id, before=before, after=status)
+    after_end(session, actor)
+
+
+def after_end(session: AgentSession, actor: Actor) -> None:
+    """What else there is to say of a session that has just ended: to its schedule, and when it failed, to everybody."""
+    note_end(session)
+    if session.status == "failed":
+        report_failure(session, actor)
+
+
+def report_failure(session: AgentSession, actor: Actor) -> None:
+    """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
+    from app.services.feedback.intake import NewFeedback, give_feedback
+
+    if session.eval_source is not None:
+        return
+    reason = session.error or NO_REASON
+    give_feedback(
+        NewFeedback(
+            source_type="session",
+            kind="session_failure",
+            origin="system",
+            rating="negative",
+            comment=reason[: limits.ERROR],
+            session_id=session.id,
+            context={"failure_reason": reason[:4096]},
+            occurred_at=session.finished_at,
+            created_at=session.finished_at,
+        ),
+        actor=actor,
+    )
+
+
+def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
+    """One session with its names. A member opens those of their own conversations and the workspace's own work; others
+    do not exist for them. Whose it is may be hidden."""
+    row = db.session.execute(
+        select(
+            AgentSession,
+            Agent.slug,
+            Agent.name,
+            AgentVersion.version,
+            name_of(AgentSession.created_by, actor),
+            Chat.title,
+            Entity.name,
+            Agent.kind,
+        )
+        .join(Agent, Agent.id == AgentSession.agent_id)
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .outerjoin(User, (User.id == AgentSession.created_by) & User.is_system.is_(False))
+        .outerjoin(Chat, Chat.id == AgentSession.chat_id)
+        .outerjoin(Entity, Entity.id == AgentSession.entity_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such session in this workspace.")
+    return SessionDetail(*row)
+
+
+def delete_session(session_id: UUID, *, actor: Actor) -> None:
+    """Remove a session and its events. Feedback about it stays, without the link."""
+    if not actor.is_admin:
+        raise Forbidden("Only an admin deletes sessions.")
+    session = lock_for_events(session_id, actor=actor)
+    if session.eval_run_id is not None:
+        raise Refused(
+            "This session is a replay; the figures of its eval run rest on it, and it goes with the whole run."
+        )
+    audit.record(actor, "session.deleted", "session", session.id, title=session.title, status=session.status)
+    db.session.execute(delete(AgentSession).where(AgentSession.id == session.id))
+
+
+# Metadata as callers see it. A frozen snapshot is stored whole and cut only here.
+
+# A golden keeps its snapshot under the one name, and each of its replays a copy under the other.
+FROZEN = ("golden", "eval_golden")
+
+
+def shown_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
+    """What whoever asks may read of it.
+
+    A snapshot holds the prompt of an agent and the memories of a person. The first is for admins; the second is for
+    that person alone, on their account page, so nobody reads more here than how many they were.
+    """
+    shown = dict(meta)
+    for name in FROZEN:
+        kept = meta.get(name)
+        if isinstance(kept, dict) and "snapshot" in kept:
+            rest = {key: value for key, value in kept.items() if key != "snapshot"}
+            shown[name] = rest | ({"snapshot": _without_memories(kept["snapshot"])} if actor.is_admin else {})
+    return shown
+
+
+def _without_memories(snapshot: Any) -> Any:
+    if not isinstance(snapshot, dict) or "memories" not in snapshot:
+        return snapshot
+    memories = snapshot["memories"]
+    return {**snapshot, "memories": {"count": memories.get("count", 0) if isinstance(memories, dict) else 0}}
+
+
+def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
+    """The same of a few sessions, for whoever asks for it by name. One query."""
+    rows = db.session.execute(
+        select(AgentSession.id, AgentSession.meta).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
+        )
+    )
+    return {session_id: shown_metadata(meta, actor=actor) for session_id, meta in rows}

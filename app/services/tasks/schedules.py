@@ -1,0 +1,208 @@
+"""Scheduled work for agents: set up, changed, turned on and off, and taken away by admins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import ColumnElement, delete, func, select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.formats.cron import next_after, upcoming
+from app.formats.workspace_settings import cron as checked_cron
+from app.models import Agent, Task, TaskTick
+from app.models.agents import REPLAYABLE_KINDS
+from app.models.evals import CONTEXT_MODES
+from app.services import audit
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.tasks import due
+from app.services.workspaces.store import REVIEW_TASK
+
+LONGEST_NAME = 120
+LONGEST_MESSAGE = 10_000
+MOST_TASKS = 200
+NEXT_SHOWN = 3
+MOST_RUNS = 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A task as a form gives it: an agent that is told something, or a set of goldens that is replayed."""
+
+    name: str
+    agent: str
+    message: str
+    cron: str
+    set: str = ""
+    context: str = ""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One time that a task ran, or should have."""
+
+    scheduled_for: datetime
+    status: str
+    detail: str | None
+    session_id: UUID | None
+    eval_run_id: UUID | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+def create_task(plan: Plan, *, actor: Actor) -> Task:
+    """Schedule work for an agent, from now on."""
+    _allow(actor)
+    values = _checked(plan, actor)
+    if _number_of(actor) >= MOST_TASKS:
+        raise Refused(f"A workspace has at most {MOST_TASKS} tasks; delete one first.")
+    task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True, **values)
+    task.created_by = actor.id
+    task.next_run_at = next_after(task.cron, due.clock())
+    db.session.add(task)
+    db.session.flush()
+    audit.record(actor, "task.created", "task", task.id, name=task.name, cron=task.cron)
+    return task
+
+
+def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
+    """Save a task as it shall be; from now on it runs in the name of whoever saved it."""
+    task = _own(task_id, actor)
+    before = {"name": task.name, "cron": task.cron}
+    for name, value in _checked(plan, actor).items():
+        setattr(task, name, value)
+    task.created_by = actor.id
+    task.next_run_at = next_after(task.cron, due.clock()) if task.enabled else None
+    db.session.flush()
+    audit.record(actor, "task.changed", "task", task.id, before=before, after={"name": task.name, "cron": task.cron})
+    return task
+
+
+def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
+    """Turn a task on or off. What runs already goes on."""
+    task = _own(task_id, actor)
+    if task.enabled == enabled:
+        return task
+    task.enabled = enabled
+    task.next_run_at = next_after(task.cron, due.clock()) if enabled else None
+    db.session.flush()
+    audit.record(actor, "task.enabled" if enabled else "task.disabled", "task", task.id, name=task.name)
+    return task
+
+
+def delete_task(task_id: UUID, *, actor: Actor) -> str:
+    """Take a task away; its name. The sessions of its runs stay."""
+    task = _own(task_id, actor)
+    audit.record(actor, "task.deleted", "task", task.id, name=task.name)
+    db.session.execute(delete(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task.id))
+    return task.name
+
+
+def start_task(task_id: UUID, *, actor: Actor) -> TaskTick:
+    """Run a task now, besides its schedule."""
+    task = _own(task_id, actor)
+    tick = due.run_now(task.id, actor=actor)
+    audit.record(actor, "task.started", "task", task.id, name=task.name)
+    return tick
+
+
+def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
+    """A task and its agent's name."""
+    row = db.session.execute(
+        select(Task, Agent.slug)
+        .outerjoin(Agent, (Agent.tenant_id == Task.tenant_id) & (Agent.id == Task.agent_id))
+        .where(*_offered(task_id, actor))
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such task in this workspace.")
+    return row[0], row[1]
+
+
+def runs_of(task_id: UUID, *, actor: Actor) -> list[RunRow]:
+    """The last times of a task, the latest first. One query."""
+    rows = db.session.execute(
+        select(
+            TaskTick.scheduled_for, TaskTick.status, TaskTick.detail, TaskTick.session_id,
+            TaskTick.eval_run_id, TaskTick.created_at, TaskTick.finished_at,
+        )
+        .where(TaskTick.tenant_id == actor.tenant_id, TaskTick.task_id == task_id)
+        .order_by(TaskTick.scheduled_for.desc())
+        .limit(MOST_RUNS)
+    )  # fmt: skip
+    return [RunRow(*row) for row in rows]
+
+
+def next_runs(cron: str, moment: datetime) -> list[datetime]:
+    """When a schedule runs next, for whoever is writing it."""
+    return upcoming(_cron(cron), moment, NEXT_SHOWN)
+
+
+def _allow(actor: Actor) -> None:
+    if not actor.is_admin:
+        raise Forbidden("Only an admin schedules work.")
+
+
+def _own(task_id: UUID, actor: Actor) -> Task:
+    """The task, locked, if it is one that admins may change."""
+    _allow(actor)
+    task = db.session.scalar(select(Task).where(*_offered(task_id, actor)).with_for_update())
+    if task is None:
+        raise NotFound("There is no such task in this workspace.")
+    return task
+
+
+def _offered(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
+    """A task that people see. That of the review agent is kept for it, and unknown until there is something to run."""
+    return Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.slug != REVIEW_TASK
+
+
+def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
+    wrong: dict[str, str] = {}
+    name, message = " ".join(plan.name.split()), plan.message.strip()
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name of at most {LONGEST_NAME} characters."
+    replay = _replay(plan, wrong, actor) if plan.set else None
+    if replay is None and (not message or len(message) > LONGEST_MESSAGE):
+        wrong["message"] = f"Say what the agent shall do, in at most {LONGEST_MESSAGE:,} characters."
+    agent = versions.find_agent(plan.agent, actor=actor) if plan.agent else None
+    needed = replay is None or bool(plan.agent)
+    if needed and (agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system):
+        wrong["agent"] = "Choose an agent that runs here."
+    elif replay is not None and agent is not None and agent.kind not in REPLAYABLE_KINDS:
+        wrong["agent"] = "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."
+    cron = plan.cron
+    try:
+        cron = _cron(plan.cron)
+    except Invalid as error:
+        wrong |= error.fields
+    if wrong:
+        raise Invalid(" ".join(wrong.values()), wrong)
+    return {"name": name, "message": message, "cron": cron, "agent_id": agent.id if agent else None, "replay": replay}
+
+
+def _replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
+    """What shall be replayed; notes in `wrong` what cannot be."""
+    known = {one.name for one in eval_golden.list_sets(actor=actor)}
+    if plan.set not in known:
+        wrong["set"] = "Choose a set that has goldens."
+    if (plan.context or "frozen") not in CONTEXT_MODES:
+        wrong["context"] = "Choose frozen or live."
+    return {"set": plan.set, "context": plan.context or "frozen"}
+
+
+def _cron(given: str) -> str:
+    try:
+        cron = checked_cron(given)
+    except ValueError as error:
+        raise Invalid(f"cron: {error}", {"cron": str(error)}) from None
+    if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:
+        raise Invalid("cron: No such day ever comes.", {"cron": "No such day ever comes."})
+    return cron
+
+
+def _number_of(actor: Actor) -> int:
+    return db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id)) or 0

@@ -1,0 +1,287 @@
+"""Who is signed in: begun with a password or a one-time link, kept as a row that can be ended at any time."""
+
+from __future__ import annotations
+
+import unicodedata
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from sqlalchemy import delete, func, insert, select, update
+
+from app import tokens
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound
+from app.models.people import LoginSession, OneTimeLink, User
+from app.services import audit
+from app.services.workspaces import identity, store, throttle
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+LIFETIME = timedelta(days=14)
+KEPT = timedelta(days=30)
+LINK_LIFETIME = timedelta(minutes=15)
+DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
+WRONG = "E-mail or password is not right."
+SPENT = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
+
+
+def begin(*, actor: Actor, user_agent: str | None) -> str:
+    """Sign the actor in and return what the cookie holds. It is stored as a hash and ends in any case after 14 days."""
+    token = tokens.new_token()
+    values = {
+        "id": uuid4(),
+        "tenant_id": actor.tenant_id,
+        "user_id": actor.id,
+        "token_hash": tokens.digest(token),
+        "expires_at": func.now() + LIFETIME,
+        "user_agent": _printable(user_agent),
+    }
+    _forget_old(actor)
+    db.session.execute(insert(LoginSession.__table__).values(**values).inline())  # type: ignore[arg-type]
+    audit.record(actor, "login.began", "login", values["id"])  # type: ignore[arg-type]
+    return token
+
+
+def _forget_old(actor: Actor) -> None:
+    """Logins that ended long ago are of no use to anybody."""
+    old = LoginSession.expires_at < func.now() - KEPT
+    db.session.execute(
+        delete(LoginSession).where(LoginSession.tenant_id == actor.tenant_id, LoginSession.user_id == actor.id, old)
+    )
+
+
+def sign_in(
+    email: str,
+    password: str,
+    *,
+    address: str,
+    user_agent: str | None,
+    request_id: str | None = None,
+    device: str | None = None,
+) -> tuple[Actor, str]:
+    """Sign in with a password. Call `throttle.count_attempt` before, in a transaction of its own."""
+    actor = prove(email, password, address=address, request_id=request_id, device=device)
+    return actor, begin(actor=actor, user_agent=user_agent)
+
+
+def prove(
+    email: str, password: str, *, address: str, request_id: str | None = None, device: str | None = None
+) -> Actor:
+    """Work as whoever has this e-mail and this password, or say that one of them is wrong, never which. The same
+    questions are asked for an address that nobody has, so that the time that the answer takes says nothing either."""
+    user_id = identity.find(email) or identity.NOBODY
+    tenant_id = next(reversed(identity.tenants_of(user_id)), identity.NOBODY)
+    identity.work_as(Actor(user_id, tenant_id, "member"))
+    stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
+    right = matches(stored, password)
+    actor = identity.enter(user_id, tenant_id, request_id) if right else None
+    if actor is None:
+        raise Invalid(WRONG, {"password": WRONG})
+    throttle.forget(email, address, device)
+    return actor
+
+
+def end(login_id: UUID, *, actor: Actor) -> bool:
+    """End one of the actor's own logins in this workspace; false when it had ended before."""
+    ended = db.session.execute(
+        update(LoginSession)
+        .where(LoginSession.id == login_id, LoginSession.user_id == actor.id, LoginSession.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+        .returning(LoginSession.id)
+    ).scalar()
+    if ended is not None:
+        audit.record(actor, "login.ended", "login", login_id)
+    return ended is not None
+
+
+def end_all(user_id: UUID, *, actor: Actor, keep: UUID | None = None) -> int:
+    """End all logins of a person in this workspace but the one to keep."""
+    conditions = [LoginSession.user_id == user_id, LoginSession.tenant_id == actor.tenant_id]
+    if keep is not None:
+        conditions.append(LoginSession.id != keep)
+    ended = db.session.execute(
+        update(LoginSession)
+        .where(*conditions, LoginSession.revoked_at.is_(None), LoginSession.expires_at > func.now())
+        .values(revoked_at=func.now())
+        .returning(LoginSession.id)
+    ).all()
+    if ended:
+        audit.record(actor, "logins.ended", "user", user_id, count=len(ended))
+    return len(ended)
+
+
+def end_everywhere(*, actor: Actor, keep: UUID | None) -> int:
+    """End the actor's logins in all their workspaces but the one to keep."""
+    ended = 0
+    for tenant_id in identity.tenants_of(actor.id):
+        there = actor if tenant_id == actor.tenant_id else identity.enter(actor.id, tenant_id, actor.request_id)
+        if there is not None:
+            identity.work_as(there)
+            ended += end_all(actor.id, actor=there, keep=keep)
+    identity.work_as(actor)
+    return ended
+
+
+def list_mine(*, actor: Actor) -> list[LoginSession]:
+    """The actor's logins in this workspace that still hold, the newest first."""
+    return list(
+        db.session.scalars(
+            select(LoginSession)
+            .where(
+                LoginSession.tenant_id == actor.tenant_id,
+                LoginSession.user_id == actor.id,
+                LoginSession.revoked_at.is_(None),
+                LoginSession.expires_at > func.now(),
+            )
+            .order_by(LoginSession.created_at.desc(), LoginSession.id)
+            .limit(100)
+        )
+    )
+
+
+def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
+    """The token of a link that signs somebody in once."""
+    user_id = identity.find(email)
+    tenants = identity.tenants_of(user_id) if user_id else []
+    if not tenants:
+        raise NotFound(f"Nobody with the e-mail {email} is in a workspace.")
+    system = identity.system_in(tenants[-1])
+    token = tokens.new_token()
+    link = OneTimeLink(
+        tenant_id=system.tenant_id,
+        kind="sign_in",
+        token_hash=tokens.digest(token),
+        user_id=user_id,
+        created_by=system.id,
+        expires_at=func.now() + lifetime,
+    )
+    db.session.add(link)
+    db.session.flush()
+    audit.record(system, "sign_in_link.made", "user", user_id)
+    return token
+
+
+def link_works(token: str) -> bool:
+    """Whether the link would sign somebody in now. Looking does not use it up."""
+    return _link(token) is not None
+
+
+def use_link(token: str, *, user_agent: str | None = None, request_id: str | None = None) -> tuple[Actor, str]:
+    """Sign in with a one-time link. Of two at the same moment one gets in."""
+    link = _link(token)
+    used = (
+        link is not None
+        and db.session.execute(
+            update(OneTimeLink)
+            .where(OneTimeLink.id == link.id, OneTimeLink.used_at.is_(None), OneTimeLink.expires_at > func.now())
+            .values(used_at=func.now())
+            .returning(OneTimeLink.id)
+        ).scalar()
+    )
+    if link is None or not used or link.user_id is None:
+        raise NotFound(SPENT)
+    actor = identity.enter(link.user_id, link.tenant_id, request_id)
+    if actor is None:
+        raise NotFound(SPENT)
+    return actor, begin(actor=actor, user_agent=user_agent)
+
+
+def enter_demo(*, user_agent: str | None, request_id: str | None = None) -> tuple[Actor, str]:
+    """Sign in as the demo's admin without a password. Only a server that nobody else can reach may offer this."""
+    user_id = identity.find(DEMO_ADMIN)
+    actor = identity.enter(user_id, store.find_workspace(DEMO_SLUG), request_id) if user_id else None
+    if actor is None:
+        raise NotFound("There is no demo workspace; make it with `upshot demo seed`.")
+    return actor, begin(actor=actor, user_agent=user_agent)
+
+
+def switch(tenant_id: UUID, *, actor: Actor, login_id: UUID | None, user_agent: str | None = None) -> tuple[Actor, str]:
+    """Leave this workspace for another one of the person's."""
+    if tenant_id not in identity.tenants_of(actor.id):
+        raise NotFound("No such workspace.")
+    if login_id is not None:
+        end(login_id, actor=actor)
+    there = identity.enter(actor.id, tenant_id, actor.request_id)
+    if there is None:
+        raise NotFound("No such workspace.")
+    return there, begin(actor=there, user_agent=user_agent)
+
+
+def _link(token: str) -> OneTimeLink | None:
+    token_hash = tokens.digest(token)
+    tenant_id = identity.tenant_of_link(token_hash)
+    if tenant_id is None:
+        return None
+    identity.work_as(identity.product_in(tenant_id))
+    return db.session.scalars(
+        select(OneTimeLink).where(
+            OneTimeLink.token_hash == token_hash,
+            OneTimeLink.kind == "sign_in",
+            OneTimeLink.used_at.is_(None),
+            OneTimeLink.expires_at > func.now(),
+        )
+    ).one_or_none()
+
+
+def _printable(user_agent: str | None) -> str | None:
+    text = "".join(char for char in user_agent or "" if char.isprintable())[:300]
+    return text.encode("utf-8", "replace").decode() or None
+
+
+# Passwords
+
+LEAST, MOST = 10, 200
+
+
+@lru_cache(maxsize=1)
+def hasher() -> PasswordHasher:
+    """19 MiB a check: every thread of the server may be checking one at the same time."""
+    from argon2 import PasswordHasher
+
+    return PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
+
+
+def hashed(password: str) -> str:
+    return hasher().hash(_same_form(password))
+
+
+def matches(stored: str | None, password: str) -> bool:
+    """Whether this is the password. Without a stored one the work is done all the same, so that the time that the
+    answer takes does not say whether somebody has an account."""
+    from argon2.exceptions import Argon2Error, InvalidHashError
+
+    nobody = _nobodys()
+    try:
+        hasher().verify(stored or nobody, _same_form(password[: MOST * 2]))
+    except (Argon2Error, InvalidHashError):
+        return False
+    return stored is not None
+
+
+def check(password: str, email: str | None, field: str = "password") -> None:
+    """Raise unless it may become somebody's password."""
+    sentence = None
+    if len(password) < LEAST:
+        sentence = f"Use at least {LEAST} characters."
+    elif len(password) > MOST:
+        sentence = f"Use at most {MOST} characters."
+    elif email and password.strip().lower() == email.lower():
+        sentence = "Use something other than the e-mail address."
+    if sentence:
+        raise Invalid(sentence, {field: sentence})
+
+
+@lru_cache(maxsize=1)
+def _nobodys() -> str:
+    import secrets
+
+    return hashed(secrets.token_urlsafe(32))
+
+
+def _same_form(password: str) -> bytes:
+    """Two keyboards may write the same letter in two ways."""
+    return unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")

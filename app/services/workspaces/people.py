@@ -1,0 +1,431 @@
+"""The people of a workspace: added by the operator or invited by an admin, given roles, removed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, and_, func, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+
+from app import tokens
+from app.actor import RANK, Actor
+from app.db import db
+from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.models.people import ROLES, ApiKey, Membership, OneTimeLink, Tenant, User
+from app.services import audit
+from app.services.workspaces import identity, logins
+from app.services.workspaces import logins as workspace_logins
+
+INVITE_LIFETIME = timedelta(days=7)
+NOT_JOINED = "This password doesn't work. If you have an account, use its password or sign in first."
+SPENT = "This invitation is not valid any more: it was used, withdrawn, or it is too old. Ask for a new one."
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody in the workspace."""
+
+    id: UUID
+    name: str
+    email: str | None
+    role: str
+    joined_at: datetime
+
+
+@dataclass(frozen=True)
+class Place:
+    """A workspace that a person may switch to. Their role is known of the one they are in."""
+
+    id: UUID
+    name: str
+    role: str
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What an invitation says. `user_id` is set when the e-mail has an account already."""
+
+    id: UUID
+    tenant_id: UUID
+    workspace: str
+    email: str
+    role: str
+    user_id: UUID | None
+
+
+def create_person(*, email: str, name: str, role: str, actor: Actor, password: str | None = None) -> User:
+    """Somebody new in the workspace. Whoever has an account keeps it, with its name and password, and joins."""
+    email, name = clean_email(email), clean_name(name)
+    _check_grant(role, actor)
+    user_id = identity.find(email)
+    if user_id is None:
+        return _add_user(email, name, role, actor=actor, password=password)
+    if password is not None:
+        raise Refused(f"{email} has an account already; leave the password out.")
+    _add_membership(user_id, role, actor=actor)
+    return get_person(user_id, actor=actor)
+
+
+def _add_user(email: str, name: str, role: str, *, actor: Actor, password: str | None) -> User:
+    if password is not None:
+        workspace_logins.check(password, email)
+    user = User(
+        email=email, name=name, password_hash=workspace_logins.hashed(password) if password is not None else None
+    )
+    try:
+        with db.session.begin_nested():
+            db.session.add(user)
+    except IntegrityError:
+        raise Refused(f"Somebody just made an account for {email}; try again.") from None
+    _add_membership(user.id, role, actor=actor)
+    return user
+
+
+def _add_membership(user_id: UUID, role: str, *, actor: Actor) -> None:
+    try:
+        with db.session.begin_nested():
+            db.session.add(Membership(tenant_id=actor.tenant_id, user_id=user_id, role=role))
+    except IntegrityError:
+        raise Refused("This person is in the workspace already.") from None
+    audit.record(actor, "member.added", "user", user_id, role=role)
+
+
+def get_person(user_id: UUID, *, actor: Actor) -> User:
+    """Somebody of this workspace, or the actor."""
+    user = db.session.scalars(select(User).where(User.id == user_id)).one_or_none()
+    if user is None:
+        raise NotFound("No such person.")
+    return user
+
+
+def list_members(*, actor: Actor) -> list[Member]:
+    """Everyone who can sign in to the workspace, owners first."""
+    rank = {role: -RANK[role] for role in ROLES}
+    rows = db.session.execute(
+        select(User.id, User.name, User.email, Membership.role, Membership.created_at)
+        .join(Membership, Membership.user_id == User.id)
+        .where(Membership.tenant_id == actor.tenant_id, Membership.role != "system", User.email.is_not(None))
+    ).all()
+    return sorted((Member(*row) for row in rows), key=lambda one: (rank[one.role], one.name.lower(), one.id))
+
+
+def workspaces_of(user_id: UUID) -> list[Place]:
+    """The workspaces that the person who acts may switch to, by name."""
+    actor: Actor | None = db.session().info.get("actor")
+    rows = db.session.execute(
+        text("select id, name from tenants where id in (select door_memberships(:user)) order by lower(name), slug"),
+        {"user": user_id},
+    ).all()
+    return [Place(row.id, row.name, actor.role if actor and actor.tenant_id == row.id else "") for row in rows]
+
+
+def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
+    """Give a member another role and return the one they had. A lower one signs them out of this workspace."""
+    member = _locked_member(user_id, actor)
+    _check_grant(role, actor)
+    before = member.role
+    if before == role:
+        return before
+    member.role = role
+    audit.record(actor, "member.role_changed", "user", user_id, **{"from": before, "to": role})
+    if RANK[role] < RANK[before]:
+        logins.end_all(user_id, actor=actor)
+        _withdraw_invites_of(user_id, actor=actor)
+    return before
+
+
+def remove_member(user_id: UUID, *, actor: Actor) -> None:
+    """Take somebody out of the workspace: their logins, keys and open invitations end. What they said stays."""
+    member = _locked_member(user_id, actor)
+    logins.end_all(user_id, actor=actor)
+    _withdraw_invites_of(user_id, actor=actor)
+    db.session.execute(
+        update(ApiKey)
+        .where(ApiKey.tenant_id == actor.tenant_id, ApiKey.user_id == user_id, ApiKey.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+    )
+    audit.record(actor, "member.removed", "user", user_id, role=member.role)
+    db.session.delete(member)
+    db.session.flush()
+
+
+def _locked_member(user_id: UUID, actor: Actor) -> Membership:
+    """The membership to change. All owners are locked with it, so that two of them cannot remove each other."""
+    rows = db.session.scalars(
+        select(Membership)
+        .where(Membership.tenant_id == actor.tenant_id, (Membership.role == "owner") | (Membership.user_id == user_id))
+        .order_by(Membership.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).all()
+    member = next((row for row in rows if row.user_id == user_id and row.role != "system"), None)
+    if member is None:
+        raise NotFound("No such person in this workspace.")
+    if member.role == "owner" and not actor.at_least("owner"):
+        raise Forbidden("Only an owner changes or removes an owner.")
+    if member.role == "owner" and sum(row.role == "owner" for row in rows) == 1:
+        raise Refused("This is the last owner. Make somebody else an owner first.")
+    return member
+
+
+def _check_grant(role: str, actor: Actor) -> None:
+    if role not in ROLES:
+        raise Invalid("Choose a role.", {"role": "Choose member, admin or owner."})
+    if not actor.is_admin:
+        raise Forbidden("Only an admin adds people and changes roles.")
+    if role == "owner" and not actor.at_least("owner"):
+        raise Forbidden("Only an owner makes an owner.")
+
+
+def change_password(old: str, new: str, *, actor: Actor, keep: UUID | None) -> None:
+    """Set the actor's password; all their logins but the one to keep end, in every workspace."""
+    user = get_person(actor.id, actor=actor)
+    if user.password_hash is not None and not workspace_logins.matches(user.password_hash, old):
+        raise Invalid("This is not the password you have now.", {"old": "This is not the password you have now."})
+    workspace_logins.check(new, user.email, "new")
+    user.password_hash = workspace_logins.hashed(new)
+    db.session.flush()
+    audit.record(actor, "password.changed", "user", actor.id)
+    logins.end_everywhere(actor=actor, keep=keep)
+
+
+def rename_person(name: str, *, actor: Actor) -> User:
+    """Change the actor's own name."""
+    user = get_person(actor.id, actor=actor)
+    name = clean_name(name)
+    if name != user.name:
+        before, user.name = user.name, name
+        audit.record(actor, "person.renamed", "user", user.id, **{"from": before, "to": name})
+    return user
+
+
+def invite(*, email: str, role: str, actor: Actor) -> str:
+    """The token of a link with which somebody joins. An earlier open invitation of the same address is withdrawn."""
+    email = clean_email(email)
+    _check_grant(role, actor)
+    user_id = identity.find(email)
+    if user_id is not None and actor.tenant_id in identity.tenants_of(user_id):
+        raise Invalid("Already a member.", {"email": "This person is in the workspace already."})
+    _withdraw(OneTimeLink.email == email, actor=actor)
+    token = tokens.new_token()
+    link = OneTimeLink(
+        tenant_id=actor.tenant_id,
+        kind="invite",
+        token_hash=tokens.digest(token),
+        email=email,
+        role=role,
+        created_by=actor.id,
+        expires_at=func.now() + INVITE_LIFETIME,
+    )
+    db.session.add(link)
+    db.session.flush()
+    audit.record(actor, "member.invited", "invitation", link.id, email=email, role=role)
+    return token
+
+
+def list_invites(*, actor: Actor) -> list[OneTimeLink]:
+    """Invitations that nobody has used yet and that still hold."""
+    return list(
+        db.session.scalars(
+            select(OneTimeLink)
+            .where(OneTimeLink.tenant_id == actor.tenant_id, _open_invites())
+            .order_by(OneTimeLink.created_at.desc(), OneTimeLink.id)
+        )
+    )
+
+
+def withdraw_invite(invite_id: UUID, *, actor: Actor) -> None:
+    invited = db.session.get(OneTimeLink, invite_id)
+    if invited is not None and invited.role == "owner" and not actor.at_least("owner"):
+        raise Forbidden("Only an owner withdraws an owner's invitation.")
+    if not _withdraw(OneTimeLink.id == invite_id, actor=actor):
+        raise NotFound("No such invitation.")
+
+
+def _withdraw_invites_of(user_id: UUID, *, actor: Actor) -> None:
+    """Whoever loses their rights must not come back through a door they left open."""
+    _withdraw(OneTimeLink.created_by == user_id, actor=actor)
+
+
+def _withdraw(condition: ColumnElement[bool], *, actor: Actor) -> int:
+    withdrawn = db.session.scalars(
+        update(OneTimeLink)
+        .where(OneTimeLink.tenant_id == actor.tenant_id, _open_invites(), condition)
+        .values(expires_at=func.now())
+        .returning(OneTimeLink.id)
+    ).all()
+    for invite_id in withdrawn:
+        audit.record(actor, "invitation.withdrawn", "invitation", invite_id)
+    return len(withdrawn)
+
+
+def _open_invites() -> ColumnElement[bool]:
+    return and_(OneTimeLink.kind == "invite", OneTimeLink.used_at.is_(None), OneTimeLink.expires_at > func.now())
+
+
+def look_up_invite(token: str) -> Invitation:
+    """What an invitation says, for whoever holds the link. Looking does not use it up."""
+    token_hash = tokens.digest(token)
+    tenant_id = identity.tenant_of_link(token_hash)
+    if tenant_id is None:
+        raise NotFound(SPENT)
+    identity.work_as(identity.product_in(tenant_id))
+    found = db.session.execute(
+        select(OneTimeLink.id, OneTimeLink.tenant_id, Tenant.name, OneTimeLink.email, OneTimeLink.role)
+        .join(Tenant, Tenant.id == OneTimeLink.tenant_id)
+        .where(OneTimeLink.token_hash == token_hash, _open_invites())
+    ).one_or_none()
+    if found is None:
+        raise NotFound(SPENT)
+    link_id, _, workspace, email, role = found
+    return Invitation(link_id, tenant_id, workspace, email or "", role or "member", identity.find(email or ""))
+
+
+def accept_invite(
+    token: str, name: str, password: str, *, signed_in_as: UUID | None = None, request_id: str | None = None
+) -> Actor:
+    """Join the workspace of an invitation. An address without an account gets one with this name and password; one
+    with an account joins when its owner is signed in or gives its password, for a link alone proves no identity.
+    Call `check_newcomer` and count the attempt before (`throttle.count_attempt`): a wrong password here is a wrong one.
+    """
+    invited = look_up_invite(token)
+    identity.system_in(invited.tenant_id)
+    if invited.user_id is None:
+        check_newcomer(name, password, invited.email)
+        system: Actor = db.session().info["actor"]
+        user_id = _add_user(invited.email, clean_name(name), invited.role, actor=system, password=password).id
+    else:
+        user_id = _join_known(invited, password, signed_in_as)
+    _use(invited)
+    actor = identity.enter(user_id, invited.tenant_id, request_id)
+    if actor is None:
+        raise NotFound(SPENT)
+    audit.record(actor, "invitation.accepted", "invitation", invited.id, role=invited.role)
+    return actor
+
+
+def check_newcomer(name: str, password: str, email: str) -> None:
+    """Raise unless a new person could join like this. Asked of everyone, so that the answer tells nobody whether the
+    address has an account; the password of an account passed this when it was chosen."""
+    fields: dict[str, str] = {}
+    for check in (lambda: clean_name(name), lambda: workspace_logins.check(password, email)):
+        try:
+            check()
+        except Invalid as problem:
+            fields |= problem.fields
+    if fields:
+        raise Invalid("Name or password do not fit.", fields)
+
+
+def _join_known(invited: Invitation, password: str, signed_in_as: UUID | None) -> UUID:
+    user_id, system = invited.user_id, db.session().info["actor"]
+    assert user_id is not None  # noqa: S101 - the caller looked
+    if signed_in_as != user_id:
+        identity.work_as(Actor(user_id, invited.tenant_id, "member"))
+        stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
+        identity.work_as(system)
+        if not workspace_logins.matches(stored, password):
+            raise Invalid(NOT_JOINED, {"password": NOT_JOINED})
+    _add_membership(user_id, invited.role, actor=system)
+    return user_id
+
+
+def _use(invited: Invitation) -> None:
+    """Of two at the same moment one gets in."""
+    used = db.session.scalar(
+        update(OneTimeLink)
+        .where(OneTimeLink.id == invited.id, _open_invites())
+        .values(used_at=func.now())
+        .returning(OneTimeLink.id)
+    )
+    if used is None:
+        raise NotFound(SPENT)
+
+
+# External people: known to the workspace's own product, without sign-in here
+
+
+LONGEST_SUBJECT = 256
+NAME_ORIGIN = text("select set_config('app.origin', :origin, true)")
+ALLOWED = text("select exists (select from tenants where settings -> 'feedback_origins' ? :origin)")
+SET_ROLE = text("select set_config('app.role', :role, true)")
+
+
+def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUID:
+    """The person behind the team's own id for them; made when they are new, renamed when a new name is given."""
+    subject = _clean_subject(subject)
+    name = clean_name(name) if name is not None else None
+    made: UUID | None = db.session.scalar(
+        insert(User)
+        .values(external_id=subject, external_tenant_id=actor.tenant_id, name=name or subject[:NAME_MOST])
+        .on_conflict_do_nothing(
+            index_elements=["external_tenant_id", "external_id"], index_where=User.external_id.is_not(None)
+        )
+        .returning(User.id)
+    )
+    if made is not None:
+        audit.record(actor, "outside_person.added", "user", made)
+        return made
+    known = db.session.execute(
+        select(User.id, User.name).where(User.external_tenant_id == actor.tenant_id, User.external_id == subject)
+    ).one()
+    if name is not None and name != known.name:
+        _rename(known.id, name, actor)
+    found: UUID = known.id
+    return found
+
+
+def is_allowed_origin(origin: str) -> bool:
+    """Whether any workspace takes feedback from this site. The database shows those to whoever names the origin."""
+    parameters = {"origin": origin.lower()}
+    db.session.execute(NAME_ORIGIN, parameters)
+    found: bool = db.session.execute(ALLOWED, parameters).scalar_one()
+    return found
+
+
+def _rename(user_id: UUID, name: str, actor: Actor) -> None:
+    """Only people change their own rows, and these cannot sign in; so the product does it for them."""
+    db.session.execute(SET_ROLE, {"role": "system"})
+    db.session.execute(update(User).where(User.id == user_id).values(name=name))
+    db.session.execute(SET_ROLE, {"role": actor.bound_role})
+    audit.record(actor, "outside_person.renamed", "user", user_id)
+
+
+def _clean_subject(subject: str) -> str:
+    subject = subject.strip()
+    if not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
+        sentence = f"Give 1 to {LONGEST_SUBJECT} characters that can be seen."
+        raise Invalid(f"subject: {sentence}", {"subject": sentence})
+    return subject
+
+
+# Names and addresses
+
+EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
+NAME_MOST = 120
+
+
+def clean_name(text: str, field: str = "name") -> str:
+    """One line that can be read, without spaces around it."""
+    text = " ".join(text.split())
+    if not text:
+        raise Invalid("Give a name.", {field: "Give a name."})
+    if len(text) > NAME_MOST:
+        sentence = f"Use at most {NAME_MOST} characters."
+        raise Invalid(sentence, {field: sentence})
+    if not text.isprintable():
+        sentence = "Leave out characters that cannot be seen."
+        raise Invalid(sentence, {field: sentence})
+    return text
+
+
+def clean_email(text: str, field: str = "email") -> str:
+    """An address in lower case. Whether it exists, only a letter could tell."""
+    text = text.strip().lower()
+    if not EMAIL.fullmatch(text) or not text.isprintable():
+        raise Invalid("Give an e-mail address.", {field: "Give an e-mail address such as sam@example.com."})
+    return text

@@ -1,0 +1,189 @@
+"""Workspaces: made whole, with their system user and the Feedback Review agent, and what their admins decide."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+from pydantic import ValidationError
+from sqlalchemy import delete, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from app.actor import Actor
+from app.db import acting_as, db
+from app.errors import Invalid, NotFound, Refused
+from app.formats.workspace_settings import WorkspaceSettings, complaints
+from app.models.agents import Agent, AgentVersion, Task
+from app.models.desk import FeedbackDaily
+from app.models.people import Membership, Tenant, User
+from app.services import audit
+from app.services.workspaces import identity
+from app.services.workspaces.people import clean_name
+
+SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
+KEPT = "settings"
+NAMED = text("select set_config('app.tenant_slug', :slug, true)")
+REVIEW_AGENT = "feedback-review-agent"
+REVIEW_TASK = "feedback-review"
+REVIEW_TOOLS = ["context", "entities-read", "agents-admin", "feedback-review"]
+
+
+def create_workspace(*, slug: str, name: str) -> tuple[Tenant, Actor]:
+    """A new workspace and its system actor, for whom the rest of the transaction works."""
+    if not SLUG.fullmatch(slug):
+        sentence = "Use lower-case letters, digits and hyphens: at most 60, not beginning with a hyphen."
+        raise Invalid(sentence, {"slug": sentence})
+    system = Actor(uuid4(), uuid4(), "system", "Upshot")
+    identity.work_as(system)
+    tenant = Tenant(id=system.tenant_id, slug=slug, name=clean_name(name))
+    try:
+        with db.session.begin_nested():
+            db.session.add(tenant)
+    except IntegrityError:
+        raise Refused(f"There is already a workspace with the slug {slug}.") from None
+    db.session.add(User(id=system.id, name=system.name, is_system=True))
+    db.session.flush()
+    db.session.add(Membership(tenant_id=tenant.id, user_id=system.id, role="system"))
+    db.session.flush()
+    _add_review_agent(system)
+    audit.record(system, "workspace.created", "tenant", tenant.id, slug=slug, name=tenant.name)
+    return tenant, system
+
+
+def _add_review_agent(system: Actor) -> None:
+    """The agent that turns feedback into proposals, and its hourly task, which an admin has to turn on."""
+    agent = Agent(
+        tenant_id=system.tenant_id,
+        slug=REVIEW_AGENT,
+        name="Feedback Review Agent",
+        description="Reads feedback and proposes knowledge.",
+        kind="builtin",
+        is_system=True,
+    )
+    db.session.add(agent)
+    db.session.flush()
+    db.session.add_all(
+        [
+            AgentVersion(
+                tenant_id=system.tenant_id,
+                agent_id=agent.id,
+                version=1,
+                config={"tool_groups": REVIEW_TOOLS},
+                created_by=system.id,
+            ),
+            Task(
+                tenant_id=system.tenant_id,
+                slug=REVIEW_TASK,
+                name="Feedback Review",
+                agent_id=agent.id,
+                cron=WorkspaceSettings().review_cron,
+                enabled=False,
+            ),
+        ]
+    )
+    db.session.flush()
+
+
+def system_actor(tenant_id: UUID) -> Actor:
+    """The product's own actor in a workspace. For another workspace than that of whoever acts, ask before the work
+    begins: to look there, what is open ends."""
+    current: Actor | None = db.session().info.get("actor")
+    if current is not None and current.tenant_id == tenant_id:
+        return identity.system_user(tenant_id)
+    with acting_as(identity.product_in(tenant_id)):
+        return identity.system_user(tenant_id)
+
+
+def find_workspace(slug: str) -> UUID:
+    """The id of the workspace with this slug, for the operator's commands. No page and no API asks by slug."""
+    db.session.execute(NAMED, {"slug": slug})
+    found = db.session.scalar(select(Tenant.id).where(Tenant.slug == slug))
+    db.session.execute(NAMED, {"slug": ""})
+    if found is None:
+        raise NotFound(f"There is no workspace with the slug {slug}; make it with `upshot tenant create`.")
+    return found
+
+
+def get_workspace(*, actor: Actor) -> Tenant:
+    return db.session.scalars(select(Tenant).where(Tenant.id == actor.tenant_id)).one()
+
+
+def get_settings(actor: Actor) -> WorkspaceSettings:
+    """What the admins decided, and the default of what they did not. Read once in a transaction."""
+    now = db.session().get_transaction()
+    kept = db.session().info.get(KEPT)
+    if kept is not None and kept[0] is now and kept[1] == actor.tenant_id:
+        found: WorkspaceSettings = kept[2]
+        return found
+    stored = db.session.scalar(select(Tenant.settings).where(Tenant.id == actor.tenant_id))
+    return keep_settings(stored, actor=actor)
+
+
+def keep_settings(stored: dict[str, Any] | None, *, actor: Actor) -> WorkspaceSettings:
+    """Settings that were read along with something else, for whoever asks later in the same transaction."""
+    found = WorkspaceSettings.stored(stored or {})
+    now = db.session().get_transaction()
+    if now is not None:
+        db.session().info[KEPT] = (now, actor.tenant_id, found)
+    return found
+
+
+def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSettings:
+    """Change the settings that are named. The scheduled review follows its two."""
+    tenant = _locked(actor)
+    before = WorkspaceSettings.stored(tenant.settings)
+    try:
+        after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
+    except ValidationError as error:
+        wrong = complaints(error)
+        first = next(iter(wrong))
+        raise Invalid(f"{first}: {wrong[first]}", wrong) from None
+    changed = {
+        name: {"from": getattr(before, name), "to": getattr(after, name)}
+        for name in WorkspaceSettings.model_fields
+        if getattr(before, name) != getattr(after, name)
+    }
+    if not changed:
+        return after
+    tenant.settings = after.model_dump()
+    db.session().info.pop(KEPT, None)
+    if "timezone" in changed:
+        # Days begin at another time now, so that every one of them is counted anew.
+        db.session.execute(delete(FeedbackDaily).where(FeedbackDaily.tenant_id == actor.tenant_id))
+    db.session.execute(
+        update(Task)
+        .where(Task.tenant_id == actor.tenant_id, Task.slug == REVIEW_TASK)
+        .values(enabled=after.review_enabled, cron=after.review_cron, next_run_at=None)
+    )
+    audit.record(actor, "settings.changed", "tenant", tenant.id, changes=changed)
+    return after
+
+
+def rename_workspace(name: str, *, actor: Actor) -> Tenant:
+    tenant = _locked(actor)
+    name = clean_name(name)
+    if name != tenant.name:
+        before, tenant.name = tenant.name, name
+        audit.record(actor, "workspace.renamed", "tenant", tenant.id, **{"from": before, "to": name})
+    return tenant
+
+
+def list_for(user_id: UUID) -> list[tuple[Tenant, str]]:
+    """The workspaces of a person with their role in each. Whoever acted before acts again afterwards."""
+    before: Actor | None = db.session().info.get("actor")
+    found = []
+    for tenant_id in identity.tenants_of(user_id):
+        actor = identity.enter(user_id, tenant_id)
+        if actor is not None:
+            found.append((get_workspace(actor=actor), actor.role))
+    if before is not None:
+        identity.work_as(before)
+    return sorted(found, key=lambda pair: (pair[0].name.lower(), pair[0].slug))
+
+
+def _locked(actor: Actor) -> Tenant:
+    return db.session.scalars(
+        select(Tenant).where(Tenant.id == actor.tenant_id).with_for_update().execution_options(populate_existing=True)
+    ).one()
