@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from app.agents.secrets import hide_in
+from app.agents.outside.secrets import hide_in
 from app.config import LOOPBACK, Settings, variable
 from app.errors import Refused, Unusable
 from app.formats.model_names import KEYS, OFFLINE
@@ -50,7 +50,7 @@ def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | No
     """The model of that name. With the loop that asks it, models are kept, so that connections are used again."""
     name = name_of(configured, settings)
     if name == OFFLINE:
-        from app.agents.offline import offline_model
+        from app.agents.offline.steps import offline_model
 
         return offline_model()
     key = _key(configured, settings)
@@ -96,7 +96,7 @@ def _compatible(name: str, settings: Settings) -> Model:
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    from app.agents.outbound import model_client
+    from app.agents.outside.client import model_client
 
     key = variable("OPENAI_API_KEY")
     if not key and urlsplit(settings.openai_base_url).hostname not in LOOPBACK:

@@ -15,11 +15,11 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.agents import models
-from app.agents.endpoint import Endpoint
 from app.agents.history import Talk, say, talk_of
-from app.agents.outside import Outside
-from app.agents.recorded import Recorded, only_called
-from app.agents.secrets import hide, hide_in
+from app.agents.outside.connections import Outside
+from app.agents.outside.endpoint import Endpoint
+from app.agents.outside.secrets import hide, hide_in
+from app.agents.replay_tools import Recorded, only_called
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.agents import models
 from app.agents.history import Open, Talk, answer, as_stored, returned
-from app.agents.offline import rule_ids
-from app.agents.recorded import Recorded
-from app.agents.secrets import hide, hide_in
+from app.agents.offline.steps import rule_ids
+from app.agents.outside.secrets import hide, hide_in
+from app.agents.replay_tools import Recorded
 from app.agents.threads import Threads
 from app.services.runtime.inputs import Work
 from app.services.sessions.events import NewEvent

@@ -8,7 +8,6 @@ from uuid import UUID
 from flask import Blueprint, Flask, current_app, flash, g, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
-from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused, Stale
 from app.formats.agent_config import ENV_PREFIX
@@ -19,6 +18,7 @@ from app.services.agents import edit as agent_edit
 from app.services.agents import model_status
 from app.services.agents import versions as agent_versions
 from app.text.diff import text_diff
+from app.tools.describe import tool_groups
 from app.views.agent_forms import KINDS, METHODS, TYPES, AgentForm
 from app.views.htmx import page
 from app.views.typed import whole_number

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.api.tools import tool_groups
 from app.errors import Invalid, Problem
 from app.formats.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer, read_config
 from app.formats.agent_config import HEADER as HEADER_NAME
 from app.formats.agent_diff import LIMITS, Change
 from app.services.agents.edit import Draft
+from app.tools.describe import tool_groups
 from app.views.typed import whole_number
 
 KINDS = {

@@ -19,7 +19,6 @@ from flask import (
     url_for,
 )
 
-from app.api.tools import tool_groups
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.formats.agent_config import read_config
@@ -28,6 +27,7 @@ from app.security.access import access
 from app.services.agents import lists as agent_lists
 from app.services.agents import merge as agent_merge
 from app.services.agents import model_status, versions
+from app.tools.describe import tool_groups
 from app.views import agent_try
 from app.views.agent_forms import KINDS
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from app.agents.offline_talk import Call, OfferedTool, Talk, Turn
-from app.agents.offline_turn import Move, next_move
+from app.agents.offline.conversation import Call, OfferedTool, Talk, Turn
+from app.agents.offline.turn import Move, next_move
 from app.learning.prompt import PromptRow, format_prompt
 
 HALDEN, TESSERA = str(UUID(int=0xA1)), str(UUID(int=0xB2))

@@ -22,8 +22,8 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
-from app.agents.offline import NAME, CannotJudge, answer, call_id, places_of
-from app.agents.offline_turn import Move
+from app.agents.offline.steps import NAME, CannotJudge, answer, call_id, places_of
+from app.agents.offline.turn import Move
 
 CHUNK = re.compile(r".{1,60}(?:\s+|$)|\S{1,200}|\s+", re.DOTALL)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from app.agents.offline_talk import Call, OfferedTool
-from app.agents.offline_values import is_scalar, items_of, name_of, parsed
+from app.agents.offline.conversation import Call, OfferedTool
+from app.agents.offline.rules import Rulebook
+from app.agents.offline.values import is_scalar, items_of, name_of, parsed
 from app.learning.prompt import ParsedRow
-from app.learning.rules import Rulebook
 from app.text.words import sentences, split_name, words
 
 MOST_ITEMS = 3

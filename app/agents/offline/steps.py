@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from app.agents.offline_talk import offered, read_talk
-from app.agents.offline_turn import Move, next_move
+from app.agents.offline.conversation import offered, read_talk
+from app.agents.offline.turn import Move, next_move
 from app.errors import Refused
 
 if TYPE_CHECKING:
@@ -64,6 +64,6 @@ def rules_of_turn(
 @lru_cache(maxsize=1)
 def offline_model() -> Model:
     """The one offline model. It keeps nothing between requests, so that everybody can share it."""
-    from app.agents.offline_model import OfflineModel
+    from app.agents.offline.model import OfflineModel
 
     return OfflineModel()

@@ -46,9 +46,9 @@ class Outside:
         Without `connect` no server is asked for its tools."""
         if not self.config.http_tools and not self.config.mcp_servers:
             return ours
-        from app.agents.http_tools import http_tool
-        from app.agents.mcp_tools import Link
-        from app.agents.outbound import open_client
+        from app.agents.outside.client import open_client
+        from app.agents.outside.http_tools import http_tool
+        from app.agents.outside.mcp_tools import Link
 
         named = Named(ours)
         self._client = await self._open.enter_async_context(open_client(self.allow))

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.agents.offline_names import pair_values, runs, spoken_fields
-from app.agents.offline_talk import OfferedTool, Turn
-from app.agents.offline_values import (
+from app.agents.offline.conversation import OfferedTool, Turn
+from app.agents.offline.names import pair_values, runs, spoken_fields
+from app.agents.offline.rules import Rulebook, same
+from app.agents.offline.values import (
     FORMATS,
     NOTHING,
     SAME_FORMAT,
@@ -27,7 +28,6 @@ from app.agents.offline_values import (
     of_format,
     resolved,
 )
-from app.learning.rules import Rulebook, same
 from app.text.words import quotations, split_name, spoken, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))

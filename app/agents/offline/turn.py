@@ -6,13 +6,13 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.agents.offline_arguments import Filled, Known, fill, is_id, named_item
-from app.agents.offline_choice import choose, scored
-from app.agents.offline_says import error_line, finished, question, read_line, unanswered, write_line
-from app.agents.offline_talk import Call, OfferedTool, Talk
-from app.agents.offline_values import fits, items_of, name_of, resolved
+from app.agents.offline.answers import error_line, finished, question, read_line, unanswered, write_line
+from app.agents.offline.arguments import Filled, Known, fill, is_id, named_item
+from app.agents.offline.choice import choose, scored
+from app.agents.offline.conversation import Call, OfferedTool, Talk
+from app.agents.offline.rules import Rulebook, Rules, read_rules
+from app.agents.offline.values import fits, items_of, name_of, resolved
 from app.learning.prompt import parse_prompt
-from app.learning.rules import Rulebook, Rules, read_rules
 from app.text.words import split_name, steps, words
 
 MOST_STEPS = 4

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.agents.offline_values import Schema
+from app.agents.offline.values import Schema
 from app.formats.tool_results import looks_failed
 from app.text.words import split_name, words
 

@@ -8,8 +8,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from app.agents.outbound import SECONDS, OutboundError, open_client, secret_headers
-from app.agents.outside import Outside
+from app.agents.outside.client import SECONDS, OutboundError, open_client, secret_headers
+from app.agents.outside.connections import Outside
 from app.errors import Problem, Refused
 from app.formats.agent_config import McpServer
 from app.formats.outbound_rules import check_address

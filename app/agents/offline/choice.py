@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from app.agents.offline_talk import OfferedTool
-from app.learning.rules import Rulebook
+from app.agents.offline.conversation import OfferedTool
+from app.agents.offline.rules import Rulebook
 from app.text.words import stem, words
 
 LEAST_SCORE = 0.2

@@ -9,8 +9,8 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
-from app.agents.outbound import SECONDS, OutboundError, secret_headers
-from app.agents.outside import Outside
+from app.agents.outside.client import SECONDS, OutboundError, secret_headers
+from app.agents.outside.connections import Outside
 from app.errors import Invalid
 from app.formats.agent_config import HttpTool
 from app.formats.json_schema import check_arguments

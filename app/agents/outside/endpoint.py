@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from app.agents.history import Talk, system_prompt
-from app.agents.secrets import hide, hide_in
+from app.agents.outside.secrets import hide, hide_in
 from app.agents.turn import Answer, Draft, RunFailed, Spent, fit
 from app.errors import Invalid, Problem
 from app.formats import session_limits
@@ -48,7 +48,7 @@ class Endpoint:
 
     async def run(self, talk: Talk) -> Answer:
         """Ask for the turn; the answer, with the events before it."""
-        from app.agents.outbound import OutboundError, open_client, secret_headers
+        from app.agents.outside.client import OutboundError, open_client, secret_headers
 
         target = check_address(self.work.config.endpoint_url, self.allow)
         headers = secret_headers(self.work.config.endpoint_headers_env, target.host)
