@@ -13,9 +13,9 @@ from flask import Flask
 from sqlalchemy import text
 from werkzeug.test import TestResponse
 
-from app.api.fields import Query
-from app.api.limits import Buckets
-from app.api.route import read_query
+from app.api.kit.fields import Query
+from app.api.kit.limits import Buckets
+from app.api.kit.route import read_query
 from app.db import db
 from app.errors import Invalid
 from app.services.workspaces import store as workspace_store
@@ -168,7 +168,7 @@ def test_connections_that_died_in_the_pool_are_not_noticed(admin: Api, superuser
 
 
 def test_nothing_is_kept_of_what_fails(admin: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.api import settings
+    from app.api.admin import settings
 
     def fail(_: Any) -> None:
         raise RuntimeError("after the work")

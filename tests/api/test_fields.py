@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug, invalid
+from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug, invalid
 
 
 class Thing(Body):

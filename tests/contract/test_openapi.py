@@ -8,8 +8,8 @@ import re
 from flask import Flask
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from app.api.openapi import describe
-from app.api.problems import ABOUT
+from app.api.kit.problems import ABOUT
+from app.api.ops.openapi import describe
 from tests.conftest import soup
 
 

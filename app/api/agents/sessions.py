@@ -11,8 +11,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, Response, g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.api.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
+from app.api.kit.route import route
 from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits

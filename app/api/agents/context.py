@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, Response, g, request
 from pydantic import Field
 
-from app.api.fields import Answer, Query
-from app.api.route import route
+from app.api.kit.fields import Answer, Query
+from app.api.kit.route import route
 from app.learning.prompt import Prompt
 from app.services.agents import versions
 from app.services.entities import store as entity_store

@@ -12,9 +12,9 @@ from flask import Blueprint, Flask, Response, current_app
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
-from app.api import problems
-from app.api.fields import Answer
-from app.api.route import Declared, route
+from app.api.kit import problems
+from app.api.kit.fields import Answer
+from app.api.kit.route import Declared, route
 
 ROLES = {
     "public": "Open to anyone.",

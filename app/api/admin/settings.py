@@ -7,8 +7,8 @@ from typing import Literal
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body
-from app.api.route import route
+from app.api.kit.fields import Answer, Body
+from app.api.kit.route import route
 from app.formats.workspace_settings import WorkspaceSettings, without_effect
 from app.services.workspaces import store as workspace_store
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field, create_model
 
-from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
+from app.api.kit.route import route
 from app.db import paging
 from app.errors import NotFound
 from app.models import EvalRun

@@ -10,8 +10,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, current_app, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Moment
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Moment
+from app.api.kit.route import route
 from app.errors import Forbidden
 from app.security import feedback_tokens
 from app.security.feedback_tokens import LONGEST_LIFE, Visitor

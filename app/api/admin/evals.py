@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
+from app.api.kit.route import route
 from app.db import paging
 from app.services.evals import candidate_runs, candidates, golden_lists
 from app.services.evals import golden as eval_golden

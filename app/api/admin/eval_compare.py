@@ -7,8 +7,8 @@ from typing import Any, Literal
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Id
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Id
+from app.api.kit.route import route
 from app.services.evals import compare as eval_compare
 
 bp = Blueprint("evals_compare_api", __name__)

@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Id, Moment, Page
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Id, Moment, Page
+from app.api.kit.route import route
 from app.db import paging
 from app.errors import Invalid
 from app.services.knowledge import hygiene, vectors

@@ -8,9 +8,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.api.fields import Answer, Body, Moment, PastMoment
-from app.api.json import check_text
-from app.api.route import route
+from app.api.kit.body import check_text
+from app.api.kit.fields import Answer, Body, Moment, PastMoment
+from app.api.kit.route import route
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of

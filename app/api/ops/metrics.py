@@ -18,8 +18,8 @@ from sqlalchemy import TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
-from app.api import problems
-from app.api.route import route
+from app.api.kit import problems
+from app.api.kit.route import route
 from app.config import LOOPBACK
 from app.db import act_as, db
 from app.errors import Forbidden, Problem, SignInNeeded

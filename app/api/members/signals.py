@@ -8,9 +8,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field, model_validator
 
-from app.api import idempotency
-from app.api.fields import Answer, Body, Moment, Page, Query
-from app.api.route import route
+from app.api.kit import idempotency
+from app.api.kit.fields import Answer, Body, Moment, Page, Query
+from app.api.kit.route import route
 from app.db import paging
 from app.services.feedback import signals
 from app.services.feedback.signals import NewSignal, SignalFilters

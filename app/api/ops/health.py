@@ -6,9 +6,9 @@ from typing import Literal
 
 from flask import Blueprint, Flask, Response, current_app
 
-from app.api import problems
-from app.api.fields import Answer
-from app.api.route import route
+from app.api.kit import problems
+from app.api.kit.fields import Answer
+from app.api.kit.route import route
 from app.db.watch import database_watch
 from app.errors import Problem
 

@@ -10,8 +10,8 @@ from flask import Blueprint, Flask, g, request
 from pydantic import Field
 from werkzeug.exceptions import UnsupportedMediaType
 
-from app.api.fields import Answer, Moment, Page, Query
-from app.api.route import route
+from app.api.kit.fields import Answer, Moment, Page, Query
+from app.api.kit.route import route
 from app.db import paging, transaction
 from app.services.ingest import imports as ingest_imports
 

@@ -8,8 +8,8 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Moment
-from app.api.route import route
+from app.api.kit.fields import Answer, Body, Moment
+from app.api.kit.route import route
 from app.services.entities import store as entity_store
 
 bp = Blueprint("criteria_sets", __name__)

@@ -8,9 +8,9 @@ from uuid import UUID
 from flask import Blueprint, Flask, g
 from pydantic import Field
 
-from app.api.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
-from app.api.route import route
-from app.api.v1_sessions import Name
+from app.api.agents.sessions import Name
+from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
+from app.api.kit.route import route
 from app.db import paging
 from app.formats import session_limits as limits
 from app.services.chats import store as chat_store

@@ -14,8 +14,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, Response, current_app, g, request
 
-from app.api import limits
-from app.api.json import read_body
+from app.api.kit import limits
+from app.api.kit.body import read_body
 from app.db import db
 from app.errors import Invalid, SignInNeeded
 from app.security import authentication

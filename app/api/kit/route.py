@@ -14,9 +14,9 @@ from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 
-from app.api import idempotency, limits
-from app.api.fields import Body, Query, invalid
-from app.api.json import check_text, read_body
+from app.api.kit import idempotency, limits
+from app.api.kit.body import check_text, read_body
+from app.api.kit.fields import Body, Query, invalid
 from app.db import transaction
 from app.errors import Invalid
 from app.security import access as gatekeeping

@@ -8,8 +8,8 @@ from typing import Any
 
 from flask import Blueprint, Flask, render_template
 
-from app.api import problems
-from app.api.openapi import described
+from app.api.kit import problems
+from app.api.ops.openapi import described
 from app.security.access import access
 
 SERVICE = "Service"
