@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
+DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 # Every day that exists comes within eight years: 29 February is skipped at most once in a century.
 FURTHEST = 366 * 8
@@ -51,3 +53,44 @@ def _values(field: str, least: int, most: int) -> set[int]:
         high = most if first == "*" or (step and not last) else int(last or first)
         found |= set(range(low, high + 1, int(step or 1)))
     return found
+
+
+def describe_cron(cron: str) -> str:
+    """A schedule in words where it is a simple one, else an empty text."""
+    fields = cron.split()
+    if len(fields) != 5 or not all(re.fullmatch(r"[0-9*/,-]+", part, re.ASCII) for part in fields):
+        return ""
+    minute, hour, day, month, weekday = fields
+    if month != "*":
+        return ""
+    if (hour, day, weekday) == ("*", "*", "*"):
+        return _within_the_hour(minute)
+    step = re.fullmatch(r"\*/(2|3|4|6|8|12)", hour, re.ASCII)
+    if step and (minute, day, weekday) == ("0", "*", "*"):
+        return f"every {step[1]} hours"
+    if not minute.isdigit() or not hour.isdigit() or int(minute) > 59 or int(hour) > 23:
+        return ""
+    return _on_days(day, weekday, f"at {int(hour):02}:{int(minute):02}")
+
+
+def _within_the_hour(minute: str) -> str:
+    if minute == "*":
+        return "every minute"
+    if minute == "0":
+        return "every hour"
+    step = re.fullmatch(r"\*/([1-9][0-9]?)", minute, re.ASCII)
+    if step:
+        return f"every {step[1]} minutes"
+    return f"every hour at {int(minute)} past" if minute.isdigit() and int(minute) < 60 else ""
+
+
+def _on_days(day: str, weekday: str, at: str) -> str:
+    if day == "*" and weekday == "*":
+        return f"every day {at}"
+    if day == "*" and weekday == "1-5":
+        return f"on working days {at}"
+    if day == "*" and weekday.isdigit() and int(weekday) <= 7:
+        return f"every {DAYS[int(weekday) % 7]} {at}"
+    if weekday == "*" and day.isdigit() and 1 <= int(day) <= 31:
+        return f"on day {int(day)} of every month {at}"
+    return ""

@@ -39,7 +39,7 @@ def access(level: str, scope: str | None = None) -> Callable[[View], View]:
     return declare
 
 
-def of(app: Flask, endpoint: str | None) -> Access | None:
+def access_of(app: Flask, endpoint: str | None) -> Access | None:
     """The declaration of an endpoint, or None when there is none."""
     if endpoint == "static":
         return Access("public")

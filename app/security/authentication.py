@@ -73,7 +73,7 @@ def check() -> None:
     endpoint = request.endpoint
     if endpoint is None:
         return
-    declared = access.of(current_app, endpoint)
+    declared = access.access_of(current_app, endpoint)
     if declared is None:
         raise UnknownRoute()
     check_path()

@@ -6,7 +6,7 @@ from flask import Flask, Request
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 
 
-class OnlyWhenSent(SecureCookieSessionInterface):
+class LazyCookieSession(SecureCookieSessionInterface):
     """Agents and most pages send none; then there is nothing to check a signature of."""
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:

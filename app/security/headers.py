@@ -43,19 +43,19 @@ SECURE_HEADERS = (*HEADERS, ("Strict-Transport-Security", "strict-transport-secu
 
 def install(app: Flask) -> None:
     inner = app.wsgi_app
-    app.wsgi_app = lambda environ, start_response: inner(environ, dressed(start_response))  # type: ignore[method-assign]
+    app.wsgi_app = lambda environ, start_response: inner(environ, with_default_headers(start_response))  # type: ignore[method-assign]
 
 
-def dressed(start_response: StartResponse) -> StartResponse:
+def with_default_headers(start_response: StartResponse) -> StartResponse:
     """The same with our headers. They go to the server as they are: a response would look at each, several times."""
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-        return start_response(status, headers + list(missing(headers)), *more)
+        return start_response(status, headers + list(default_headers(headers)), *more)
 
     return start
 
 
-def missing(headers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def default_headers(headers: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """What an answer has to carry beside these."""
     there = {name.lower() for name, _ in headers}
     for name, lower, value in SECURE_HEADERS if request.is_secure else HEADERS:

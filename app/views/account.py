@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, flash, g, make_response, redirect, render_template, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
@@ -132,7 +132,3 @@ def delete_memories() -> Any:
         gone = memories.delete_memories(actor=g.actor)
     flash(f"Forgotten: {gone} {'memory' if gone == 1 else 'memories'}.", "success")
     return redirect(url_for("account.index") + "#h-memories", 303)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -6,6 +6,7 @@ Each of them works as somebody who is not yet proved to be them; `acting_as` see
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request
 
@@ -16,8 +17,7 @@ from app.security import authentication, known_browsers
 from app.security.access import access
 from app.services.workspaces import identity, logins, people, throttle
 from app.services.workspaces.people import Invitation
-from app.views.htmx import varied
-from app.views.paths import local_path
+from app.views.htmx import local_path, varied
 
 DEVICE = "upshot_device"
 bp = Blueprint("auth", __name__)
@@ -239,7 +239,6 @@ def forget_cookie(answer: Any) -> Response:
 
 
 def register(app: Flask) -> None:
-    app.register_blueprint(bp)
     app.config["KNOWS_PERSON"].update(
         f"auth.{name}"
         for name in (
@@ -252,3 +251,21 @@ def register(app: Flask) -> None:
             "accept_invitation",
         )
     )
+
+
+# Switching workspaces
+
+
+@bp.post("/workspace")
+@access("signed_in")
+def switch() -> Any:
+    """A login is for one workspace: the one here ends, one there begins."""
+    try:
+        tenant_id = UUID(request.form.get("workspace", ""))
+    except ValueError:
+        raise NotFound("No such workspace.") from None
+    if tenant_id == g.actor.tenant_id:
+        return redirect("/", 303)
+    with transaction():
+        _, token = logins.switch(tenant_id, actor=g.actor, login_id=g.login_id, user_agent=request.user_agent.string)
+    return set_cookie(redirect("/", 303), token)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, g, request, url_for
+from flask import Blueprint, g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid
@@ -18,12 +18,13 @@ from app.services.feedback import lists as feedback_lists
 from app.services.lists.filters import ChatFilters
 from app.services.lists.menus import menus_of
 from app.services.sessions import transcript as session_transcript
-from app.views import filters as listing
-from app.views import saved_views, transcript
-from app.views.agent_review import call_by_name, notes_of, with_version
-from app.views.flags import FlagForm, flagged_note
+from app.views import lists as listing
+from app.views.feedback.flag_form import FlagForm, flagged_note
+from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
-from app.views.texts import query
+from app.views.layout import saved_views
+from app.views.layout.tabs import call_by_name, notes_of, with_version
+from app.views.transcript import turns as transcript_turns
 
 PANEL_TURNS = 8
 PART = 100
@@ -131,7 +132,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     shown = here[:PART]
     behind = session_transcript.sessions_behind(chat_id, actor=g.actor)
     work = session_transcript.work_of({m.session_id for m in shown if m.session_id}, actor=g.actor)
-    turns = transcript.of_messages(
+    turns = transcript_turns.of_messages(
         shown,
         person=found.person or "somebody",
         agent=found.agent or "agent",
@@ -143,7 +144,9 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     rows = feedback_lists.feedback_about(actor=g.actor, chats=names)
     notes = notes_of(rows)
     whole = len(shown) == len(found.messages)
-    about = transcript.place(turns, notes) if whole else transcript.place_exactly(turns, notes, found.messages)
+    about = (
+        transcript_turns.place(turns, notes) if whole else transcript_turns.place_exactly(turns, notes, found.messages)
+    )
     return {
         "found": found,
         "chat": found.chat,
@@ -169,7 +172,3 @@ def _after() -> int:
     if not given.isascii() or not given.isdigit() or len(given) > 9:
         raise Invalid("This place in the conversation does not exist; leave it out to begin at the first message.")
     return int(given)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint, Flask, current_app, g, redirect, render_template, url_for
+from flask import Blueprint, current_app, g, redirect, render_template, url_for
 
 from app.security.access import access
 
@@ -13,7 +13,7 @@ bp = Blueprint("home", __name__)
 # What a member may open, with the sentence that says what it is for.
 OFFERS = (
     ("chat.index", "Chat", "Your conversations with the agents; say which answers were good and which were not."),
-    ("own_feedback.index", "Your feedback", "What you said, and what became of it."),
+    ("feedback.list_own", "Your feedback", "What you said, and what became of it."),
     ("entities.index", "Entities", "Look at the records that the agents work on."),
     ("tasks.index", "Tasks", "See what the agents do by themselves and what they work on now."),
     ("account.index", "Your account", "Change your name and password, and see where you are signed in."),
@@ -27,7 +27,3 @@ def index() -> Any:
         return redirect(url_for("feedback.index"), 303)
     offers = [offer for offer in OFFERS if offer[0] in current_app.view_functions]
     return render_template("home/index.html", offers=offers)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Response, flash, get_flashed_messages, make_response, redirect, render_template, request
 
@@ -85,3 +86,17 @@ def _restored(message: Any, kind: str) -> Toast:
         fields = tuple((str(name), str(value)) for name, value in message.get("fields", ()))
         return Toast(**{**message, "fields": fields})
     return Toast(str(message), "info" if kind == "message" else kind)
+
+
+# Redirects
+
+
+def local_path(text: str | None, otherwise: str = "/") -> str:
+    """The path if it is one of ours. Browsers read `//host`, `/\\host` and paths with a tab in them as other sites."""
+    if not text or not text.startswith("/") or not text.isprintable() or "\\" in text or len(text) > 2000:
+        return otherwise
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return otherwise
+    return otherwise if text.startswith("//") or parts.scheme or parts.netloc else text

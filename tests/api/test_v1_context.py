@@ -12,13 +12,13 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import SharedContextUsage
+from app.security.last_used import write_uses
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.knowledge.rows import NewRow
-from app.views.api_keys import write_uses
 from tests.conftest import Api, Workspace
 
 PATH = "/api/v1/context"

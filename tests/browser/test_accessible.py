@@ -47,7 +47,7 @@ def plain_pages(app: Flask, *, public: bool) -> list[str]:
     """Every address without a variable that answers a GET with a page."""
     found = []
     for rule in app.url_map.iter_rules():
-        declared = access.of(app, rule.endpoint)
+        declared = access.access_of(app, rule.endpoint)
         wanted = "GET" in (rule.methods or ()) and not rule.arguments and not rule.rule.startswith(NOT_PAGES)
         if wanted and declared is not None and (declared.level == "public") == public:
             found.append(rule.rule)

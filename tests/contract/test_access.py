@@ -17,7 +17,7 @@ from tests.conftest import Api, Workspace
 # Whoever adds to this list opens an address to the whole world.
 PUBLIC = {
     "static",
-    "shell.theme",
+    "layout.theme",
     "auth.sign_in",
     "auth.sign_in_with_password",
     "auth.enter_demo",
@@ -25,15 +25,15 @@ PUBLIC = {
     "auth.use_link",
     "auth.invitation",
     "auth.accept_invitation",
-    "health.healthz",
-    "health.readyz",
-    "openapi.document",
-    "api_docs.page",
-    "metrics.metrics",
+    "api_ops.healthz",
+    "api_ops.readyz",
+    "api_ops.document",
+    "api_ops.page",
+    "api_ops.metrics",
     "cors.preflight",
 }
 # These check for themselves: figures are for the machine itself, its operator and admin keys.
-CHECKED_INSIDE = {"metrics.metrics"}
+CHECKED_INSIDE = {"api_ops.metrics"}
 SAFE = {"GET", "HEAD", "OPTIONS"}
 ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
 
@@ -45,7 +45,7 @@ def rules(app: Flask) -> Iterator[tuple[Rule, str]]:
 
 
 def declared(app: Flask, rule: Rule) -> access.Access:
-    found = access.of(app, rule.endpoint)
+    found = access.access_of(app, rule.endpoint)
     assert found is not None, f"{rule.endpoint} does not declare who may reach it"
     return found
 
@@ -84,8 +84,8 @@ def test_nobody_gets_past_the_gate_without_signing_in(app: Flask) -> None:
 def test_a_route_without_a_declaration_answers_nobody(app: Flask) -> None:
     other = Flask("other")
     other.add_url_rule("/open", "open", lambda: "open")
-    assert access.of(other, "open") is None
-    assert access.of(other, None) is None
+    assert access.access_of(other, "open") is None
+    assert access.access_of(other, None) is None
 
 
 def test_members_get_403_wherever_admins_are_wanted(

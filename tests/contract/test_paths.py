@@ -11,7 +11,7 @@ import pytest
 from flask import Flask
 from werkzeug.routing import Rule
 
-from app.views.errors import JSON_PATHS
+from app.views.layout.errors import JSON_PATHS
 
 MARK = "texthere"
 # A NUL, half a character of two, and bytes that are no UTF-8.

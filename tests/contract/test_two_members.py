@@ -471,7 +471,7 @@ def test_lists_and_searches_are_without_it(app: Flask, walk: Walk) -> None:
     queries += [f"q={found}" for found in names.values()] + [f"q={found[-8:]}" for found in names.values()]
     queries += [f"{key}={found}" for key in ("chat_id", "trace_id") for found in names.values()]
     for rule in app.url_map.iter_rules():
-        found = access.of(app, rule.endpoint)
+        found = access.access_of(app, rule.endpoint)
         if rule.arguments or "GET" not in (rule.methods or set()) or found is None or found.level == "public":
             continue
         for query in queries if found.level in {"member", "signed_in"} else queries[:2]:
@@ -610,7 +610,7 @@ def test_every_route_of_a_member_is_walked(app: Flask) -> None:
     }  # fmt: skip
     walked = {rule.rule for rule, _ in with_places(app)}
     for rule in app.url_map.iter_rules():
-        declared = access.of(app, rule.endpoint)
+        declared = access.access_of(app, rule.endpoint)
         if declared is None or declared.level not in {"member", "signed_in"} or rule.rule in walked:
             continue
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS", "GET"}:

@@ -12,7 +12,7 @@ from app.db import acting_as, db, transaction
 from app.models.people import OneTimeLink
 from app.security import known_browsers
 from app.services.workspaces import logins, people, throttle
-from app.views.paths import local_path
+from app.views.htmx import local_path
 from tests.conftest import soup
 
 PASSWORD = "correct horse battery"

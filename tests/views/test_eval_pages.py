@@ -21,7 +21,7 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
-from app.views import times
+from app.views import format
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace, soup
 
@@ -234,10 +234,10 @@ def test_a_failing_replay_is_said_once_and_with_the_names_of_records(bench: Benc
 
 def test_what_is_planned_is_never_just_now() -> None:
     at = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
-    assert times.due(at + timedelta(seconds=40), at) == "in less than a minute"
-    assert times.due(at, at) == "due now"
-    assert times.due(at - timedelta(minutes=3), at) == "due now"
-    assert times.due(at + timedelta(hours=2), at) == "in 2 h"
+    assert format.due(at + timedelta(seconds=40), at) == "in less than a minute"
+    assert format.due(at, at) == "due now"
+    assert format.due(at - timedelta(minutes=3), at) == "due now"
+    assert format.due(at + timedelta(hours=2), at) == "in 2 h"
 
 
 def test_htmx_is_led_to_the_run(bench: Bench, client: FlaskClient) -> None:

@@ -35,7 +35,7 @@ from tests.views.filling import Filled, fill
 TABS = "/admin/agent-review"
 PANEL = {"HX-Request": "true", "HX-Request-Type": "partial"}
 # People and their keys are managed there, whatever they said.
-MANAGED = {"members.index", "keys.index"}
+MANAGED = {"settings.list_members", "settings.list_keys"}
 # What the audit log says of people that is about no conversation and no feedback.
 ELSEWHERE = ("added a member", "made an API key", "signed in")
 
@@ -133,9 +133,9 @@ def test_no_page_and_no_answer_tells_whose_conversation_it_is(
     assert not leaks
     assert {
         "conversations.index", "conversations.detail", "sessions.index", "sessions.detail", "sessions.event",
-        "feedback.index", "feedback.detail", "knowledge.index", "entities.detail", "v1_chats.read_chat",
-        "v1_chats.list_messages", "v1_sessions.read_session", "feedback_api.index", "feedback_api.read",
-        "palette.results", "agents.detail", "agent_edit.versions", "eval_diffs.detail", "settings.audit_trail",
+        "feedback.index", "feedback.detail", "knowledge.index", "entities.detail", "api_members.read_chat",
+        "api_members.list_messages", "api_agents.read_session", "api_members.index", "api_members.read",
+        "layout.palette", "agents.detail", "agents.versions", "evals.show_diff", "settings.audit_trail",
     } <= read, sorted(read)  # fmt: skip
 
 

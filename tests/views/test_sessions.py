@@ -16,8 +16,9 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
-from app.views import timeline, transcript
-from app.views.amounts import money, span
+from app.views.format import money, span
+from app.views.transcript import timeline
+from app.views.transcript import turns as transcript_turns
 from tests.conftest import Workspace, soup
 from tests.views.filling import fill
 
@@ -150,7 +151,7 @@ def test_turns_keep_what_belongs_together() -> None:
         ),
         Happened("session.failed", {"error": "out of time"}, 62),
     ]
-    turns = transcript.of_events(events, person="Sam", agent="deal-analyst", version="v4")
+    turns = transcript_turns.of_events(events, person="Sam", agent="deal-analyst", version="v4")
 
     assert [(turn.name, turn.agent) for turn in turns] == [
         ("Sam", False), ("deal-analyst", True), ("Sam", False), ("deal-analyst", True),
@@ -177,7 +178,7 @@ def test_shapes_nobody_promised_are_shown_as_they_are() -> None:
         Happened("context.loaded", {"row_ids": "x", "token_count": "y"}, 6),
         Happened("knowledge.changed", {}, 7),
     ]
-    turns = transcript.of_events(events, person="Sam", agent="a")
+    turns = transcript_turns.of_events(events, person="Sam", agent="a")
 
     assert len(turns) == 1
     assert turns[0].parts[0].text == "7"
@@ -222,7 +223,7 @@ def test_times_that_tell_nothing_are_not_shown() -> None:
     def took(after: float, told: dict[str, object] | None = None) -> float | None:
         call = Happened("tool.call", {"id": "1", "name": "look"}, 0)
         result = Happened("tool.result", {"call_id": "1", "output": 1, **(told or {})}, after)
-        return transcript.of_events([call, result], person="Sam", agent="a")[0].parts[0].ms
+        return transcript_turns.of_events([call, result], person="Sam", agent="a")[0].parts[0].ms
 
     assert [took(0), took(0.0001), took(0.25)] == [None, None, 250]
     assert [took(0, {"duration_ms": 12}), took(1, {"duration_ms": True}), took(1, {"duration_ms": -1})] == [

@@ -14,7 +14,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 from app.services.tasks import schedules as task_schedules
 from app.services.workspaces import store as workspace_store
-from app.views.tasks import schedule
+from app.views.tasks.pages import schedule
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Moment
 from app.api.kit.route import route
 from app.services.entities import store as entity_store
-
-bp = Blueprint("criteria_sets", __name__)
 
 MAX_DIMENSIONS = 200
 FieldName = Annotated[str, Field(min_length=1, max_length=256)]
@@ -76,7 +75,3 @@ def list_sets() -> CriteriaSetList:
 def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
     row = entity_store.create_criteria_set(slug=body.slug, name=body.name, dimensions=body.dimensions, actor=g.actor)
     return CriteriaSetAnswer.model_validate(row)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

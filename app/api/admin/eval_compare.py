@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Id
 from app.api.kit.route import route
 from app.services.evals import compare as eval_compare
-
-bp = Blueprint("evals_compare_api", __name__)
 
 
 class ComparedDimension(Answer):
@@ -69,7 +68,3 @@ class Pair(Body):
 def compare(body: Pair) -> ComparisonAnswer:
     found = eval_compare.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
     return ComparisonAnswer(**found.as_json())
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -6,9 +6,10 @@ from datetime import datetime
 from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field, create_model
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.kit.route import route
 from app.db import paging
@@ -21,7 +22,6 @@ from app.services.evals import run_control, run_lists
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun
 
-bp = Blueprint("eval_runs_api", __name__)
 ADMIN = ("admin", "admin")
 Context = Literal["frozen", "live"]
 Tools = Literal["recorded", "live"]
@@ -243,7 +243,3 @@ def post_deploy(body: Deployed) -> DeployedRuns:
         skipped=[Skipped(set=name, reason=f"{agent.slug} recorded no golden of {name}.") for name in empty],
         left_out=sum((run.options.get("left_out") or {}).get("other_agents", 0) for run in runs),
     )
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.kit.route import route
 from app.db import paging
 from app.services.evals import candidate_runs, candidates, golden_lists
 from app.services.evals import golden as eval_golden
 
-bp = Blueprint("evals_api", __name__)
 ADMIN = ("admin", "admin")
 
 
@@ -250,7 +250,3 @@ def _golden(row: golden_lists.GoldenRow) -> GoldenItem:
         baselineRejected=row.baseline_rejected,
         expected=row.expected,
     )
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

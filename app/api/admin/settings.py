@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body
 from app.api.kit.route import route
 from app.formats.workspace_settings import WorkspaceSettings, without_effect
 from app.services.workspaces import store as workspace_store
-
-bp = Blueprint("settings_api", __name__)
 
 
 class WorkspaceSettingsAnswer(Answer):
@@ -82,7 +81,3 @@ def shown(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
     return WorkspaceSettingsAnswer(
         **settings.model_dump(exclude={"mask_emails", "mask_phones"}), without_effect=without_effect(settings)
     )
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
+from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.api.kit.route import route
 from app.db import paging
@@ -24,8 +25,6 @@ When = Annotated[str, Field(max_length=knowledge_rows.LONGEST_CONTEXT)]
 Reason = Annotated[str, Field(max_length=2000)]
 WORDS = ("content", "context")
 CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")
-
-bp = Blueprint("shared_context_api", __name__)
 
 
 class NewKnowledge(Body):
@@ -245,7 +244,3 @@ def _saved(row_id: UUID) -> KnowledgeSaved:
 
 def _values(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
     return {**vars(row), "active": row.state == "active"}
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

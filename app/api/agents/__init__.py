@@ -1,0 +1,5 @@
+"""What agents use: sessions, events, imports, context, MCP."""
+
+from flask import Blueprint
+
+bp = Blueprint("api_agents", __name__)

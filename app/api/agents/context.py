@@ -5,9 +5,10 @@ from __future__ import annotations
 from hashlib import sha256
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, g, request
+from flask import Response, g, request
 from pydantic import Field
 
+from app.api.agents import bp
 from app.api.kit.fields import Answer, Query
 from app.api.kit.route import route
 from app.learning.prompt import Prompt
@@ -15,8 +16,6 @@ from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import usage as knowledge_usage
-
-bp = Blueprint("v1_context", __name__)
 
 
 class ContextQuery(Query):
@@ -75,7 +74,3 @@ def read_context(query: ContextQuery) -> Response:
 def etag(prompt: Prompt) -> str:
     """Of everything that the answer says: two rows of the same words are two answers."""
     return sha256(" ".join([prompt.sha256, *map(str, prompt.row_ids)]).encode()).hexdigest()
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

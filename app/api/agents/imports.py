@@ -6,16 +6,15 @@ import io
 from typing import Any, cast
 from uuid import UUID
 
-from flask import Blueprint, Flask, g, request
+from flask import g, request
 from pydantic import Field
 from werkzeug.exceptions import UnsupportedMediaType
 
+from app.api.agents import bp
 from app.api.kit.fields import Answer, Moment, Page, Query
 from app.api.kit.route import route
 from app.db import paging, transaction
 from app.services.ingest import imports as ingest_imports
-
-bp = Blueprint("v1_imports", __name__)
 
 NDJSON = "application/x-ndjson"
 TAKEN = frozenset({NDJSON, "application/ndjson", "application/jsonl", "application/json", "application/octet-stream"})
@@ -134,7 +133,3 @@ def read_import(import_id: UUID) -> ImportItem:
 )
 def undo_import(import_id: UUID) -> None:
     ingest_imports.undo_import(import_id, actor=g.actor)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

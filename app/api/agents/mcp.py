@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
-from flask import Blueprint, Flask, Response, current_app, g, request
+from flask import Response, current_app, g, request
 
+from app.api.agents import bp
 from app.api.kit import limits
 from app.api.kit.body import read_body
 from app.db import db
@@ -24,7 +25,6 @@ from app.tools.mcp_server import build_server
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 HELD_BACK = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
-bp = Blueprint("mcp", __name__)
 
 
 @bp.post("/mcp")
@@ -120,7 +120,3 @@ async def exchange(scope: dict[str, Any], body: bytes) -> tuple[int, list[tuple[
     kept = [(name, value) for name, value in headers if name.lower() in {"content-type", "allow"}]
     answer = b"".join(part.get("body", b"") for part in parts if part["type"] == "http.response.body")
     return start["status"], kept, answer
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, g
+from flask import Response, g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from app.api.agents import bp
 from app.api.kit.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
 from app.api.kit.route import route
 from app.db import db, paging
@@ -39,8 +40,6 @@ MOST_EVENTS = 1000
 MOST_BYTES = 2_000_000
 READ_APART = ("events", "next_cursor", "max_event_bytes")
 EventLimit = Annotated[int, BeforeValidator(partial(read_limit, most=MOST_EVENTS)), WithJsonSchema({"type": "integer"})]
-
-bp = Blueprint("v1_sessions", __name__)
 
 
 class SessionEventBody(Body):
@@ -383,7 +382,3 @@ def _check_times(body: SessionChange) -> None:
 )
 def delete_session(session_id: UUID) -> None:
     sessions.delete_session(session_id, actor=g.actor)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
 from app.api.agents.sessions import Name
 from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug
 from app.api.kit.route import route
+from app.api.members import bp
 from app.db import paging
 from app.formats import session_limits as limits
 from app.services.chats import store as chat_store
 from app.services.lists.filters import ChatFilters
-
-bp = Blueprint("v1_chats", __name__)
 
 Text = Annotated[str, Field(max_length=limits.MESSAGE)]
 
@@ -214,7 +213,3 @@ def list_messages(chat_id: UUID, query: Page) -> MessagePage:
     chat_store.find_with_agent(chat_id, actor=g.actor)
     found, cursor = chat_store.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
     return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

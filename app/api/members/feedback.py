@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field, model_validator
 
 from app.api.kit import idempotency
 from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment
 from app.api.kit.route import route
+from app.api.members import bp
 from app.db import paging
 from app.errors import Invalid
 from app.services.agents import versions
@@ -26,8 +27,6 @@ Status = Literal["pending", "reviewed", "applied", "dismissed"]
 Origin = Literal["user", "machine", "system"]
 Signal = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
 Name = Annotated[str, Field(min_length=1, max_length=256)]
-
-bp = Blueprint("feedback_api", __name__)
 
 
 class NewFeedback(Body):
@@ -262,7 +261,3 @@ def shown(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
 def together(row: FeedbackRow, contents: FeedbackContents) -> dict[str, Any]:
     """What the list shows and what the row holds, under the names of the API."""
     return {**vars(row), **vars(contents), "created_by": row.author_id}
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

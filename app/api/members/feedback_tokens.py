@@ -7,17 +7,16 @@ from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
-from flask import Blueprint, Flask, current_app, g
+from flask import current_app, g
 from pydantic import Field
 
 from app.api.kit.fields import Answer, Body, Moment
 from app.api.kit.route import route
+from app.api.members import bp
 from app.errors import Forbidden
 from app.security import feedback_tokens
 from app.security.feedback_tokens import LONGEST_LIFE, Visitor
 from app.services.workspaces import people
-
-bp = Blueprint("feedback_tokens", __name__)
 
 
 class TokenBody(Body):
@@ -60,7 +59,3 @@ def make(body: TokenBody) -> TokenAnswer:
         user_id=user_id,
         expires_at=datetime.fromtimestamp(expires_at, UTC),
     )
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.kit.body import check_text
 from app.api.kit.fields import Answer, Body, Moment, PastMoment
 from app.api.kit.route import route
+from app.api.members import bp
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of
@@ -35,8 +36,6 @@ AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
 Clamped = Annotated[
     int, BeforeValidator(clamped), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST, "default": MOST})
 ]
-
-bp = Blueprint("reactions", __name__)
 
 
 class ReactionBody(Body):
@@ -378,7 +377,3 @@ def activity_told(one: Activity, project: str) -> ConversationInPeriod:
         feedback_counts=FeedbackCounts(total=one.counts.total, **vars(one.counts)),
         turns=turns,
     )
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import g
 from pydantic import Field
 
 from app.api.kit.fields import Answer, Body, Id, Moment
 from app.api.kit.route import route
+from app.api.members import bp
 from app.services.entities import responses
-
-bp = Blueprint("v1_responses", __name__)
-
 
 MAX_FIELDS = 200
 
@@ -98,7 +96,3 @@ def decide_response(response_id: UUID, body: ResponseDecision) -> ResponseAnswer
         response_id, body.status, actor=g.actor, reason=body.rejection_reason, field_name=body.field_name
     )
     return ResponseAnswer.model_validate(row)
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

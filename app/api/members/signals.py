@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from flask import Blueprint, Flask, g
+from flask import Flask, g
 from pydantic import Field, model_validator
 
 from app.api.kit import idempotency
 from app.api.kit.fields import Answer, Body, Moment, Page, Query
 from app.api.kit.route import route
+from app.api.members import bp
 from app.db import paging
 from app.services.feedback import signals
 from app.services.feedback.signals import NewSignal, SignalFilters
 
 SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
 OwnId = Annotated[str, Field(min_length=1, max_length=256)]
-
-bp = Blueprint("v1_feedback", __name__)
 
 
 class SignalBody(Body):
@@ -125,5 +124,4 @@ def take_back(query: OneSignal) -> None:
 
 
 def register(app: Flask) -> None:
-    app.register_blueprint(bp)
     app.config["TAKES_VISITORS"] |= {f"{bp.name}.{view.__name__}" for view in (give, own, take_back)}

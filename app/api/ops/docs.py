@@ -6,15 +6,14 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from flask import Blueprint, Flask, render_template
+from flask import Flask, render_template
 
 from app.api.kit import problems
+from app.api.ops import bp
 from app.api.ops.openapi import described
 from app.security.access import access
 
 SERVICE = "Service"
-
-bp = Blueprint("api_docs", __name__)
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,7 @@ def page() -> str:
 
 
 def register(app: Flask) -> None:
-    app.register_blueprint(bp)
-    app.config["KNOWS_PERSON"].add("api_docs.page")
+    app.config["KNOWS_PERSON"].add("api_ops.page")
 
 
 def grouped(document: dict[str, Any]) -> dict[str, list[Operation]]:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Literal
 
-from flask import Blueprint, Flask, Response, current_app
+from flask import Response, current_app
 
 from app.api.kit import problems
 from app.api.kit.fields import Answer
 from app.api.kit.route import route
+from app.api.ops import bp
 from app.db.watch import database_watch
 from app.errors import Problem
-
-bp = Blueprint("health", __name__)
 
 
 class Health(Answer):
@@ -60,7 +59,3 @@ def readyz() -> Readiness | Response:
     if trouble is not None:
         return problems.answer(NotReady(trouble))
     return Readiness(status="ready")
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)

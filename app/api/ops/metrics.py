@@ -13,13 +13,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from flask import Blueprint, Flask, Response, current_app, g, request, request_started
+from flask import Flask, Response, current_app, g, request, request_started
 from sqlalchemy import TextClause, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from app.api.kit import problems
 from app.api.kit.route import route
+from app.api.ops import bp
 from app.config import LOOPBACK
 from app.db import act_as, db
 from app.errors import Forbidden, Problem, SignInNeeded
@@ -35,8 +36,6 @@ OF_WORKSPACE = text(
     " (select count(*) from feedback where tenant_id = app_tenant() and status = 'pending') as feedback_pending,"
     " (select count(*) from tasks where tenant_id = app_tenant() and enabled and next_run_at <= now()) as tasks_due"
 )
-
-bp = Blueprint("metrics", __name__)
 
 
 class Requests:
@@ -159,7 +158,6 @@ def end(response: Response) -> Response:
 
 def register(app: Flask) -> None:
     app.extensions["upshot.requests"] = Requests()
-    app.register_blueprint(bp)
     app.config["TAKES_OPERATOR"].add(f"{bp.name}.{metrics.__name__}")
     request_started.connect(begin, app)
     app.after_request(end)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from flask import Blueprint, Flask, Response, current_app
+from flask import Flask, Response, current_app
 from pydantic import BaseModel, ConfigDict
 from pydantic.json_schema import models_json_schema
 
 from app.api.kit import problems
 from app.api.kit.fields import Answer
 from app.api.kit.route import Declared, route
+from app.api.ops import bp
 
 ROLES = {
     "public": "Open to anyone.",
@@ -29,8 +30,6 @@ ABOUT = (
     "Feedback in, knowledge out. Send `Authorization: Bearer KEY` with a key from Settings. Bodies are JSON up to 1"
     " MiB, unknown fields are refused, times are RFC 3339 with an offset. Errors are `application/problem+json`."
 )
-
-bp = Blueprint("openapi", __name__)
 
 
 class FieldError(Answer):
@@ -62,10 +61,6 @@ class ProblemDocument(Answer):
 )
 def document() -> Response:
     return Response(described(), mimetype="application/json", headers={"Cache-Control": "no-cache"})
-
-
-def register(app: Flask) -> None:
-    app.register_blueprint(bp)
 
 
 def described() -> str:

@@ -1,0 +1,49 @@
+"""When each key and login was last used, and which knowledge prompts carried: noted in memory, written in batches."""
+
+from __future__ import annotations
+
+import threading
+
+from flask import Flask, Response, current_app, g
+from sqlalchemy.exc import SQLAlchemyError
+
+from app.db import acting_as, transaction
+from app.services.knowledge import usage as knowledge_usage
+from app.services.workspaces import identity, last_used
+
+
+def install(app: Flask) -> None:
+    app.after_request(note_use)
+
+
+def note_use(response: Response) -> Response:
+    """Remember in memory who made the request. Now and then a thread writes it down, so that no request waits."""
+    actor = g.get("actor")
+    if actor is not None and last_used.note(actor, g.get("login_id")):
+        app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
+        threading.Thread(target=_write_uses, args=(app,), name="uses", daemon=True).start()
+    return response
+
+
+def _write_uses(app: Flask) -> None:
+    with app.app_context():
+        try:
+            write_uses()
+        except SQLAlchemyError as trouble:
+            app.logger.warning("the last uses of keys were not written: %s", trouble)
+
+
+def write_uses() -> None:
+    with last_used.writing:
+        for batch in last_used.take():
+            with acting_as(identity.product_in(batch.tenant_id)), transaction():
+                last_used.write(batch)
+            last_used.forget(batch)
+        for tenant_id, noted in knowledge_usage.take().items():
+            actor = identity.product_in(tenant_id)
+            try:
+                with acting_as(actor), transaction():
+                    knowledge_usage.write(noted, actor=actor)
+            except SQLAlchemyError:
+                knowledge_usage.put_back(tenant_id, noted)
+                raise

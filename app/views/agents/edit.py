@@ -1,0 +1,181 @@
+"""Agents written by people: the form, every version there was, and what differs between two of them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import current_app, flash, g, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, NotFound, Refused, Stale
+from app.formats.agent_config import ENV_PREFIX
+from app.formats.agent_diff import LIMITS, Change, diff_versions
+from app.models import Agent
+from app.security.access import access
+from app.services.agents import edit as agent_edit
+from app.services.agents import model_status
+from app.services.agents import versions as agent_versions
+from app.text.diff import text_diff
+from app.tools.describe import tool_groups
+from app.views.agents import bp
+from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
+from app.views.forms import whole_number
+from app.views.htmx import page
+
+SHOWN = 30
+
+
+@bp.get("/new")
+@access("admin")
+def new() -> Response:
+    """An empty form."""
+    return _form(AgentForm.new(request.args.get("kind", "")), None)
+
+
+@bp.post("/new")
+@access("admin")
+def create() -> Any:
+    """Make the agent, or add or remove a row of the form."""
+    form = AgentForm.read(request.form)
+    pressed = form.pressed(request.form.get("do", ""))
+    if pressed is not None:
+        return _form(pressed, None)
+    form = form.without_blanks()
+    try:
+        with transaction():
+            agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allow())
+    except (Invalid, Refused) as refusal:
+        return _form(form.refused(refusal), None, 422)
+    flash(f"{agent.name} is there.", "success")
+    return _done(agent.id)
+
+
+@bp.get("/<uuid:agent_id>/edit")
+@access("admin")
+def edit_form(agent_id: UUID) -> Any:
+    """The agent as a form."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    if agent.archived_at:
+        return redirect(url_for("agents.detail", agent_id=agent_id), 303)
+    return _form(AgentForm.of(_current(agent), agent.current_version), agent)
+
+
+@bp.post("/<uuid:agent_id>/edit")
+@access("admin")
+def edit(agent_id: UUID) -> Any:
+    """Save a new version, unless somebody else was quicker: then both are shown. Or add or remove a row."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    form = AgentForm.read(request.form)
+    pressed = form.pressed(request.form.get("do", ""))
+    if pressed is not None:
+        return _form(pressed, agent)
+    form = form.without_blanks()
+    try:
+        with transaction():
+            saved = agent_edit.edit_agent(
+                agent_id, form.as_draft(), version=form.version, actor=g.actor, note=form.note, allow=_allow()
+            )
+    except Stale as stale:
+        return _overtaken(agent_id, form, stale)
+    except (Invalid, Refused) as refusal:
+        status = 422 if isinstance(refusal, Invalid) else 409
+        return _form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
+    flash(f"Saved as version {saved.version}." if saved else "Nothing was changed.", "success" if saved else "info")
+    return _done(agent_id)
+
+
+def _overtaken(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
+    """The form over what somebody else saved, with what saving it would change of that."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    draft = form.as_draft()
+    current = dict(stale.current or {})
+    mine = draft.config | {"kind": draft.kind, "slug": draft.slug, "name": draft.name, "description": draft.description}
+    if agent.is_system:
+        mine = current | {name: mine[name] for name in ("model", "limits")}
+    theirs = diff_versions(current, mine)
+    return _form(form.overtaken(stale.detail, theirs, agent.current_version), agent, 409)
+
+
+def _current(agent: Agent) -> dict[str, Any]:
+    stored = agent_versions.contents_of(agent.id, [agent.current_version], actor=g.actor).get(agent.current_version, {})
+    return agent_edit.content_of(agent, stored)
+
+
+def _allow() -> str:
+    return str(current_app.config["SETTINGS"].outbound_allow)
+
+
+def _done(agent_id: UUID) -> Response:
+    return redirect(url_for("agents.detail", agent_id=agent_id), 303)
+
+
+def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
+    settings = current_app.config["SETTINGS"]
+    return page(
+        "agents/form.html",
+        "agents/_form.html",
+        status=status,
+        form=form,
+        agent=agent,
+        kinds=KINDS,
+        methods=METHODS,
+        types=TYPES,
+        limits=LIMITS,
+        groups=tool_groups(),
+        model=model_status.words_of(form.model, settings),
+        suggestions=model_status.suggestions(settings),
+        servers_model=settings.model,
+        env_prefix=ENV_PREFIX,
+        theirs=_readable(form.theirs),
+    )
+
+
+def _readable(changes: list[Change]) -> list[tuple[Change, list[tuple[str, str]]]]:
+    """Each change with its words compared, where it is a text."""
+    return [(one, text_diff(one.before, one.after) if one.shape == "text" else []) for one in changes]
+
+
+@bp.get("/<uuid:agent_id>/versions")
+@access("admin")
+def versions(agent_id: UUID) -> Any:
+    """Every version, and what differs between two: the newest and the one before it, unless chosen."""
+    return _versions(agent_id)
+
+
+def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    newer = whole_number(request.values.get("to")) or agent.current_version
+    older = whole_number(request.values.get("from")) or max(newer - 1, 1)
+    before = whole_number(request.args.get("before"))
+    rows = agent_versions.versions_of(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
+    contents = agent_versions.contents_of(agent_id, {older, newer}, actor=g.actor)
+    if not {older, newer} <= contents.keys():
+        raise NotFound(f"{agent.slug} has no such version.")
+    html = render_template(
+        "agents/versions.html",
+        agent=agent,
+        rows=rows[:SHOWN],
+        more=rows[SHOWN - 1].version if len(rows) > SHOWN else None,
+        older=older,
+        newer=newer,
+        changes=_readable(diff_versions(contents[older], contents[newer])),
+        refusal=refusal,
+    )
+    return html, status
+
+
+@bp.post("/<uuid:agent_id>/versions")
+@access("admin")
+def restore(agent_id: UUID) -> Any:
+    """Make an earlier version current again, as a new one."""
+    number = whole_number(request.form.get("restore")) or 0
+    version = whole_number(request.form.get("version")) or 0
+    try:
+        with transaction():
+            saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allow())
+    except (Invalid, Refused) as refusal:
+        return _versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
+    flash(f"Version {saved.version} says what version {number} said.", "success")
+    return redirect(url_for("agents.detail", agent_id=agent_id), 303)

@@ -1,0 +1,171 @@
+"""The living end of a conversation: what is being answered now, and what one can do about it.
+
+The page asks for this part again every now and then and gets an empty answer when nothing is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from flask import g, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, Refused
+from app.models import Message
+from app.security.access import access
+from app.services.chats import own as chat_own
+from app.services.chats.own import Said
+from app.services.sessions import chat_turns
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.chat_turns import Standing
+from app.views.chat import bp
+from app.views.chat.messages import Moment, alternatives, moments_of
+from app.views.forms import typed
+from app.views.htmx import Toast, swap, varied, wants_fragment
+from app.views.transcript import turns as transcript_turns
+
+# How often the page asks, in milliseconds: while an answer is written, when that takes long, and when all is quiet.
+SOON, LATER, SELDOM = 400, 1000, 5000
+LONG_SECONDS = 30
+# After so many seconds somebody should look whether anything runs sessions at all.
+NOBODY_SECONDS = 20
+LONGEST_SPOKEN = 2000
+
+
+@bp.get("/<uuid:chat_id>/run")
+@access("member")
+def follow_answer(chat_id: UUID) -> Any:
+    """What is new since the page last asked; nothing, in 204, when nothing is."""
+    now = chat_turns.standing(chat_id, actor=g.actor)
+    if not wants_fragment():
+        return varied(redirect(_end_of(chat_id), 303))
+    if request.args.get("seen") == now.mark:
+        return varied(make_response("", 204))
+    return _live(now)
+
+
+@bp.post("/<uuid:chat_id>/messages")
+@access("member")
+def send_message(chat_id: UUID) -> Any:
+    """What the person says next."""
+    try:
+        with transaction():
+            chat_turns.say(chat_id, typed("message"), actor=g.actor)
+    except Invalid as refusal:
+        return _answer(chat_id, 422, error=refusal.fields.get("message", refusal.detail))
+    except Refused as refusal:
+        return _answer(chat_id, 409, error=refusal.detail)
+    return _answer(chat_id)
+
+
+@bp.post("/<uuid:chat_id>/again")
+@access("member")
+def regenerate(chat_id: UUID) -> Any:
+    """Another answer to the last question."""
+    try:
+        with transaction():
+            chat_turns.ask_again(chat_id, actor=g.actor)
+    except (Invalid, Refused) as refusal:
+        return _answer(chat_id, 409, error=refusal.detail)
+    return _answer(chat_id)
+
+
+@bp.post("/<uuid:chat_id>/stop")
+@access("member")
+def stop_answer(chat_id: UUID) -> Any:
+    """No more of this answer."""
+    with transaction():
+        chat_turns.stop_answer(chat_id, actor=g.actor)
+    return _answer(chat_id)
+
+
+def _answer(chat_id: UUID, status: int = 200, *, error: str = "") -> Response:
+    if wants_fragment():
+        return _live(chat_turns.standing(chat_id, actor=g.actor), status, error=error)
+    return swap("chat/_run.html", fallback=_end_of(chat_id), toasts=[Toast(error, "error")] if error else ())
+
+
+def _end_of(chat_id: UUID) -> str:
+    return url_for("chat.detail", chat_id=chat_id) + "#run"
+
+
+def _live(now: Standing, status: int = 200, *, error: str = "") -> Response:
+    """What the page does not have yet, and the end of the conversation as it is."""
+    had = _had()
+    fresh = chat_own.read_after(now.chat_id, had, actor=g.actor)
+    last = fresh[-1].message.message_index if fresh else had
+    moments, replaced = _moments(now, fresh, had)
+    spoken = _spoken(now, fresh)
+    html = render_template(
+        "chat/_live.html", moments=moments, replaced=replaced, spoken=spoken, error=error, **_end(now, last)
+    )
+    return varied(make_response(html, status))
+
+
+def _had() -> int:
+    """The place of the last message that the page has."""
+    text = request.values.get("after", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+
+
+def _moments(now: Standing, fresh: list[Said], had: int) -> tuple[list[Moment], int | None]:
+    """The fresh messages, and the moment on the page that the first of them stands instead of."""
+    agent = now.agent_name or "Agent"
+    if not fresh or not _another(fresh[0].message):
+        return moments_of(now.chat, fresh, agent, fresh=True), None
+    beside = chat_own.answers_beside(fresh[0].message, actor=g.actor)
+    groups = alternatives([one.message for one in beside]).values()
+    first = next(places[0] for places in groups if fresh[0].message.message_index in places)
+    earlier = [one for one in beside if first <= one.message.message_index <= had]
+    return moments_of(now.chat, [*earlier, *fresh], agent, fresh=True), first
+
+
+def _another(message: Message) -> bool:
+    return message.role == "agent" and "instead_of" in message.details
+
+
+def _spoken(now: Standing, fresh: Sequence[Said]) -> str:
+    """What is said aloud: a whole answer, once, and never a part of one."""
+    said = [one.message.content for one in fresh if one.message.role == "agent"]
+    if said:
+        return f"{now.agent_name or 'The agent'}: {said[-1]}"[:LONGEST_SPOKEN]
+    if now.run and now.run.status == "failed":
+        return f"No answer. {now.run.error or ''}"[:LONGEST_SPOKEN]
+    return ""
+
+
+def live_now(now: Standing, last: int) -> dict[str, Any]:
+    """What the page of a conversation needs when it shows it to its end."""
+    to_the_end = last + 1 >= now.chat.message_count
+    return {"to_the_end": to_the_end, **(_end(now, last) if to_the_end else {"now": now})}
+
+
+def _end(now: Standing, last: int) -> dict[str, Any]:
+    return {"now": now, "after": last, "lines": _lines(now), "pace": _pace(now), "unclaimed": _unclaimed(now)}
+
+
+def _age(now: Standing) -> float:
+    return (datetime.now(UTC) - now.run.created_at).total_seconds() if now.run else 0.0
+
+
+def _pace(now: Standing) -> int:
+    if not now.running:
+        return SELDOM
+    return SOON if _age(now) < LONG_SECONDS else LATER
+
+
+def _unclaimed(now: Standing) -> bool:
+    return now.run is not None and now.run.status == "pending" and _age(now) > NOBODY_SECONDS
+
+
+def _lines(now: Standing) -> list[transcript_turns.Part]:
+    """What the agent has done so far."""
+    if now.run is None or not now.run.open:
+        return []
+    events = session_transcript.work_of({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
+    turns = transcript_turns.of_events(events, person="", agent="")
+    return [part for turn in turns for part in turn.parts]

@@ -1,0 +1,222 @@
+"""A conversation as its person reads it: what was said in order, and under every answer how it was received."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from flask import g
+
+from app.models import Chat, Message
+from app.services.chats import own as chat_own
+from app.services.chats import ratings
+from app.services.chats.own import Answer, Said
+from app.services.feedback import own as feedback_own
+from app.services.feedback.own import Learned, OwnRow
+from app.services.sessions import transcript as session_transcript
+from app.text.diff import Part, word_diff
+from app.views.feedback.own import Own, as_own
+from app.views.transcript import turns as transcript_turns
+
+OFFLINE = "offline model: follows rules, no language model"
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form that is open under an answer: `why` it was not helpful, or the `edit` of it."""
+
+    kind: str
+    reasons: frozenset[str] = frozenset()
+    missing: str = ""
+    comment: str = ""
+    text: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Received:
+    """How one answer was received by the person it was for."""
+
+    chat_id: UUID
+    index: int
+    up: bool
+    down: bool
+    explained: bool
+    rows: list[Own]
+    edit: Own | None
+    diff: list[Part]
+    form: Form | None = None
+
+    @property
+    def anchor(self) -> str:
+        return f"m-{self.index}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One thing that was said. `places` are all answers to the same question, when there are several; `marks` say
+    what to know about this one, `trouble` why a question has no answer."""
+
+    turn: transcript_turns.Turn
+    index: int
+    received: Received | None = None
+    places: tuple[int, ...] = ()
+    marks: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def at(self) -> int:
+        """Which of the answers this is, counted from 1."""
+        return self.places.index(self.index) + 1
+
+    @property
+    def before(self) -> int | None:
+        return self.places[self.at - 2] if self.at > 1 else None
+
+    @property
+    def after(self) -> int | None:
+        return self.places[self.at] if self.at < len(self.places) else None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the address asks for: the answer at a place, and the form under it."""
+
+    index: int | None = None
+    kind: str = ""
+    form: Form | None = None
+
+
+def moments_of(
+    chat: Chat, stretch: Sequence[Said], agent: str, wish: Wish | None = None, *, fresh: bool = False
+) -> list[Moment]:
+    """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
+    for. What is `fresh` was not received in any way yet. At most three queries."""
+    wish = wish or Wish()
+    messages = [one.message for one in stretch]
+    groups = alternatives(messages)
+    hidden = {index for places in groups.values() for index in places} - {_shown(p, wish) for p in groups.values()}
+    sessions = {message.session_id for message in messages if message.session_id}
+    work = session_transcript.work_of(sessions, actor=g.actor)
+    turns = transcript_turns.of_messages(messages, person=g.actor.name or "You", agent=agent, work=work)
+    said, learned = ({}, {}) if fresh else _said(chat, turns)
+    places = {index: tuple(group) for group in groups.values() for index in group if len(group) > 1}
+    answered = {message.turn_id for message in messages if message.role == "agent"}
+    last = max((m.message_index for m in messages if m.role == "user"), default=-1)
+    found = []
+    for turn, one in zip(turns, stretch, strict=True):
+        message, index = one.message, one.message.message_index
+        if index in hidden:
+            continue
+        received = None
+        if message.role == "agent":
+            asked = wish if index == wish.index else Wish()
+            received = receive(Answer(chat, message), said.get(turn.key, []), learned, asked.kind, asked.form)
+        unanswered = message.role == "user" and message.turn_id not in answered and index != last
+        trouble = _trouble(one) if unanswered else ""
+        found.append(Moment(turn, index, received, places.get(index, ()), _marks(one), trouble))
+    return found
+
+
+def alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
+    """The places of the answers to one question, by the place of the first."""
+    first: dict[int, int] = {}
+    groups: dict[int, list[int]] = {}
+    for message in messages:
+        if message.role != "agent":
+            continue
+        before = message.details.get("instead_of")
+        root = first.get(before, message.message_index) if isinstance(before, int) else message.message_index
+        first[message.message_index] = root
+        groups.setdefault(root, []).append(message.message_index)
+    return groups
+
+
+def _shown(places: Sequence[int], wish: Wish) -> int:
+    return wish.index if wish.index is not None and wish.index in places else places[-1]
+
+
+def _marks(one: Said) -> tuple[str, ...]:
+    if one.message.role != "agent":
+        return ()
+    details = one.message.details
+    found = {OFFLINE: one.model == "offline", "stopped": details.get("stopped"), "cut off": details.get("truncated")}
+    return tuple(word for word, true in found.items() if true)
+
+
+def _trouble(one: Said) -> str:
+    if one.status == "failed":
+        return f"No answer: {one.error or 'the session failed.'}"
+    return "No answer: it was stopped." if one.status == "cancelled" else ""
+
+
+def _said(chat: Chat, turns: list[transcript_turns.Turn]) -> tuple[dict[str, list[OwnRow]], Mapping[UUID, Learned]]:
+    """One's rows by the answer they mean. What means the whole conversation is with its last answer."""
+    rows = [row for row in feedback_own.rows_in_chat(chat, actor=g.actor) if row.stands]
+    last = next((turn for turn in reversed(turns) if turn.agent), None)
+    found: dict[str, list[OwnRow]] = {}
+    for row in rows:
+        turn = transcript_turns.find(turns, row.marks) or (None if row.marks else last)
+        if turn is not None:
+            found.setdefault(turn.key, []).append(row)
+    return found, feedback_own.learned_from(rows, actor=g.actor)
+
+
+def said_about(answer: Answer) -> list[OwnRow]:
+    """One's rows about one answer. Those about another answer to the same question are not about this one."""
+    beside = chat_own.answers_beside(answer.message, actor=g.actor)
+    turns = transcript_turns.of_messages([one.message for one in beside], person="", agent="")
+    mine = str(answer.message.message_index)
+    rows = feedback_own.rows_in_chat(answer.chat, actor=g.actor)
+    return [row for row in rows if row.stands and _key(transcript_turns.find(turns, row.marks)) == mine]
+
+
+def _key(turn: transcript_turns.Turn | None) -> str:
+    return turn.key if turn else ""
+
+
+def receive(
+    answer: Answer,
+    said: Sequence[OwnRow] | None = None,
+    learned: Mapping[UUID, Learned] | None = None,
+    kind: str = "",
+    filled: Form | None = None,
+) -> Received:
+    """How an answer was received. `kind` names the form to open under it; `filled` is one that was refused."""
+    if said is None:
+        said = said_about(answer)
+        learned = feedback_own.learned_from(said, actor=g.actor)
+    thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
+    latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
+    edit = next((row for row in said if row.signal == "edit"), None)
+    wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
+    return Received(
+        chat_id=answer.chat.id,
+        index=answer.message.message_index,
+        up=latest is not None and latest.signal in ratings.UP,
+        down=latest is not None and latest.signal in ratings.DOWN,
+        explained=any(row.comment or row.details for row in thumbs),
+        rows=[as_own(row, learned or {}) for row in said if row is not edit],
+        edit=as_own(edit, learned or {}) if edit else None,
+        diff=word_diff(answer.message.content, wanted) if edit else [],
+        form=filled or _form(kind, answer, said, wanted),
+    )
+
+
+def _form(kind: str, answer: Answer, said: Sequence[OwnRow], wanted: str) -> Form | None:
+    """The form with what was said so far."""
+    if kind == "edit":
+        return Form("edit", text=wanted or answer.message.content)
+    if kind != "why":
+        return None
+    thumbs = [row for row in said if row.signal in ratings.DOWN]
+    down = max(thumbs, key=lambda row: row.signal == "not_helpful", default=None)
+    details = down.details if down else {}
+    sharper = {row.signal for row in said if row.signal in ratings.SHARPER}
+    return Form(
+        "why",
+        frozenset({*details.get("error_categories", []), *sharper}),
+        str(details.get("missing_context") or ""),
+        (down.comment or "") if down else "",
+    )

@@ -1,0 +1,285 @@
+"""Entities: the records that agents work on, and what was submitted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, NotFound, Refused
+from app.models import CriteriaSet, EntityType
+from app.security.access import access
+from app.services.entities import panels
+from app.services.entities import store as entity_store
+from app.services.entities.store import EntityRow, NewResponse, ResponseRow, TypeRow
+from app.services.feedback import intake as feedback_intake
+from app.services.feedback import own as feedback_own
+from app.services.lists.filters import EntityFilters
+from app.views import lists as listing
+from app.views.entities import bp
+from app.views.entities.response_form import ResponseForm, blank_form, posted_form
+from app.views.feedback.flag_form import FlagForm
+from app.views.feedback.own import Own, as_own
+from app.views.format import field_words, readable
+from app.views.forms import typed
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.layout.tabs import as_id
+
+COLUMNS = 4
+DECIDED = {"accepted": "Accepted.", "rejected": "Rejected. The reason is in Feedback."}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a response: what, found where, how surely."""
+
+    name: str
+    value: Any
+    source: str = ""
+    confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The form with which a response is rejected; open where `at` is the response's id."""
+
+    at: UUID | None = None
+    field_name: str = ""
+    reason: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@bp.get("")
+@access("member")
+def index() -> Any:
+    """The records of the workspace, the last changed first."""
+    asked = listing.read(EntityFilters)
+    types = entity_store.list_types(actor=g.actor)
+    found = entity_store.list_entities(asked.filters, asked.page, actor=g.actor)
+    chosen = next((row for row in types if row.slug == asked.filters.entity_type), None)
+    return page(
+        "entities/index.html",
+        "entities/_list.html",
+        rows=found.items,
+        found=found,
+        asked=asked,
+        types=types,
+        type_names={row.id: row.name for row in types},
+        columns=_columns(chosen, found.items),
+        shown=_shown_fields(found.items),
+        waiting=panels.waiting_in([row.id for row in found.items], actor=g.actor),
+        **listing.neighbours(found),
+    )
+
+
+def _columns(chosen: TypeRow | None, rows: list[EntityRow]) -> list[tuple[str, str, bool]]:
+    """Of one type's fields, those that most of the shown records have: name, title, whether it is a number."""
+    if chosen is None:
+        return []
+    filled = {name: sum(row.fields.get(name) is not None for row in rows) for name in chosen.fields}
+    most = sorted(filled, key=lambda name: -filled[name])[:COLUMNS]
+    return [
+        (name, title(name, schema), isinstance(schema, Mapping) and schema.get("type") in ("number", "integer"))
+        for name, schema in chosen.fields.items()
+        if name in most
+    ]
+
+
+def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
+    """The first few values of each record in one line, where records of several types stand in one list."""
+    return {
+        row.id: " · ".join(f"{field_words(name)} {readable(value)}" for name, value in list(row.fields.items())[:3])
+        for row in rows
+    }
+
+
+def title(name: str, schema: Any) -> str:
+    """What a field is called: its schema's title, else its name in words."""
+    given = schema.get("title") if isinstance(schema, Mapping) else None
+    return given if isinstance(given, str) and given else field_words(name).capitalize()
+
+
+@bp.get("/<uuid:entity_id>")
+@access("member")
+def detail(entity_id: UUID) -> Any:
+    """One record: as a page, as the panel of the list, or only one response with a form open in it."""
+    flag = FlagForm.asked(".detail", ".flag", entity_id=entity_id)
+    reject = Rejection(at=as_id(request.args.get("reject", "")))
+    return _shown(entity_id, reject, flag)
+
+
+def _shown(
+    entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200, respond: ResponseForm | None = None
+) -> Response:
+    read = _read(entity_id)
+    if respond is None and (wanted := request.args.get("respond")):
+        respond = blank_form(*_choices(as_id(wanted), read["entity_type"]))
+    read["respond"] = respond or ResponseForm()
+    if wants_fragment() and (respond or "respond" in request.args):
+        part = "entities/_responses.html"
+        return page(part, part, status=status, reject=reject, flag=flag, **read)
+    only = reject.at or as_id(flag.at) or as_id(request.args.get("response", ""))
+    if wants_fragment() and request.args.get("panel") != "1" and only:
+        return _one(read, only, reject, flag, status)
+    template = "entities/detail.html"
+    fragment = "entities/_panel.html" if request.args.get("panel") == "1" else template
+    return page(template, fragment, status=status, reject=reject, flag=flag, **read)
+
+
+def _one(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, status: int) -> Response:
+    response = next((row for row in read["responses"] if row.id == only), None)
+    if response is None:
+        raise NotFound("There is no such response about this record.")
+    part = "entities/_response.html"
+    return page(part, part, status=status, response=response, reject=reject, flag=flag, **read)
+
+
+def _read(entity_id: UUID) -> dict[str, Any]:
+    """What the page, the panel and a single response show."""
+    found = entity_store.get_entity(entity_id, actor=g.actor)
+    said = feedback_own.rows_about(entity_id, actor=g.actor)
+    learned = feedback_own.learned_from(said, actor=g.actor)
+    retries = feedback_own.retries_of(said, actor=g.actor)
+    own: dict[str, list[Own]] = {}
+    for row in said:
+        own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned, retries=retries))
+    return {
+        "entity": found.entity,
+        "entity_type": found.entity_type,
+        "fields": _fields(found.entity.fields, found.entity_type.fields),
+        "responses": found.responses,
+        "values": {row.id: _values(row, found.entity_type.fields) for row in found.responses},
+        "own": own,
+        "work": panels.work_on(entity_id, actor=g.actor),
+    }
+
+
+def _fields(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The record's values in the order of its type; what the type no longer has comes last."""
+    names = [*schema, *(name for name in values if name not in schema)]
+    return [(title(name, schema.get(name)), readable(values.get(name))) for name in names]
+
+
+def _values(row: ResponseRow, schema: Mapping[str, Any]) -> list[Value]:
+    found = []
+    for name, given in row.values.items():
+        if isinstance(given, Mapping) and "value" in given:
+            sure = given.get("confidence")
+            number = float(sure) if isinstance(sure, int | float) and not isinstance(sure, bool) else None
+            value, source = readable(given["value"]), readable(given.get("source"))
+            found.append(Value(title(name, schema.get(name)), value, source, number))
+        else:
+            found.append(Value(title(name, schema.get(name)), readable(given)))
+    return found
+
+
+def _choices(
+    wanted: UUID | None, kind: EntityType
+) -> tuple[list[CriteriaSet], UUID | None, Mapping[str, Any], Mapping[str, str]]:
+    """What a form for a response is made of."""
+    titles = {name: title(name, schema) for name, schema in kind.fields.items()}
+    return entity_store.list_criteria_sets(actor=g.actor), wanted, kind.fields, titles
+
+
+@bp.post("/<uuid:entity_id>/responses")
+@access("member")
+def respond(entity_id: UUID) -> Any:
+    """Submit a person's own values about the record."""
+    found = entity_store.get_entity(entity_id, actor=g.actor)
+    form = posted_form(*_choices(as_id(typed("criteria_set_id")), found.entity_type))
+    new = NewResponse(
+        entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
+    )
+    nothing = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
+    try:
+        with transaction():
+            made = entity_store.submit_response(new, actor=g.actor).id
+    except Invalid as refusal:
+        return _shown(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
+    return swap(
+        "entities/_responses.html",
+        fallback=url_for(".detail", entity_id=entity_id) + f"#response-{made}",
+        toasts=[Toast("Response added.")],
+        reject=Rejection(),
+        flag=nothing,
+        respond=ResponseForm(),
+        **(_read(entity_id) if wants_fragment() else {}),
+    )
+
+
+@bp.post("/<uuid:entity_id>/responses/<uuid:response_id>")
+@access("member")
+def decide(entity_id: UUID, response_id: UUID) -> Any:
+    """Accept what was submitted, or reject it and say why."""
+    status = request.form.get("status", "")
+    form = Rejection(response_id, typed("field_name"), typed("reason"))
+    panels.get_response(entity_id, response_id, actor=g.actor)
+    code, toast = 200, Toast(DECIDED.get(status, ""))
+    try:
+        with transaction():
+            entity_store.decide_response(
+                response_id, status, actor=g.actor, reason=form.reason, field_name=form.field_name or None
+            )
+    except Invalid as refusal:
+        errors = {name.replace("rejection_reason", "reason"): said for name, said in refusal.fields.items()}
+        errors = {"reason": errors.pop("comment")} | errors if "comment" in errors else errors
+        wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
+        return _shown(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
+    except Refused as refusal:
+        code, toast = 409, Toast(refusal.detail, "error")
+    return _moved(entity_id, response_id, toast, code)
+
+
+@bp.post("/<uuid:entity_id>/flag")
+@access("admin")
+def flag(entity_id: UUID) -> Any:
+    """An admin's own observation of a response."""
+    form = FlagForm.posted(".detail", ".flag", entity_id=entity_id)
+    response_id = as_id(form.at)
+    if response_id is None:
+        raise Invalid("Say which response this is about.")
+    response = panels.get_response(entity_id, response_id, actor=g.actor)
+    try:
+        form.check()
+        with transaction():
+            feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
+                    source_type="observation",
+                    kind="flag",
+                    rating=form.rating,
+                    comment=form.comment,
+                    session_id=response.session_id,
+                    entity_id=entity_id,
+                    agent_id=response.agent_id,
+                    context={"response_id": str(response_id)},
+                ),
+                actor=g.actor,
+            )
+    except Invalid as refusal:
+        return _shown(entity_id, Rejection(), form.with_errors(refusal), 422)
+    return _moved(entity_id, response_id, Toast("Flagged. It is in Feedback as pending."))
+
+
+def _moved(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:
+    """The response as it is now; without a script, its place on the page."""
+    back = url_for(".detail", entity_id=entity_id) + f"#response-{response_id}"
+    if not wants_fragment():
+        return swap("entities/_response.html", fallback=back, toasts=[toast])
+    read = _read(entity_id)
+    response = next(row for row in read["responses"] if row.id == response_id)
+    none = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
+    return swap(
+        "entities/_response.html",
+        fallback=back,
+        status=status,
+        toasts=[toast],
+        response=response,
+        reject=Rejection(),
+        flag=none,
+        **read,
+    )

@@ -1,0 +1,111 @@
+"""The form with which a person submits a response about a record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from app.errors import Invalid
+from app.formats.response_values import LONGEST_SOURCE, LONGEST_TEXT, NUMERIC, RANKED
+from app.models import CriteriaSet
+from app.views.forms import typed
+
+NUMBER = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ResponseInput:
+    """One field of the criteria set: `kind` is number, list, choice or text; `value` and `source` are as typed."""
+
+    name: str
+    label: str
+    kind: str
+    options: tuple[str, ...] = ()
+    value: str = ""
+    source: str = ""
+
+    @property
+    def most(self) -> int:
+        return 40 if self.kind == "number" else LONGEST_TEXT
+
+    def read(self) -> Any:
+        """The value that was typed, in the type that the criterion wants."""
+        if self.kind == "list":
+            return [line.strip() for line in self.value.split("\n") if line.strip()]
+        if self.kind == "number" and NUMBER.fullmatch(self.value):
+            text = self.value.replace(",", "")
+            return float(text) if "." in text else int(text)
+        return self.value
+
+
+@dataclass(frozen=True)
+class ResponseForm:
+    """Open when `chosen` is set; it was `asked` for in vain where there is no criteria set."""
+
+    sets: Sequence[CriteriaSet] = ()
+    chosen: CriteriaSet | None = None
+    inputs: Sequence[ResponseInput] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+    asked: bool = False
+
+    @property
+    def longest_source(self) -> int:
+        return LONGEST_SOURCE
+
+    def values(self) -> dict[str, Any]:
+        """What was filled in, each with its source."""
+        filled = [one for one in self.inputs if one.value]
+        return {one.name: {"value": one.read(), **({"source": one.source} if one.source else {})} for one in filled}
+
+    def with_errors(self, refusal: Invalid) -> ResponseForm:
+        """The same form with a sentence under each field that is wrong; the first field stands for the whole."""
+        known = {f"value.{one.name}" for one in self.inputs}
+        named = {name.replace("values.", "value.", 1): said for name, said in refusal.fields.items()}
+        errors = {name: said for name, said in named.items() if name in known}
+        if not errors and self.inputs:
+            errors = {f"value.{self.inputs[0].name}": "Fill in at least one field."}
+        return ResponseForm(self.sets, self.chosen, self.inputs, errors)
+
+
+def blank_form(
+    sets: Sequence[CriteriaSet], wanted: UUID | None, fields: Mapping[str, Any], titles: Mapping[str, str]
+) -> ResponseForm:
+    """The form for the wanted criteria set, else for the one that has most fields with the record in common."""
+    if not sets:
+        return ResponseForm(asked=True)
+    nearest = max(sets, key=lambda row: len(row.dimensions.keys() & fields.keys()))
+    chosen = next((row for row in sets if row.id == wanted), nearest)
+    return ResponseForm(sets, chosen, [_input(name, rule, fields, titles) for name, rule in chosen.dimensions.items()])
+
+
+def posted_form(
+    sets: Sequence[CriteriaSet], wanted: UUID | None, fields: Mapping[str, Any], titles: Mapping[str, str]
+) -> ResponseForm:
+    """The form as it was sent."""
+    if not any(row.id == wanted for row in sets):
+        raise Invalid("Choose a criteria set.")
+    blank = blank_form(sets, wanted, fields, titles)
+    inputs = [
+        ResponseInput(
+            one.name, one.label, one.kind, one.options, typed(f"value.{one.name}"), typed(f"source.{one.name}")
+        )
+        for one in blank.inputs
+    ]
+    return ResponseForm(sets, blank.chosen, inputs)
+
+
+def _input(name: str, rule: Any, fields: Mapping[str, Any], titles: Mapping[str, str]) -> ResponseInput:
+    rule = rule if isinstance(rule, Mapping) else {}
+    schema = fields.get(name)
+    label = titles.get(name) or name.replace("_", " ").capitalize()
+    if rule.get("kind") in NUMERIC:
+        return ResponseInput(name, label, "number")
+    if rule.get("kind") in RANKED:
+        return ResponseInput(name, label, "list")
+    options = rule.get("options") or (schema.get("enum") if isinstance(schema, Mapping) else None)
+    if isinstance(options, list) and options and all(isinstance(option, str) for option in options):
+        return ResponseInput(name, label, "choice", tuple(options))
+    return ResponseInput(name, label, "text")

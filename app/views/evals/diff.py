@@ -1,0 +1,303 @@
+"""The diff of a replay and its golden, or of any two sessions: the verdict first, then what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from flask import flash, g, redirect, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid
+from app.evals.compare import align
+from app.evals.compare.align import Piece, Row, Step
+from app.security.access import access
+from app.services.evals import diff as eval_diff
+from app.services.evals import golden_swap, run_detail, run_lists
+from app.services.evals.diff import Diff
+from app.services.evals.golden import Incomplete
+from app.views.evals import bp
+from app.views.format import result_line, value_line
+from app.views.forms import typed, whole_number
+from app.views.htmx import page, varied, wants_fragment
+from app.views.layout.tabs import as_id
+from app.views.transcript.names import RecordNames
+
+STEPS = 120
+LONG = 400
+ANSWERED = {
+    "nearest": "answered from the nearest recorded call",
+    "read": "not in the recording; read from the workspace",
+    "simulated": "not in the recording; acknowledged, never executed",
+    "miss": "left the recording: no recorded answer",
+    "live": "called live",
+    "refused": "refused by this run",
+}
+OPENING = {
+    "pass": "Passes",
+    "fail": "Fails",
+    "flaky": "Flaky",
+    "errored": "Could not be judged",
+    "unknown": "No verdict",
+}
+GLYPHS = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "flaky": ("warn", "~"), "errored": ("none", "!")}
+CHANGES = {
+    align.SAME: ("same", "pass", "✓ same"),
+    align.CHANGED: ("changed", "warn", "~ changed"),
+    align.MOVED: ("changed", "warn", "↕ moved"),
+    align.REMOVED: ("missing", "fail", "− missing"),
+    align.INSERTED: ("missing", "fail", "+ added"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A step as one side shows it: its words in pieces, those that differ marked, and what came back."""
+
+    lead: str
+    pieces: list[tuple[bool, str]] = field(default_factory=list)
+    tail: str = ""
+    result: str = ""
+    failed: bool = False
+    via: str = ""
+
+
+@dataclass(frozen=True)
+class StepLine:
+    css: str
+    state: str
+    word: str
+    golden: Cell | None
+    replay: Cell | None
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Steps that are the same in both, folded into one line."""
+
+    lines: list[str]
+
+    @property
+    def summary(self) -> str:
+        return value_line(", ".join(line.split(" → ")[0] for line in self.lines[:4]), 160)
+
+
+@bp.get("/diff/<uuid:golden_id>/<uuid:replay_id>")
+@access("admin")
+def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
+    """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
+    `part=state`, and is loaded anew when it has ended."""
+    found = eval_diff.read_diff(golden_id, replay_id, actor=g.actor)
+    if request.args.get("part") == "state" and wants_fragment():
+        return _state(found)
+    start = whole_number(request.args.get("from")) or 0
+    steps = _steps(found.rows[start : start + STEPS])
+    further = start + STEPS if start + STEPS < len(found.rows) else None
+    shown: dict[str, Any] = {"found": found, "steps": steps, "further": further, "start": start}
+    if request.args.get("part") == "steps":
+        return page("evals/diff.html", "evals/_steps.html", **shown, **_around(found))
+    return page("evals/diff.html", "evals/diff.html", **shown, **_around(found))
+
+
+def _state(found: Diff) -> Response:
+    """Nothing new while it runs; then the whole page."""
+    answer = Response(status=204)
+    if not found.still_running:
+        answer.headers["HX-Refresh"] = "true"
+    return varied(answer)
+
+
+def _around(found: Diff) -> dict[str, Any]:
+    reasons = [str(one.get("reason")) for one in (found.result.get("dimensions") or {}).values()]
+    targets = [str(effect.target) for pair in found.effects for effect in (pair.golden, pair.replay) if effect]
+    records = RecordNames([str(found.result.get("reason")), *reasons, *targets])
+    run_id = found.replay.eval_run_id if found.is_case else None
+    return {
+        "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
+        "beside": run_detail.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
+        "sentence": str(found.result["reason"]) if found.still_running else records.told(sentence(found.result)),
+        "records": records,
+        "notes": notes_of(found),
+        "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
+        "words": None if found.still_running else _answers(found),
+        "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_telling),
+        "counts": _counts(found.rows),
+        "sum": _sum(found.result),
+    }
+
+
+@bp.get("/diff/with/<uuid:session_id>")
+@access("admin")
+def choose_diff(session_id: UUID) -> Any:
+    """Compare with…: an id that is typed, or a session of the same title or agent."""
+    others = eval_diff.others_like(session_id, actor=g.actor)
+    context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
+    given = request.args.get("other", "").strip()
+    if given:
+        other = as_id(given)
+        if other is not None:
+            pair = (other, session_id) if request.args.get("as") == "replay" else (session_id, other)
+            return redirect(url_for(".show_diff", golden_id=pair[0], replay_id=pair[1]), 303)
+        context |= {"wrong": "This is no session id.", "typed": given}
+    return page("evals/compare.html", "evals/_compare.html", status=422 if context["wrong"] else 200, **context)
+
+
+@bp.post("/diff/<uuid:golden_id>/<uuid:replay_id>/promote")
+@access("admin")
+def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
+    """The replay is what is right: it takes the golden's place."""
+    here = url_for(".show_diff", golden_id=golden_id, replay_id=replay_id)
+    try:
+        with transaction():
+            made = golden_swap.promote_replay(
+                golden_id, replay_id, actor=g.actor, note=typed("note") or None,
+                confirm_incomplete=request.form.get("confirm_incomplete") == "1",
+            )  # fmt: skip
+    except (Invalid, Incomplete) as wrong:
+        flash(str(wrong), "error")
+        return redirect(here, 303)
+    flash(f"The replay is golden now, in {made.golden['set']}; the old golden is an ordinary session again.", "success")
+    return redirect(url_for("sessions.detail", session_id=made.session.id), 303)
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """The verdict in one or two sentences."""
+    verdict, reason = str(result["verdict"]), str(result.get("reason") or "").rstrip(".")
+    opening = f"{OPENING.get(verdict, verdict)}: {reason}." if reason else f"{OPENING.get(verdict, verdict)}."
+    if verdict != "fail":
+        return opening
+    dimensions = result.get("dimensions") or {}
+    others = {name: one for name, one in dimensions.items() if one.get("reason") != result.get("reason")}
+    if not others:
+        return opening
+    below = [name for name, one in others.items() if not one.get("passed")]
+    if not below:
+        whole = all(one.get("score", 0) >= 1 for one in others.values())
+        return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
+    return f"{opening} Also below the mark: {', '.join(name.replace('_', ' ') for name in below)}."
+
+
+def notes_of(found: Diff) -> list[str]:
+    """What one should know about how the verdict came about, in plain words."""
+    result, notes = found.result, []
+    drift = result.get("drift")
+    if drift:
+        notes.append(f"From turn {drift['turn']} on the talk drifts: {drift['text']}.")
+    if result.get("left_recording"):
+        notes.append("The replay asked for something that the recording has no answer for, and was told so.")
+    if result.get("truncated"):
+        notes.append("One of the two is too large to be compared in full.")
+    if result.get("baseline") == "rejected":
+        notes.append("Somebody complained about the golden itself, so this is counted apart from the accuracy.")
+    if result.get("baseline") == "expected":
+        notes.append("Measured by what should have happened, as it was written down when the golden was made.")
+    if found.golden.golden_set is None and found.is_case:
+        notes.append("The golden was revoked since.")
+    return notes
+
+
+def _telling(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float, str]:
+    """What decides comes first, then what failed, then what weighs most."""
+    name, one = named
+    return not one.get("decides"), bool(one.get("passed")), -float(one.get("weight") or 0), name
+
+
+def _answers(found: Diff) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]] | None:
+    """Both last answers in pieces, those that only one has marked."""
+    if not any(found.answer):
+        return None
+    pieces = align.word_diff(*found.answer)
+    return _marked(pieces, align.REMOVED), _marked(pieces, align.INSERTED)
+
+
+def _marked(pieces: Sequence[Piece], mine: str) -> list[tuple[bool, str]]:
+    """One side of a word diff. A space between two marked words is marked with them."""
+    found: list[tuple[bool, str]] = []
+    for piece in pieces:
+        if piece.change not in (align.SAME, mine):
+            continue
+        marked = piece.change == mine
+        if marked and len(found) > 1 and found[-2][0] and not found[-1][1].strip(" "):
+            space = found.pop()[1]
+            found[-1] = (True, found[-1][1] + space + piece.text)
+        elif found and found[-1][0] == marked:
+            found[-1] = (marked, found[-1][1] + piece.text)
+        else:
+            found.append((marked, piece.text))
+    return found
+
+
+def _sum(result: Mapping[str, Any]) -> tuple[float, float, float] | None:
+    """Scores by weight, the weights, and the mean that the two make, before a failure limits it."""
+    dimensions = (result.get("dimensions") or {}).values()
+    weight = sum(float(one["weight"]) for one in dimensions)
+    reached = sum(float(one["weight"]) * float(one["score"]) for one in dimensions)
+    return (reached, weight, reached / weight) if weight else None
+
+
+def _counts(rows: Sequence[Row]) -> str:
+    names = {
+        align.SAME: "same",
+        align.CHANGED: "changed",
+        align.MOVED: "moved",
+        align.REMOVED: "missing",
+        align.INSERTED: "added",
+    }
+    counted = {word: sum(row.change == change for row in rows) for change, word in names.items()}
+    return ", ".join(f"{number:,} {word}" for word, number in counted.items() if number)
+
+
+def _steps(rows: Sequence[Row]) -> list[StepLine | Fold]:
+    """Steps as lines; those that are the same lie folded together."""
+    found: list[StepLine | Fold] = []
+    for same, group in groupby(rows, key=lambda row: row.change == align.SAME):
+        if same:
+            found.append(Fold([_plain(row.replay) for row in group if row.replay]))
+        else:
+            found += [_line(row) for row in group]
+    return found
+
+
+def _line(row: Row) -> StepLine:
+    css, state, word = CHANGES[row.change]
+    a, b = row.golden, row.replay
+    if a is None or b is None or row.change == align.MOVED:
+        return StepLine(css, state, word, _cell(a) if a else None, _cell(b) if b else None)
+    if a.kind == "message":
+        pieces = align.word_diff(str(a.content)[: 2 * LONG], str(b.content)[: 2 * LONG])
+        return StepLine(
+            css, state, word, _said(a, pieces, align.REMOVED), _said(b, pieces, align.INSERTED)
+        )  # fmt: skip
+    changed = eval_diff.changed_arguments(a.content, b.content)
+    return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
+
+
+def _said(step: Step, pieces: Sequence[Piece], mine: str) -> Cell:
+    return Cell(f"{_speaker(step)}: ", _marked(pieces, mine))
+
+
+def _cell(step: Step, changed: set[str] | None = None) -> Cell:
+    if step.kind == "message":
+        return Cell(f"{_speaker(step)}: ", [(False, value_line(step.content, LONG))])
+    args = step.content if isinstance(step.content, Mapping) else {"": step.content}
+    pieces: list[tuple[bool, str]] = []
+    for number, (name, value) in enumerate(args.items()):
+        pieces.append((False, (", " if number else "") + (f"{name}=" if name else "")))
+        text = f'"{value_line(value, LONG)}"' if isinstance(value, str) else value_line(value, LONG)
+        pieces.append((changed is not None and name in changed, text))
+    result = result_line(step.output) if step.kind == "call" else ""
+    return Cell(f"{step.name}(", pieces, ")", result, step.failed, ANSWERED.get(step.answered or "", ""))
+
+
+def _plain(step: Step) -> str:
+    cell = _cell(step)
+    said = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
+    return value_line(said, LONG // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
+
+
+def _speaker(step: Step) -> str:
+    return "user" if step.name == "user.message" else "agent"

@@ -1,0 +1,177 @@
+"""A set of goldens: how it fares, what is in it, what decides in it, and what it is called."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+
+from app.db import transaction
+from app.db.paging import Page
+from app.errors import Invalid, NotFound, Problem
+from app.evals.stats import smallest_regression
+from app.security.access import access
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_health, golden_lists, golden_sets, run_lists
+from app.services.evals import runs as eval_runs
+from app.views import lists as listing
+from app.views.evals import bp
+from app.views.evals.charts import spark_points
+from app.views.htmx import Toast, leave, page
+from app.views.layout.tabs import as_id
+
+DIMENSIONS = (
+    ("entities_created", "What was created", 1.0),
+    ("entities_updated", "What was updated", 1.0),
+    ("tool_calls", "Tools called", 0.6),
+    ("tool_args", "Their arguments", 0.8),
+    ("final_message", "The answer", 0.6),
+    ("output", "A tool's output", 1.0),
+)
+RUNS = 8
+
+
+@bp.get("/sets/<name>")
+@access("admin")
+def golden_set(name: str) -> Any:
+    """The goldens of one set with their last verdicts."""
+    return _shown(name)
+
+
+def _shown(name: str, status: int = 200, errors: dict[str, str] | None = None, opens: str = "") -> Any:
+    return page(
+        "evals/set.html", "evals/_set_list.html", status=status, errors=errors or {}, opens=opens, **_read(name)
+    )
+
+
+def _read(name: str) -> dict[str, Any]:
+    """What the page shows. Eight queries at most."""
+    sets = eval_golden.list_sets(actor=g.actor)
+    here = next((one for one in sets if one.name == name), None)
+    if here is None:
+        raise NotFound(f"There is no golden set {name[:60]}.")
+    wanted = Page(listing.ROWS, request.args.get("after") or request.args.get("before"))
+    found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, count=here.sessions)
+    runs = run_lists.list_newest(name, run_lists.SPARK, actor=g.actor)
+    # A trial of another version or other knowledge says nothing about the agents as they are.
+    telling = [run for run in runs if run.status == "completed" and not run.trial]
+    last = telling[0] if telling else None
+    results = golden_sets.results_of(last.id, actor=g.actor) if last else {}
+    score = _score(results) if last else None
+    return {
+        "set": here,
+        "set_names": [one.name for one in sets],
+        "found": found,
+        "rows": found.items,
+        "marks": golden_health.marks_of(name, [row.id for row in found.items], actor=g.actor),
+        "runs": runs[:RUNS],
+        "last": last,
+        "under_way": next((run.id for run in runs if run.completed_at is None), None),
+        "results": results,
+        "score": score,
+        "least": smallest_regression(score.judged) if score else None,
+        "points": spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
+        "policy": here.policy,
+        "dimensions": DIMENSIONS,
+        **listing.neighbours(found),
+    }
+
+
+def _score(results: dict[str, dict[str, Any]]) -> golden_sets.Score:
+    verdicts = [one.get("verdict") for one in results.values() if one.get("baseline") != "rejected"]
+    return golden_sets.Score(verdicts.count("pass"), sum(each in ("pass", "fail", "flaky") for each in verdicts))
+
+
+@bp.post("/sets/<name>/rename")
+@access("admin")
+def rename_set(name: str) -> Any:
+    """Call the set something else; its goldens, runs and policy go along."""
+    try:
+        new_name = eval_golden.named_set(request.form.get("name", ""))
+        with transaction():
+            golden_sets.rename_set(name, new_name, actor=g.actor)
+    except Problem as refusal:
+        if refusal.status == 404:
+            raise
+        return _shown(
+            name, 409 if refusal.status == 409 else 422, {"name": refusal.detail.removeprefix("set: ")}, "name"
+        )
+    return leave(url_for(".golden_set", name=new_name), Toast(f"Renamed to {new_name}."))
+
+
+@bp.post("/sets/<name>/policy")
+@access("admin")
+def save_policy(name: str) -> Any:
+    """Which dimensions decide here and from which score on they pass."""
+    try:
+        policy = _policy(golden_sets.policy_of(name, actor=g.actor))
+        with transaction():
+            changed = golden_sets.save_policy(name, policy, actor=g.actor)
+    except Invalid as refusal:
+        return _shown(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
+    text = "Saved. It decides from the next replay on." if changed else "Nothing changed."
+    return leave(url_for(".golden_set", name=name), text)
+
+
+def _policy(before: dict[str, Any]) -> dict[str, Any]:
+    """The form as a policy. What the form does not show is kept."""
+    form = request.form
+    thresholds, decides = dict(before.get("thresholds") or {}), dict(before.get("decides") or {})
+    wrong: dict[str, str] = {}
+    for dimension, _, _ in DIMENSIONS:
+        said = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
+        thresholds.pop(dimension, None)
+        decides.pop(dimension, None)
+        if said:
+            try:
+                share = float(said)
+            except ValueError:
+                share = -1.0
+            if not 0 <= share <= 1:
+                wrong[f"threshold.{dimension}"] = "A number from 0 to 1."
+            thresholds[dimension] = share
+        if form.get(f"decides.{dimension}") in ("yes", "no"):
+            decides[dimension] = form[f"decides.{dimension}"] == "yes"
+    if wrong:
+        raise Invalid("A threshold is a number from 0 to 1.", wrong)
+    found = {"thresholds": thresholds, "decides": decides}
+    for when in ("on_miss", "on_drift"):
+        found[when] = form.get(when) if form.get(when) != "fail" else None  # type: ignore[assignment]
+    return {name: value for name, value in found.items() if value}
+
+
+@bp.post("/sets/<name>/move")
+@access("admin")
+def move(name: str) -> Any:
+    """Put the ticked goldens into another set."""
+    ids = _ticked()
+    try:
+        with transaction():
+            target = eval_golden.named_set(request.form.get("set", ""))
+            moved = eval_golden.move_goldens(ids, target, actor=g.actor)
+    except Invalid as refusal:
+        return leave(url_for(".golden_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))
+    left = any(one.name == name for one in eval_golden.list_sets(actor=g.actor))
+    text = f"Moved {moved:,} golden{'' if moved == 1 else 's'} to {target}."
+    fields = (("ids", ",".join(map(str, ids))), ("set", name))
+    undo = url_for(".move", name=target)
+    toast = Toast(text, undo=undo, fields=fields) if moved and len(ids) <= 40 else Toast(text)
+    return leave(url_for(".golden_set", name=name if left else target), toast)
+
+
+@bp.post("/sets/<name>/replay")
+@access("admin")
+def replay_many(name: str) -> Any:
+    """Replay the ticked goldens, each with its agent as it is now. What cannot be replayed is refused with 409."""
+    with transaction():
+        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=_ticked()), actor=g.actor).id
+    return leave(url_for("evals.show_run", run_id=run_id))
+
+
+def _ticked() -> list[UUID]:
+    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
+    found = [as_id(text) for text in texts]
+    if not found or None in found:
+        raise Invalid("Select at least one golden first.")
+    return [value for value in found if value is not None]

@@ -1,0 +1,198 @@
+"""Evals: requests that keep going wrong, and the golden sessions by set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
+from app.security.access import access
+from app.services.entities import store as entity_store
+from app.services.evals import candidate_runs, candidates, golden_sets, promotion
+from app.services.evals import golden as eval_golden
+from app.services.evals.candidates import Candidate
+from app.services.evals.golden import Incomplete
+from app.services.feedback import negative
+from app.views.evals import bp
+from app.views.evals.charts import spark_points
+from app.views.evals.promote_form import PromoteForm
+from app.views.format import query
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.layout.tabs import as_id
+
+VISIBLE = 5
+# Without a script a toast waits in a cookie, which holds 4 KB.
+MOST_IN_COOKIE = 40
+
+
+@bp.get("")
+@access("admin")
+def index() -> Any:
+    """Candidates, and the sets of goldens. `promote` names the candidate whose form is open, `all` shows them all, a
+    hundred at a time: `after` is where the next hundred begin."""
+    unknown = request.args.keys() - {"all", "promote", "panel", "after", "part"}
+    if unknown:
+        raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
+    if request.args.get("part") == "more" and wants_fragment():
+        return page("evals/_more_candidates.html", "evals/_more_candidates.html", **listed())
+    sid, shown = as_id(request.args.get("promote", "")), home()
+    return page("evals/index.html", "evals/_home.html", **shown, **(_open(sid, shown["candidates"]) if sid else {}))
+
+
+def home() -> dict[str, Any]:
+    """What the page shows. Six queries."""
+    return {**listed(), "sets": golden_sets.list_rows(actor=g.actor), "spark_points": spark_points}
+
+
+def listed() -> dict[str, Any]:
+    """The candidates, five of them unless all are asked for. Three queries at most."""
+    everything = request.values.get("all") == "1"
+    after = (request.args.get("after") or None) if everything else None
+    limit = candidates.MOST_GROUPS if everything else VISIBLE
+    found = candidates.list_candidates(actor=g.actor, limit=limit, cursor=after)
+    return {
+        "candidates": found.items,
+        "total": found.total,
+        "everything": everything,
+        "visible": VISIBLE,
+        "after": after,
+        "following": found.next_cursor if everything else None,
+    }
+
+
+def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
+    """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
+    offer = promotion.offer(session_id, actor=g.actor)
+    sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
+    return {
+        "offer": offer,
+        "form": form or PromoteForm.opened(offer, eval_golden.usual_set([offer.agent_id], actor=g.actor)),
+        "set_names": sets,
+        "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
+    }
+
+
+def _open(session_id: UUID, among: Sequence[Candidate], form: PromoteForm | None = None) -> dict[str, Any]:
+    """The open form of a candidate, and how many signals it settles."""
+    group = next((one for one in among if session_id in one.session_ids), None)
+    signals = candidates.signals_with(group, session_id, actor=g.actor)
+    return {**promoting(session_id, form), "resolves": len(signals)}
+
+
+@bp.get("/candidates/<uuid:session_id>")
+@access("admin")
+def candidate(session_id: UUID) -> Any:
+    """One candidate in its place: with its form, or without when it was put away."""
+    try:
+        one = candidates.find_candidate(session_id, actor=g.actor)
+    except Stale as refusal:
+        return _refused(refusal)
+    if not wants_fragment():
+        return index()
+    if request.args.get("put") == "away":
+        # A request that ran again has another session to show than the one that was asked for.
+        shown = _one(one, one.representative_session_id)
+    else:
+        shown = _one(one, session_id) | _open(session_id, [one])
+    return page("evals/_candidate.html", "evals/_candidate.html", **shown)
+
+
+def _one(one: Candidate, session_id: UUID) -> dict[str, Any]:
+    return {"one": one, "sid": session_id, "everything": request.values.get("all") == "1"}
+
+
+@bp.post("/candidates/<uuid:session_id>/promote")
+@access("admin")
+def promote_candidate(session_id: UUID) -> Any:
+    """Make the candidate's session golden, with what should have happened; its complaints are applied with it."""
+    form = PromoteForm.posted()
+    try:
+        with transaction():
+            complained = negative.has_open_complaint(session_id, actor=g.actor)
+            done = candidates.promote_candidate(session_id, form.promotion(complained=complained), actor=g.actor)
+            set_name = done.golden["set"]
+    except (Invalid, Unprocessable, Incomplete) as refusal:
+        return _wrong(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
+    except Problem as refusal:
+        if refusal.status != 409:
+            raise
+        return _refused(refusal)
+    word = "signal" if done.applied == 1 else "signals"
+    toast = Toast(f"Golden in {set_name}. {done.applied:,} {word} applied.")
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+
+
+def _wrong(session_id: UUID, form: PromoteForm, status: int) -> Response:
+    """The same form in its place, with what was typed."""
+    if wants_fragment():
+        one = candidates.find_candidate(session_id, actor=g.actor)
+        more = {**_one(one, session_id), **_open(session_id, [one], form)}
+        return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=status, **more)
+    shown = home()
+    more = _open(session_id, shown["candidates"], form)
+    return page("evals/index.html", "evals/index.html", status=status, **shown, **more)
+
+
+def _refused(refusal: Problem) -> Response:
+    """409: somebody was quicker. The list is shown as it is now."""
+    if not wants_fragment():
+        raise refusal
+    toast = Toast(refusal.detail, "error")
+    return swap("evals/_moved.html", fallback=_back(), status=refusal.status, toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/<uuid:session_id>/run-again")
+@access("admin")
+def run_again(session_id: UUID) -> Any:
+    """Start the prompt of a failed candidate once more; its row follows the session until it has ended."""
+    try:
+        with transaction():
+            session = candidate_runs.run_again(session_id, actor=g.actor)
+            address = url_for("sessions.detail", session_id=session.id)
+    except Refused as refusal:
+        return _refused(refusal)
+    toast = Toast("Running again.")
+    return swap("evals/_moved.html", fallback=address, toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/<uuid:session_id>/dismiss")
+@access("admin")
+def dismiss_candidate(session_id: UUID) -> Any:
+    """Nothing is to be learnt from this request; takes all its complaints off the list."""
+    try:
+        with transaction():
+            moved = candidates.dismiss_candidate(session_id, actor=g.actor)
+    except Stale as refusal:
+        return _refused(refusal)
+    text = f"Dismissed {len(moved):,} signal{'' if len(moved) == 1 else 's'}."
+    toast = Toast(text)
+    if wants_fragment() or len(moved) <= MOST_IN_COOKIE:
+        fields = (("ids", ",".join(map(str, moved))), *((("all", "1"),) if request.form.get("all") == "1" else ()))
+        toast = Toast(text, undo=url_for(".undo_dismissal"), target="#candidates", fields=fields)
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+
+
+@bp.post("/candidates/undo")
+@access("admin")
+def undo_dismissal() -> Any:
+    """Put a dismissed request back."""
+    ids = [as_id(text) for text in request.form.get("ids", "").split(",")]
+    if None in ids:
+        raise Invalid("One of these ids is no id; load the page again.")
+    with transaction():
+        moved = candidates.undo_group([found for found in ids if found is not None], actor=g.actor)
+    toast = Toast(f"Put {moved:,} signal{'' if moved == 1 else 's'} back.")
+    return swap("evals/_candidates.html", fallback=_back(), toasts=[toast], **(listed() if wants_fragment() else {}))
+
+
+def _fresh() -> dict[str, Any]:
+    return home() if wants_fragment() else {}
+
+
+def _back() -> str:
+    return query(url_for(".index"), all="1" if request.values.get("all") == "1" else None)

@@ -1,0 +1,277 @@
+"""Eval runs: started, listed, followed while they run, cancelled, tried again and deleted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from flask import flash, g, make_response, redirect, render_template, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.db.paging import Page
+from app.errors import Invalid, Refused
+from app.models.evals import CONTEXT_MODES
+from app.security.access import access
+from app.services.agents import versions
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_lists, run_control, run_detail, run_lists
+from app.services.evals import runs as eval_runs
+from app.services.evals.run_plan import told_left_out
+from app.services.evals.runs import NewRun
+from app.views.evals import bp
+from app.views.format import query
+from app.views.forms import whole_number
+from app.views.htmx import Toast, leave, page, varied, wants_fragment
+from app.views.layout.tabs import as_id
+from app.views.lists import ROWS, neighbours
+from app.views.transcript.names import RecordNames
+
+MOST_RUNS = 20
+LINES = 200
+TOOLS = ("recorded", "live")
+SHOWN = ("fail", "flaky", "errored", "unknown", "pass")
+
+
+@dataclass(frozen=True)
+class StartForm:
+    """What shall be replayed, and with what, as the form has it."""
+
+    sets: list[str]
+    golden: UUID | None
+    agent: str
+    versions: list[str]
+    context: str
+    trials: str
+    tools: str
+    plus: list[str]
+    minus: list[str]
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, given: Any) -> StartForm:
+        listed = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("set", "version")}
+        rows = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("plus", "minus")}
+        said = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
+        if said["golden"] and as_id(said["golden"]) is None:
+            raise Invalid("golden: This is no session id.", {"golden": "This is no session id."})
+        return cls(
+            sets=list(dict.fromkeys(listed["set"])),
+            golden=as_id(said["golden"]),
+            agent=said["agent"],
+            versions=list(dict.fromkeys(listed["version"])),
+            context=said["context"] or "frozen",
+            trials=said["trials"] or "1",
+            tools=said["tools"] or "recorded",
+            plus=rows["plus"],
+            minus=rows["minus"],
+        )
+
+    @property
+    def version_ids(self) -> list[UUID]:
+        return [found for text in self.versions if (found := as_id(text)) is not None]
+
+    def runs(self) -> list[NewRun]:
+        """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
+        wrong: dict[str, str] = {}
+        trials = whole_number(self.trials)
+        if not self.sets and self.golden is None:
+            wrong["set"] = "Choose a set, or a golden."
+        if trials is None or not 1 <= trials <= eval_runs.MOST_TRIALS:
+            wrong["trials"] = f"Give a number from 1 to {eval_runs.MOST_TRIALS}."
+        if self.context not in CONTEXT_MODES:
+            wrong["context"] = "Choose frozen or live."
+        elif self.context == "live" and (self.plus or self.minus):
+            wrong["context"] = "Rows are added to and taken from frozen knowledge only."
+        if self.tools not in TOOLS:
+            wrong["tools"] = "Choose recorded or live."
+        rows = {name: [as_id(one) for one in getattr(self, name)] for name in ("plus", "minus")}
+        for name, ids in rows.items():
+            if None in ids:
+                wrong[name] = "One of these is no knowledge row."
+        what: list[dict[str, Any]] = [{"set_name": name} for name in self.sets]
+        what += [{"golden_ids": [self.golden]}] if self.golden else []
+        tested = self._tested()
+        if len(what) * len(tested) > MOST_RUNS:
+            wrong["version"] = f"That would be {len(what) * len(tested)} runs; at most {MOST_RUNS} at once."
+        if wrong:
+            raise Invalid(" ".join(wrong.values()), wrong)
+        return [
+            NewRun(
+                **one,
+                **version,
+                context_mode=self.context,
+                trials=trials or 1,
+                tools={"*": "live"} if self.tools == "live" else {},
+                plus_rows=[one for one in rows["plus"] if one],
+                minus_rows=[one for one in rows["minus"] if one],
+            )
+            for one in what
+            for version in tested
+        ]
+
+    def _tested(self) -> list[dict[str, Any]]:
+        """Agents and versions as ids; a version may be given by its number beside an agent."""
+        agent = versions.find_agent(self.agent, actor=g.actor) if self.agent else None
+        if self.agent and agent is None:
+            raise Invalid("agent: There is no such agent.", {"agent": "There is no such agent in this workspace."})
+        named = {"agent_id": agent.id} if agent else {}
+        if not self.versions:
+            return [named]
+        found = []
+        for text in self.versions:
+            number = whole_number(text)
+            version = versions.version_id(agent, number) if agent and number else as_id(text)
+            if version is None:
+                raise Invalid("version: There is no such version.", {"version": "There is no such version of it."})
+            found.append({**named, "agent_version_id": version})
+        return found
+
+
+@bp.get("/runs")
+@access("admin")
+def list_runs() -> Any:
+    """The runs of the workspace, newest first; a set can be chosen."""
+    set_name = request.args.get("set") or None
+    cursor = request.args.get("after") or request.args.get("before")
+    found = run_lists.list_runs(Page(ROWS, cursor), actor=g.actor, set_name=set_name)
+    args = {"set": set_name} if set_name else {}
+    return page(
+        "evals/runs.html", "evals/_runs.html", found=found, rows=found.items, args=args,
+        sets=eval_golden.list_sets(actor=g.actor), **neighbours(found),
+    )  # fmt: skip
+
+
+@bp.get("/runs/new")
+@access("admin")
+def new_run() -> Any:
+    """What to replay, and with what."""
+    return _form(StartForm.of(request.args))
+
+
+@bp.post("/runs")
+@access("admin")
+def start_run() -> Any:
+    """Start the runs that were asked for; one leads to its page, several to the list."""
+    form = StartForm.of(request.form)
+    try:
+        with transaction():
+            made = [eval_runs.start_run(one, actor=g.actor).id for one in form.runs()]
+    except Invalid as wrong:
+        return _form(form, wrong.fields, 422)
+    except Refused as refusal:
+        # Mostly the goldens' own agent does not run here. The form offers others.
+        return _form(form, {"version": refusal.detail}, 409)
+    if len(made) == 1:
+        return _led(url_for(".show_run", run_id=made[0]))
+    flash(f"{len(made)} runs have begun.", "success")
+    return _led(url_for(".list_runs"))
+
+
+def _led(target: str) -> Response:
+    """Off to another page, whether htmx asked or a form."""
+    if not wants_fragment():
+        return redirect(target, 303)
+    answer = Response(status=204)
+    answer.headers["HX-Redirect"] = target
+    return varied(answer)
+
+
+def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 200) -> Response:
+    about: dict[str, Any] = {"set_names": form.sets, "golden_id": form.golden}
+    row = golden_lists.get_golden(form.golden, actor=g.actor) if form.golden else None
+    sets = eval_golden.list_sets(actor=g.actor)
+    stuck = [one.name for one in sets if one.name in form.sets and one.why_not]
+    if row and not row.replayable:
+        stuck.append("this golden")
+    html = render_template(
+        "evals/_start.html" if wants_fragment() else "evals/start.html",
+        form=form,
+        errors=errors or {},
+        title=row.title if row else None,
+        stuck=", ".join(stuck),
+        sets=sets,
+        versions=run_detail.versions_offered(actor=g.actor, **about),
+        plus=run_detail.rows_to_add(actor=g.actor),
+        minus=run_detail.rows_to_take(actor=g.actor, **about),
+    )
+    return varied(make_response(html, status))
+
+
+@bp.get("/runs/<uuid:run_id>")
+@access("admin")
+def show_run(run_id: UUID) -> Any:
+    """A run: what was tested, how far it is, and what came of each golden."""
+    return page("evals/run.html", "evals/_run.html", **read_run(run_id))
+
+
+def read_run(run_id: UUID) -> dict[str, Any]:
+    found = run_detail.read_run(run_id, actor=g.actor)
+    verdict = request.args.get("verdict", "")
+    lines = [line for line in found.lines if not verdict or line.verdict == verdict]
+    start = min(whole_number(request.args.get("from")) or 0, len(lines))
+    shown = lines[start : start + LINES]
+    rows = [*found.options.get("plus", ()), *found.options.get("minus", ())]
+    return {
+        "found": found,
+        "run": found.run,
+        "progress": found.progress,
+        "lines": shown,
+        "records": RecordNames(line.reason for line in shown),
+        "total": len(lines),
+        "left_out": told_left_out(found.options),
+        "further": start + LINES if start + LINES < len(lines) else None,
+        "verdict": verdict if verdict in SHOWN else "",
+        "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
+        "knowledge": run_detail.rows_named(rows, actor=g.actor),
+    }
+
+
+@bp.get("/runs/<uuid:run_id>/progress")
+@access("admin")
+def run_progress(run_id: UUID) -> Any:
+    """How far a run is, as a bar that follows itself until the run has ended."""
+    run, how_far = run_detail.read_progress(run_id, actor=g.actor)
+    if not wants_fragment():
+        return redirect(url_for(".show_run", run_id=run_id), 303)
+    return page("evals/_progress.html", "evals/_progress.html", run=run, progress=how_far)
+
+
+@bp.post("/runs/<uuid:run_id>/cancel")
+@access("admin")
+def cancel_run(run_id: UUID) -> Any:
+    """Stop a run. Asking twice is fine."""
+    with transaction():
+        run = run_control.cancel_run(run_id, actor=g.actor)
+    flash("Cancelled." if run.status == "cancelled" else "It stops at the next step of what runs.", "success")
+    return redirect(url_for(".show_run", run_id=run_id), 303)
+
+
+@bp.post("/runs/<uuid:run_id>/retry")
+@access("admin")
+def retry_run(run_id: UUID) -> Any:
+    """Replay again what errored."""
+    with transaction():
+        cases = run_control.retry_errored(run_id, actor=g.actor)
+    flash(f"{cases} replay{'s' if cases != 1 else ''} tried again.", "success")
+    return redirect(url_for(".show_run", run_id=run_id), 303)
+
+
+@bp.get("/runs/<uuid:run_id>/delete")
+@access("admin")
+def ask_delete_run(run_id: UUID) -> Any:
+    """Says what goes with a run before it is deleted."""
+    run, progress = run_detail.read_progress(run_id, actor=g.actor)
+    return page(
+        "evals/delete_run.html", "evals/_delete_run.html", run=run, replays=progress.total, in_place=wants_fragment()
+    )
+
+
+@bp.post("/runs/<uuid:run_id>/delete")
+@access("admin")
+def delete_run(run_id: UUID) -> Any:
+    """Remove a run that has ended, with its replays."""
+    with transaction():
+        gone = run_control.delete_run(run_id, actor=g.actor)
+    return leave(url_for(".list_runs"), Toast(f"Deleted the run with {gone:,} replay{'s' if gone != 1 else ''}."))

@@ -1,0 +1,133 @@
+"""The moment a feedback row is about, as its panel and its page show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flask import g
+
+from app.services.chats import store as chat_store
+from app.services.evals import diff as eval_diff
+from app.services.feedback import review as feedback_review
+from app.services.feedback.review import FeedbackDetail
+from app.services.sessions import event_windows
+from app.services.sessions import store as session_store
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.transcript import KnownRow
+from app.text.diff import word_diff
+from app.views.feedback.summary import said
+from app.views.layout.tabs import as_id, call_by_name, marks_of, rows_loaded, with_version
+from app.views.transcript import turns as transcript_turns
+from app.views.transcript.turns import Turn
+
+MOST_EVENTS = 2000
+MOST_BYTES = 2_000_000
+MOST_REPLAYS = 10
+MOST_DIVERGENCES = 12
+
+
+def read_moment(found: FeedbackDetail) -> dict[str, Any]:
+    """Everything the panel shows of one row."""
+    row = found.row
+    turns, loaded = _turns(found)
+    target = _target(found, turns)
+    if target is not None:
+        target.target = True
+    shown = transcript_turns.around(turns, target)
+    call_by_name(shown)
+    return {
+        "found": found,
+        "row": row,
+        "said": said,
+        "words": said(row),
+        "agent": with_version(row.agent, row.agent_version),
+        "turns": shown,
+        "place": _place(found, turns, target),
+        "diff": _diff(found, target),
+        "loaded": loaded,
+        "replays": _replays(found),
+        "actions": feedback_review.allowed_actions(row.status, actor=g.actor),
+    }
+
+
+def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
+    """For a replay that failed: its golden, the replays, and how they differ. Nothing for other feedback."""
+    context = found.context
+    golden = as_id(str(context.get("golden_session_id"))) if found.row.kind == "replay_failure" else None
+    if golden is None:
+        return None
+    ids = [one for text in context.get("replay_session_ids") or () if (one := as_id(str(text)))]
+    latest = list(reversed(ids))[:MOST_REPLAYS]
+    titles = eval_diff.sessions_titled([golden, *latest], actor=g.actor)
+    return {
+        "golden": golden,
+        "title": titles.get(str(golden), "a golden that was deleted"),
+        "ids": [one for one in latest if str(one) in titles],
+        "count": len(ids),
+        "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MOST_DIVERGENCES],
+    }
+
+
+def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
+    """The turn that the row means: the one it names, the last that used its tool, the last of a session that failed."""
+    row = found.row
+    named = transcript_turns.find(turns, [*marks_of(row), f"#{found.message_index}"])
+    if named is not None:
+        return named
+    if row.tool_slug:
+        used = [turn for turn in turns if any(part.name == row.tool_slug for part in turn.parts)]
+        return used[-1] if used else None
+    return turns[-1] if turns and row.kind == "session_failure" else None
+
+
+def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
+    """The transcript around the row: the conversation's when there is one, else the session's."""
+    if found.chat is not None:
+        return _from_chat(found)
+    if found.row.session_id is None:
+        return [], []
+    whole = session_store.get_session(found.row.session_id, actor=g.actor)
+    events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
+    version = f"v{whole.agent_version}" if whole.agent_version else ""
+    turns = transcript_turns.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
+    return turns, _known(events)
+
+
+def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
+    assert found.chat is not None  # noqa: S101 - the caller looked
+    chat = chat_store.get_chat(g.actor, found.chat)
+    behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
+    work = session_transcript.work_of({session for session in behind if session}, actor=g.actor)
+    versions = (
+        {found.row.session_id: f"v{found.row.agent_version}"}
+        if found.row.session_id and found.row.agent_version
+        else {}
+    )
+    turns = transcript_turns.of_messages(
+        chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
+    )
+    return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
+
+
+def _known(events: Sequence[transcript_turns.Event]) -> list[KnownRow]:
+    payload = next((event.payload for event in events if event.event_type == "context.loaded"), None)
+    return rows_loaded(payload) if payload else []
+
+
+def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) -> str:
+    """`chat, turn 3 of 6`: where in the whole this is. A turn is a question and its answer."""
+    asked = [turn for turn in turns if not turn.agent]
+    if target is None or not asked:
+        return found.row.source_type
+    at = [id(turn) for turn in turns].index(id(target))
+    number = sum(not turn.agent for turn in turns[: at + 1])
+    return f"{found.row.source_type}, turn {max(number, 1)} of {len(asked)}"
+
+
+def _diff(found: FeedbackDetail, target: Turn | None) -> list[tuple[str, str]]:
+    wanted = found.details.get("preferred_answer")
+    before = found.message_text or (target.text if target else "")
+    if found.row.signal != "edit" or not isinstance(wanted, str) or not before:
+        return []
+    return word_diff(before, wanted)

@@ -1,0 +1,80 @@
+"""The form with which an admin flags a turn: read from the address when it opens, from the form when it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+
+from app.errors import Invalid
+from app.models import Feedback
+from app.models.feedback import RATINGS
+from app.views.format import value_line
+from app.views.layout.tabs import NOTE, Note
+
+
+@dataclass(frozen=True)
+class FlagForm:
+    """`at` is the anchor of the turn whose form is open; empty when none is, `whole` for the thing itself. `args` is
+    the rest of the page's query."""
+
+    url: str
+    post: str
+    at: str = ""
+    rating: str = "negative"
+    comment: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+    args: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def asked(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
+        at = request.args.get("flag", "")[:60]
+        return cls(url_for(detail, **_plain(ids)), url_for(post, **_plain(ids)), at=at, args=_place(request.args))
+
+    @property
+    def put_away(self) -> bool:
+        """Somebody opened the form and thought better of it."""
+        return request.args.get("put") == "away"
+
+    @classmethod
+    def posted(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
+        form = request.form
+        return cls(
+            url_for(detail, **_plain(ids)),
+            url_for(post, **_plain(ids)),
+            at=form.get("at", "")[:60] or "whole",
+            rating=form.get("rating", ""),
+            comment=form.get("comment", "").strip(),
+            args=_place(form),
+        )
+
+    def check(self) -> None:
+        """An admin's flag can make a rule by itself, so it has to say something."""
+        errors = {}
+        if self.rating not in RATINGS:
+            errors["rating"] = f"Choose one of {', '.join(RATINGS)}."
+        if not self.comment:
+            errors["comment"] = "Say what was right or wrong about it."
+        if errors:
+            raise Invalid("Something in the form does not fit.", errors)
+
+    def with_errors(self, refusal: Invalid) -> FlagForm:
+        return replace(self, errors=refusal.fields or {"comment": refusal.detail})
+
+
+def flagged_note(row: Feedback, form: FlagForm) -> Note:
+    """The flag as it stands in the margin from now on."""
+    href = url_for("feedback.detail", feedback_id=row.id)
+    return Note(form.rating, value_line(form.comment, NOTE), g.actor.name or "you", row.created_at, href, "pending")
+
+
+def _place(given: Mapping[str, str]) -> dict[str, str]:
+    """Which part of a long transcript the page shows, so that the form stays on it."""
+    return {"after": given["after"][:200]} if given.get("after") else {}
+
+
+def _plain(ids: dict[str, UUID]) -> dict[str, Any]:
+    return dict(ids)

@@ -1,0 +1,199 @@
+"""Your feedback: what you said, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from flask import Flask, g, url_for
+
+from app.models.feedback import RATINGS, STATUSES
+from app.security.access import access
+from app.services.feedback import own as feedback_own
+from app.services.feedback.own import Learned, OwnRow, Place, Retry
+from app.services.lists.filters import FeedbackFilters
+from app.views import lists as listing
+from app.views.feedback import bp
+from app.views.htmx import page
+from app.views.layout.tabs import as_id
+
+REASON_WORDS = {
+    "inaccurate": "Not accurate",
+    "unsafe": "Unsafe",
+    "missing_context": "Something was missing",
+    "wrong_context": "Outdated or beside the point",
+    "ignored_constraints": "Did not do what I asked",
+    "hallucination": "Made something up",
+    "style_mismatch": "Wrong form or tone",
+    "other": "Something else",
+}
+SAID = {
+    "helpful": "Helpful",
+    "not_helpful": "Not helpful",
+    "inaccurate": "Not accurate",
+    "unsafe": "Unsafe",
+    "edit": "Your answer",
+    "regenerate": "Asked for another answer",
+}
+KINDS = {
+    "response_rejection": "Rejected",
+    "extraction_rejection": "Rejected",
+    "flag": "Flagged",
+    "tool_observation": "About a tool",
+}
+RATED = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
+OUTCOMES = {
+    "golden": "It became a test that every new version has to pass.",
+    "agent_version": "The agent was changed.",
+}
+AGAIN = {
+    "pending": "It waits to be asked again, with your reason as instruction.",
+    "running": "It is being asked again, with your reason as instruction.",
+    "completed": "It was asked again, and nothing was submitted.",
+    "cancelled": "It was to be asked again, which was stopped.",
+}
+SUBMITTED = {
+    "submitted": "It was asked again; the new values wait for a decision.",
+    "accepted": "It was asked again, and the new values were accepted.",
+    "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
+}
+
+
+@dataclass(frozen=True)
+class Became:
+    """What became of a row: a sentence, the words it is about, and where to look."""
+
+    text: str
+    quote: str = ""
+    href: str = ""
+
+
+@dataclass(frozen=True)
+class Own:
+    """A row as its author reads it."""
+
+    id: UUID
+    rating: str
+    head: str
+    comment: str
+    tags: list[str]
+    missing: str
+    status: str
+    became: Became
+    at: datetime
+    changed: int | None = None
+    where: str = ""
+    href: str = ""
+    stands: bool = True
+
+
+@bp.get("/feedback/mine")
+@access("member")
+def list_own() -> Any:
+    """Everything one said in this workspace, newest first."""
+    asked = listing.read(FeedbackFilters)
+    found = feedback_own.list_own(asked.filters, asked.page, actor=g.actor)
+    learned = feedback_own.learned_from(found.items, actor=g.actor)
+    places = feedback_own.places_of(found.items, actor=g.actor)
+    retries = feedback_own.retries_of(found.items, actor=g.actor)
+    return page(
+        "chat/mine.html",
+        "chat/_mine.html",
+        rows=[as_own(row, learned, places.get(row.id), retries) for row in found.items],
+        found=found,
+        asked=asked,
+        fields=[listing.choices("status", STATUSES), listing.choices("rating", RATINGS), *listing.DAYS],
+        **listing.neighbours(found),
+    )
+
+
+def as_own(
+    row: OwnRow,
+    learned: Mapping[UUID, Learned],
+    place: Place | None = None,
+    retries: Mapping[str, Retry] | None = None,
+) -> Own:
+    """The row in the words that its author reads."""
+    return Own(
+        id=row.id,
+        rating=row.rating,
+        head=_head(row),
+        comment="" if row.signal == "edit" else (row.comment or ""),
+        tags=[REASON_WORDS[name] for name in row.details.get("error_categories", []) if name in REASON_WORDS],
+        missing=str(row.details.get("missing_context") or ""),
+        status=row.status,
+        became=_became(row, learned.get(row.id), retries or {}),
+        at=row.occurred_at,
+        changed=row.edit_distance if row.signal == "edit" else None,
+        where=place.title if place else "",
+        href=_address(row, place),
+        stands=row.stands,
+    )
+
+
+def _head(row: OwnRow) -> str:
+    if row.details.get("skipped"):
+        return "Skipped the rating"
+    if row.signal:
+        return SAID.get(row.signal, row.signal)
+    field = row.context.get("field_name")
+    word = KINDS.get(row.kind) or RATED[row.rating]
+    return f"{word}: {str(field).replace('_', ' ')}" if field else word
+
+
+def _became(row: OwnRow, learned: Learned | None, retries: Mapping[str, Retry]) -> Became:
+    note = row.review_notes or ""
+    if learned is not None:
+        href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
+        return Became(f"It became a {learned.type} that the agents follow:", learned.content, href)
+    if row.status == "pending":
+        return Became("Nobody has decided about it yet.")
+    if row.status == "reviewed":
+        return Became("An admin read it and will come back to it" + (":" if note else "."), note)
+    if row.status == "dismissed":
+        return Became("Nothing will be changed:", note)
+    return _applied(row, note, retries)
+
+
+def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Became:
+    kind = str(row.outcome.get("kind") or "")
+    session = as_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
+    if kind == "retry":
+        href = url_for("sessions.own_detail", session_id=session) if session else ""
+        return Became(asked_again(retries.get(str(session))), href=href)
+    if kind in OUTCOMES:
+        return Became(OUTCOMES[kind], note)
+    return Became("It was acted on" + (":" if note else "."), note)
+
+
+def asked_again(retry: Retry | None) -> str:
+    """How it went to ask again."""
+    if retry is None:
+        return "It was asked again, with your reason as instruction."
+    if retry.response is not None:
+        return SUBMITTED[retry.response]
+    if retry.status == "pending" and retry.elsewhere:
+        return f"It is asked again as soon as {retry.agent}, which runs elsewhere, takes it up."
+    if retry.status == "failed":
+        return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
+    return AGAIN[retry.status]
+
+
+def _address(row: OwnRow, place: Place | None) -> str:
+    if place is None:
+        return ""
+    if place.chat_id:
+        index = row.context.get("message_index")
+        if index is None:
+            return url_for("chat.detail", chat_id=place.chat_id)
+        return url_for("chat.detail", chat_id=place.chat_id, at=index) + f"#m-{index}"
+    if place.entity_id:
+        return url_for("entities.detail", entity_id=place.entity_id)
+    return url_for("sessions.own_detail", session_id=place.session_id)
+
+
+def register(app: Flask) -> None:
+    app.jinja_env.globals["reason_words"] = REASON_WORDS

@@ -1,0 +1,139 @@
+"""Feedback: the queue. What was said, the moment it is about, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Refused
+from app.formats.feedback_details import ERROR_CATEGORIES
+from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
+from app.security.access import access
+from app.services.feedback import lists as feedback_lists
+from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
+from app.services.feedback import volume as feedback_volume
+from app.services.feedback.review import FeedbackDetail
+from app.services.lists.filters import FeedbackFilters
+from app.views import lists as listing
+from app.views.feedback import bp, volume_chart
+from app.views.feedback.context import read_moment
+from app.views.feedback.sidebar import beside
+from app.views.feedback.summary import said
+from app.views.htmx import Toast, page, swap
+from app.views.layout import saved_views
+
+DONE = {"reviewed": "Reviewed", "applied": "Applied", "dismissed": "Dismissed", "reopen": "Reopened"}
+
+# What no menu offers but a link may ask for, and what its chip says.
+LINKED = {
+    "session_id": "session",
+    "chat_id": "conversation",
+    "entity_id": "record",
+    "trace_id": "trace",
+    "agent_id": "agent",
+    "author_id": "from",
+}
+
+
+@bp.get("/admin/agent-review/feedback")
+@access("admin")
+def index() -> Any:
+    """The feedback of the workspace, newest first."""
+    views = saved_views.of("feedback")
+    return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **listed())
+
+
+def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+    """The list that the address asks for, or the query that was given."""
+    volume = feedback_volume.volume(actor=g.actor)
+    asked = listing.read(FeedbackFilters, given)
+    found = feedback_review.list_feedback(asked.filters, asked.page, actor=g.actor)
+    menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
+    return {
+        "rows": found.items,
+        "found": found,
+        "asked": asked,
+        "volume": volume_chart.draw(volume, asked.args),
+        "fields": _fields(asked.args, menus),
+        "colleagues": menus.admins,
+        "said": said,
+        "looked_at": feedback_lists.LOOKED_AT,
+        **listing.neighbours(found),
+    }
+
+
+def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Field]:
+    """What the menu offers, and what only a link can ask for, which is a chip when it does."""
+    admins = [(value, name) for value, name in menus.admins if value != str(g.actor.id)]
+    offered = [
+        listing.choices("status", STATUSES),
+        listing.choices("rating", RATINGS),
+        listing.named("assignee", [("me", "me"), ("nobody", "nobody"), *admins]),
+        listing.named("agent", menus.agents),
+        {**listing.typed("version", "agent version"), "type": "number"},
+        listing.choices("source_type", SOURCES, "source"),
+        listing.choices("signal", SIGNALS),
+        listing.choices("kind", KINDS),
+        listing.choices("origin", ORIGINS),
+        listing.choices("error_category", ERROR_CATEGORIES, "error category"),
+        listing.typed("environment"),
+        listing.typed("model"),
+        listing.typed("tag"),
+        *listing.DAYS,
+    ]
+    linked = [
+        listing.named(name, [(args[name], menus.author if name == "author_id" else args[name][-8:])], label)
+        for name, label in LINKED.items()
+        if name in args
+    ]
+    return [*offered, *linked]
+
+
+@bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")
+@access("admin")
+def detail(feedback_id: UUID) -> Response:
+    """One row with its moment. That an admin read what somebody said is noted."""
+    with transaction():
+        found = feedback_review.get_feedback(feedback_id, actor=g.actor, audit_read=True)
+    return page("feedback/detail.html", "feedback/_panel.html", **_shown(found))
+
+
+@bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/review")
+@access("admin")
+def review(feedback_id: UUID) -> Any:
+    """Decide about one row, or take the decision back."""
+    action = request.form.get("action", "")
+    status, refused = 200, ""
+    try:
+        with transaction():
+            feedback_review.review([feedback_id], action, actor=g.actor, notes=notes())
+    except Refused as refusal:
+        status, refused = 409, refusal.detail
+    found = feedback_review.get_feedback(feedback_id, actor=g.actor)
+    toast = Toast(refused, "error") if refused else _toast(action, found)
+    back = url_for(".detail", feedback_id=feedback_id)
+    return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_shown(found))
+
+
+def _shown(found: FeedbackDetail) -> dict[str, Any]:
+    return {**read_moment(found), **beside(found)}
+
+
+def notes() -> str | None:
+    return request.form.get("notes", "").strip() or None
+
+
+def _toast(action: str, found: FeedbackDetail) -> Toast:
+    """What was done with which row, since the next one is open by now, and the way back."""
+    line = said(found.row).line
+    text = f"{DONE.get(action, 'Done')}: {line[:60].rstrip()}{'…' if len(line) > 60 else ''}"
+    if action == "reopen":
+        return Toast(text)
+    undo = url_for(".review", feedback_id=found.row.id)
+    return Toast(text, undo=undo, target="#toasts", fields=(("action", "reopen"),))

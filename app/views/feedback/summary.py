@@ -1,0 +1,68 @@
+"""What a feedback row says, in one line: a person's words in quotes, the product's own words without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.services.feedback.review import FeedbackRow
+from app.views.format import value_line
+
+SIGNAL_WORDS = {
+    "helpful": "marked helpful",
+    "not_helpful": "marked not helpful",
+    "inaccurate": "marked inaccurate",
+    "unsafe": "marked unsafe",
+    "edit": "rewrote the answer",
+    "regenerate": "asked for another answer",
+}
+LONGEST_EDIT = 300
+RATING_WORDS = {"positive": "liked it", "negative": "did not like it", "neutral": "no opinion"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """`lead` our words, `quote` theirs, `tail` a figure that matters beside them."""
+
+    lead: str = ""
+    quote: str = ""
+    tail: str = ""
+
+    @property
+    def line(self) -> str:
+        quoted = f"“{self.quote}”" if self.quote else ""
+        return " ".join(part for part in (self.lead, quoted) if part)
+
+
+def said(row: FeedbackRow) -> Said:
+    """The row as one line. Only people's words are quoted; the reason of a failure is the machine's."""
+    comment = " ".join((row.comment or "").split())
+    if row.signal == "edit":
+        # An edit's comment is the whole answer that was wanted, which the page of the row shows.
+        comment = value_line(comment, LONGEST_EDIT)
+    failed = row.kind in {"session_failure", "replay_failure"}
+    return Said(_lead(row, comment), "" if failed else comment, _tail(row))
+
+
+def _lead(row: FeedbackRow, comment: str) -> str:
+    colon = ":" if comment else ""
+    if row.kind == "session_failure":
+        return f"failed: {comment or 'no reason recorded'}"
+    if row.kind == "replay_failure":
+        return f"replay fails: {comment.removeprefix('Replay fails: ') or 'differs from its golden'}"
+    if row.kind in {"response_rejection", "extraction_rejection"}:
+        return f"{row.field_name or 'response'} rejected{colon}"
+    if row.kind == "tool_observation":
+        return f"{row.tool_slug or 'tool'}{colon}"
+    if row.signal == "edit" and comment:
+        return "rewrote the answer:"
+    if comment:
+        return ""
+    return SIGNAL_WORDS.get(row.signal or "", RATING_WORDS.get(row.rating, row.rating)) + ", no comment"
+
+
+def _tail(row: FeedbackRow) -> str:
+    if row.origin == "machine":
+        return f"{row.confidence:.2f}"
+    if row.signal == "edit" and row.edit_distance is not None:
+        return f"{row.edit_distance} % changed"
+    return f"weight {row.weight:g}" if row.weight < 1 else ""

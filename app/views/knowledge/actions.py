@@ -1,0 +1,237 @@
+"""More to do with knowledge: pin and re-scope at a click, go back, merge, replace, several at once, and the checks."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.db.paging import Page
+from app.errors import Invalid, NotFound, Refused
+from app.learning.hygiene.checks import CHECKS
+from app.learning.hygiene.texts import strip_hidden
+from app.models import SharedContext
+from app.security.access import access
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.lists.filters import KnowledgeFilters
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.knowledge import bp
+from app.views.knowledge.form import Unconfirmed
+from app.views.knowledge.pages import (
+    REVERSIBLE,
+    UNCHECKED,
+    card,
+    check_return,
+    chosen,
+    listed,
+    read,
+    refused,
+    undo_edit,
+)
+from app.views.layout.shell import own_path
+from app.views.layout.tabs import as_id
+
+MOST_SHOWN = 200
+MOST_AT_ONCE = 100
+OFFERED = 8
+MANY = {"active": "In use now", "inactive": "Taken out of use", "proposed": "Proposed again"}
+# Without a script a toast waits in a cookie, which holds 4 KB.
+MOST_IN_COOKIE = 40
+
+
+@bp.post("/<uuid:row_id>/set")
+@access("admin")
+def set_one(row_id: UUID) -> Any:
+    """Change one thing of a row at a click: its pin, whom it is for, or the characters in it that nobody sees."""
+    try:
+        with transaction():
+            before = knowledge_rows.get_row(row_id, actor=g.actor).row
+            version = _number("version") or before.version
+            now = knowledge_rows.edit_row(row_id, _wanted(before), version, actor=g.actor).version
+            vectors.keep_vectors([row_id], actor=g.actor)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, undo_edit(row_id, version, now, "Saved."), shown=read(row_id, checked=True))
+
+
+def _wanted(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
+    form = request.form
+    if "pinned" in form:
+        return {"pinned": form["pinned"] == "1"}
+    if "clean" in form:
+        return {"content": strip_hidden(row.content), "context": strip_hidden(row.context) if row.context else None}
+    wanted = {name: chosen(form[name]) for name in ("agent_id", "entity_type_id") if name in form}
+    if not wanted:
+        raise Invalid("There is nothing to change.")
+    return wanted
+
+
+@bp.post("/<uuid:row_id>/roll-back")
+@access("admin")
+def roll_back(row_id: UUID) -> Any:
+    """Make a row what it was in an earlier version."""
+    to, version = _number("to"), _number("version")
+    reason = request.form.get("reason", "").strip() or None
+    try:
+        with transaction():
+            now = knowledge_changes.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
+            vectors.keep_vectors([row_id], actor=g.actor)
+    except (Invalid, Refused, NotFound) as refusal:
+        return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
+    return card(
+        row_id, undo_edit(row_id, version, now, f"As it was in version {to}."), shown=read(row_id, checked=True)
+    )
+
+
+@bp.get("/<uuid:row_id>/choose")
+@access("admin")
+def choose(row_id: UUID) -> Response:
+    """Which row it should be merged into, or replaced by: the nearest in meaning, or what a search finds."""
+    fragment = "knowledge/_offered.html" if request.args.get("only") == "rows" else "knowledge/_choose.html"
+    place = "panel-" if request.args.get("place") == "panel" else ""
+    return page("knowledge/choose.html", fragment, place=place, **_offered(row_id))
+
+
+def _offered(row_id: UUID) -> dict[str, Any]:
+    """The rows to choose from. One that a check found comes first; none is chosen, because whose text stays is for the
+    person to say."""
+    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    query = request.values.get("q", "").strip()[:200]
+    if query:
+        filters = KnowledgeFilters(state="active", q=query)
+        rows = knowledge_rows.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
+    else:
+        rows = knowledge_lists.rows_of(hygiene.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
+    found_by_check = as_id(request.args.get("into", ""))
+    first = knowledge_lists.rows_of([found_by_check] if found_by_check else [], actor=g.actor)
+    active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
+    return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:OFFERED], "q": query}
+
+
+def _choose_again(row_id: UUID, error: str) -> Response:
+    """The same choice where it was open, and what is missing."""
+    offered = {**_offered(row_id), "error": error}
+    if not wants_fragment():
+        return page("knowledge/choose.html", "knowledge/_choose.html", status=422, place="", **offered)
+    return swap("knowledge/_choose_again.html", fallback="", status=422, **offered)
+
+
+@bp.post("/<uuid:row_id>/merge")
+@access("admin")
+def merge(row_id: UUID) -> Any:
+    """Let another row stand for a proposal too."""
+    try:
+        into = chosen(request.form.get("into", ""))
+        if into is None:
+            return _choose_again(row_id, "Choose the row whose text stays.")
+        with transaction():
+            knowledge_changes.merge_row(row_id, into, actor=g.actor)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, Toast("Merged. Its signals are behind the other row now."))
+
+
+@bp.post("/<uuid:row_id>/replace")
+@access("admin")
+def replace(row_id: UUID) -> Any:
+    """Let another row take the place of one that is in use."""
+    reason = request.form.get("reason", "").strip() or None
+    try:
+        heir = chosen(request.form.get("superseded_by", ""))
+        if heir is None:
+            return _choose_again(row_id, "Choose the row that takes its place.")
+        with transaction():
+            knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, Toast("Replaced."))
+
+
+@bp.post("/decide")
+@access("admin")
+def decide_many() -> Any:
+    """Bring several rows into use or take them out, as many as can be, and give the list back."""
+    wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
+    ids = [row_id for value in request.form.getlist("ids") for row_id in map(as_id, value.split(",")) if row_id]
+    try:
+        with transaction():
+            toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
+    except Unconfirmed:
+        toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
+    back = own_path()
+    back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
+    given = dict(parse_qsl(urlsplit(back).query))
+    return swap("knowledge/_list.html", fallback=back, toasts=[toast], views=None, **listed(given))
+
+
+def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
+    if not ids or len(ids) > MOST_AT_ONCE or wanted not in ("active", "inactive", "proposed"):
+        return Toast(f"Select between one and {MOST_AT_ONCE} rows first.", "error")
+    if wanted == "inactive" and not reason:
+        return Toast("Say why they should not apply.", "error")
+    moved: list[UUID] = []
+    states: set[str] = set()
+    returned: list[UUID] = []
+    for row in knowledge_lists.rows_of(ids, actor=g.actor):
+        try:
+            after = _moved(row.id, wanted, reason)
+        except (Invalid, Refused):
+            continue
+        if after.version != row.version:
+            moved.append(row.id)
+            states.add(row.state)
+            returned += [row.id] if wanted == "active" and row.state in UNCHECKED else []
+    check_return(returned)
+    word = MANY[wanted]
+    text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
+    # Rows that were not all the same before have no one way back.
+    back = states.pop() if len(states) == 1 else ""
+    if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MOST_IN_COOKIE:
+        return Toast(text, "success" if moved else "info")
+    fields = (
+        ("state", back),
+        ("ids", ",".join(map(str, moved))),
+        ("reason", "Undone."),
+        ("confirm", "1"),
+        ("next", own_path()),
+    )
+    return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
+
+
+def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
+    if wanted == "proposed":
+        return knowledge_changes.reopen_row(row_id, actor=g.actor)
+    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
+
+
+@bp.get("/checks")
+@access("admin")
+def checks() -> Response:
+    """What the checks find in all that agents get or may get; or in the few rows that a list asks about."""
+    ids = [row_id for row_id in map(as_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
+    if ids:
+        found = hygiene.check_rows(ids, actor=g.actor)
+        rows = {row.id: row for row in knowledge_lists.rows_of(ids, actor=g.actor)}
+        return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=rows, findings=found)
+    report = hygiene.check_all(actor=g.actor)
+    wanted = request.args.get("check", "")
+    all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
+    shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]
+    counts = {name: sum(finding.check == name for _, finding in all_found) for name in CHECKS}
+    rows = {row.id: row for row in knowledge_lists.rows_of([kept.id for kept, _ in shown[:MOST_SHOWN]], actor=g.actor)}
+    return page(
+        "knowledge/checks.html", "knowledge/_checks.html", report=report, counts=counts, wanted=wanted,
+        shown=shown[:MOST_SHOWN], left_out=max(len(shown) - MOST_SHOWN, 0), rows=rows,
+    )  # fmt: skip
+
+
+def _number(name: str) -> int:
+    text = request.form.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

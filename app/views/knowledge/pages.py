@@ -1,0 +1,300 @@
+"""Knowledge: what the agents are told. Added, edited in place, approved and retired."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, Refused, Stale
+from app.learning.hygiene.checks import Finding
+from app.models import SharedContext
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.security.access import access
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import rows as knowledge_changes
+from app.services.knowledge import rows as knowledge_rows
+from app.services.lists.filters import KnowledgeFilters
+from app.views import lists as listing
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.knowledge import bp
+from app.views.knowledge.form import KnowledgeForm, Unconfirmed
+from app.views.knowledge.history import steps_of
+from app.views.layout import saved_views
+
+KINDS = {
+    "correction": "Corrections",
+    "lesson": "Lessons",
+    "routing": "Routing",
+    "insight": "Insights",
+    "guideline": "Guidelines",
+}
+DONE = {
+    "active": "Active from now on.",
+    "inactive": "Deactivated.",
+    "deleted": "Deleted.",
+    "proposed": "Proposed again.",
+}
+REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
+CARDS = 25
+READ_BY_CHECKS = ("content", "context", "agent_id", "entity_type_id")
+# States from which a row comes back without anybody having looked at its checks on the way.
+UNCHECKED = ("inactive", "superseded")
+
+
+@dataclass(frozen=True)
+class Pill:
+    """A link to a part of the list, and how many rows are in it."""
+
+    word: str
+    number: int
+    state: str | None = None
+    type: str | None = None
+
+
+@bp.get("")
+@access("admin")
+def index() -> Any:
+    """The knowledge of the workspace, last changed first."""
+    views = saved_views.of("knowledge")
+    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **listed())
+
+
+def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
+    asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
+    found = knowledge_rows.list_rows(asked.filters, asked.page, actor=g.actor)
+    scopes = knowledge_rows.scope_slugs(actor=g.actor)
+    proposed = [row.id for row in found.items if row.state == "proposed"]
+    fields = [
+        listing.choices("state", KNOWLEDGE_STATES),
+        listing.choices("type", KNOWLEDGE_TYPES, "kind"),
+        listing.named("agent", [(slug, slug) for slug in scopes["agent"]]),
+        listing.named("entity_type", [(slug, slug) for slug in scopes["entity_type"]], "entity type"),
+    ]
+    return {
+        "rows": found.items,
+        "found": found,
+        "asked": asked,
+        "fields": fields,
+        "pills": pills(),
+        "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
+        "unchecked": proposed,
+        "findings": {},
+        **listing.neighbours(found),
+    }
+
+
+def pills() -> list[Pill]:
+    """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
+    counts = knowledge_rows.counts(g.actor)
+    in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
+    waits, off, replaced = (
+        Pill(word, counts.others.get(state, 0), state)
+        for word, state in (("Proposed", "proposed"), ("Inactive", "inactive"), ("Replaced", "superseded"))
+    )
+    return [Pill("All", counts.all), waits, *in_use, off, replaced]
+
+
+def scopes() -> dict[str, Any]:
+    """Whom a row can be for."""
+    return {"agents": versions.list_agents(actor=g.actor), "types": entity_store.list_types(actor=g.actor)}
+
+
+@bp.get("/new")
+@access("admin")
+def new() -> Response:
+    """An empty form, in place above the list or as a page."""
+    kind = request.args.get("type", "")
+    return _new_form(KnowledgeForm(type=kind if kind in KNOWLEDGE_TYPES else "correction"))
+
+
+def _new_form(form: KnowledgeForm, status: int = 200) -> Response:
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=None, **scopes())
+
+
+def _to_confirm(row_id: UUID) -> list[Finding]:
+    return hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
+
+
+@bp.post("")
+@access("admin")
+def add() -> Any:
+    """Write a rule. An admin's is active at once, after a second look if it is vague or repeats another; what the
+    checks say of it stands under it."""
+    form = KnowledgeForm.read(request.form)
+    try:
+        with transaction():
+            row_id = knowledge_rows.add_row(form.as_new(), actor=g.actor).id
+            vectors.keep_vectors([row_id], actor=g.actor)
+            form.check_confirmed(_to_confirm(row_id))
+    except Unconfirmed as unconfirmed:
+        return _new_form(form.asking(unconfirmed), 422)
+    except (Invalid, Refused) as refusal:
+        return _new_form(form.refused(refusal), 422)
+    found = hygiene.check_rows([row_id], actor=g.actor)
+    toast = Toast(f"Added. It is in the next prompt.{_to_look_at(found[row_id])}")
+    back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
+    return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**listed({}), "findings": found})
+
+
+@bp.get("/<uuid:row_id>")
+@access("admin")
+def detail(row_id: UUID) -> Response:
+    """One row with the feedback behind it and its history; or only its card, as it is when an edit is given up."""
+    fragment = "knowledge/_card.html" if request.args.get("card") == "1" else "knowledge/_panel.html"
+    return page("knowledge/detail.html", fragment, **read(row_id))
+
+
+def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
+    """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
+    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    return {
+        "found": found,
+        "row": found.row,
+        "steps": steps_of(knowledge_rows.history_of(row_id, actor=g.actor), scopes()),
+        "evidence": {row_id: found.signals[:3]},
+        "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
+        "form": None,
+    }
+
+
+@bp.get("/<uuid:row_id>/edit")
+@access("admin")
+def edit_form(row_id: UUID) -> Response:
+    """The row as a form, where its card was."""
+    return _form(row_id, KnowledgeForm.of(knowledge_rows.get_row(row_id, actor=g.actor).row))
+
+
+@bp.post("/<uuid:row_id>/edit")
+@access("admin")
+def edit(row_id: UUID) -> Any:
+    """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
+    shown."""
+    form = KnowledgeForm.read(request.form)
+    before = knowledge_rows.get_row(row_id, actor=g.actor).row
+    # Confirming the findings of a proposal approves it, so a proposal that stays one asks nothing.
+    approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
+    try:
+        with transaction():
+            row = knowledge_rows.edit_row(
+                row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None
+            )
+            if approves:
+                knowledge_rows.set_state(row_id, "active", actor=g.actor)
+            vectors.keep_vectors([row_id], actor=g.actor)
+            version = row.version
+            if row.active and (approves or _reads_differently(before, row)):
+                form.check_confirmed(_to_confirm(row_id))
+    except Unconfirmed as unconfirmed:
+        return _form(row_id, form.asking(unconfirmed), 422)
+    except Stale as stale:
+        return _form(row_id, form.overtaken(stale), 409)
+    except (Invalid, Refused) as refusal:
+        return _form(row_id, form.refused(refusal), 422)
+    shown = read(row_id, checked=True)
+    advice = _to_look_at(shown["findings"].get(row_id, []))
+    if approves:
+        return card(row_id, _undoable(row_id, "proposed", "active", advice), shown=shown)
+    text = f"Saved. It is in the next prompt.{advice}" if row.active else f"Saved.{advice}"
+    return card(row_id, undo_edit(row_id, form.version, version, text), shown=shown)
+
+
+def _to_look_at(findings: list[Any]) -> str:
+    number = len(findings)
+    return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
+
+
+def _reads_differently(before: knowledge_rows.KnowledgeRow, after: SharedContext) -> bool:
+    """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
+    return any(getattr(before, name) != getattr(after, name) for name in READ_BY_CHECKS)
+
+
+def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
+    """Taking an edit back is going back to the version before."""
+    if before == now:
+        return Toast(text)
+    fields = (("to", str(before)), ("version", str(now)))
+    return Toast(text, undo=url_for(".roll_back", row_id=row_id), target="#toasts", fields=fields)
+
+
+def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
+    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scopes())
+
+
+@bp.post("/<uuid:row_id>/state")
+@access("admin")
+def state(row_id: UUID) -> Any:
+    """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
+    wanted = request.form.get("state", "")
+    reason = request.form.get("reason", "").strip() or None
+    before = knowledge_rows.get_row(row_id, actor=g.actor).row.state
+    try:
+        with transaction():
+            if wanted == "proposed":
+                knowledge_changes.reopen_row(row_id, actor=g.actor)
+            else:
+                knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
+            check_return([row_id] if wanted == "active" and before in UNCHECKED else [])
+    except Unconfirmed as unconfirmed:
+        return _ask_to_activate(row_id, unconfirmed)
+    except (Invalid, Refused) as refusal:
+        return refused(row_id, refusal)
+    return card(row_id, _undoable(row_id, before, wanted))
+
+
+def check_return(row_ids: list[UUID]) -> None:
+    """Let rows come back into the prompts only if nothing about them asks for a second look, or it was confirmed. An
+    undo confirms by itself: the rows were in use a moment ago."""
+    found = hygiene.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
+    if found and request.form.get("confirm") != "1":
+        raise Unconfirmed([finding for findings in found.values() for finding in findings])
+
+
+def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
+    """The findings on a page or in the row's place, with a button that brings it back all the same."""
+    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    asked = unconfirmed.findings
+    if not wants_fragment():
+        return page("knowledge/activate.html", "knowledge/_activate.html", status=422, row=row, asked=asked)
+    return swap("knowledge/_activate_swap.html", fallback="", status=422, row=row, asked=asked)
+
+
+def chosen(text: str) -> UUID | None:
+    """The row that was picked from a list."""
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise Invalid("Choose a row from the list.") from None
+
+
+def refused(row_id: UUID, refusal: Invalid | Refused) -> Response:
+    """The row as it is, and why it was not changed."""
+    first = next(iter(refusal.fields.values()), "") if isinstance(refusal, Invalid) else ""
+    return card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
+
+
+def _undoable(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
+    decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
+    text = (decided.get(after) or DONE.get(after, "Done.")) + advice
+    if (before, after) not in REVERSIBLE:
+        return Toast(text)
+    fields = (("state", before), ("reason", "Undone."), ("confirm", "1"))
+    return Toast(text, undo=url_for(".state", row_id=row_id), target="#toasts", fields=fields)
+
+
+def card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
+    """The row wherever it is shown; without a script, its page or the page that the form names."""
+    back = request.form.get("next", "")
+    inside = back.startswith(url_for(".index"))
+    shown = shown or read(row_id)
+    fallback = back if inside else url_for(".detail", row_id=row_id)
+    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], pills=pills(), **shown)

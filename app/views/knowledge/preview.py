@@ -1,0 +1,60 @@
+"""The prompt as an agent would get it now, byte by byte, and what fell below the line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import g, request
+from werkzeug.wrappers import Response
+
+from app.errors import NotFound
+from app.learning.prompt import PromptRow
+from app.learning.ranking import rank
+from app.security.access import access
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.knowledge import prompt as knowledge_prompt
+from app.services.knowledge import rows as knowledge_rows
+from app.views.htmx import page
+from app.views.knowledge import bp
+from app.views.layout.tabs import as_id
+
+
+@bp.get("/preview")
+@access("admin")
+def preview() -> Response:
+    """The exact prompt for an agent and a kind of record; with `row`, where that one stands in it."""
+    scopes = knowledge_rows.scope_slugs(actor=g.actor)
+    row = _row()
+    agent, kind = (_asked(name, row) for name in ("agent", "entity_type"))
+    agent_id = versions.known_agent(agent, actor=g.actor).id if agent else None
+    type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
+    offered = _as_prompt_row(row) if row and row.state != "active" else None
+    shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
+    return page(
+        "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
+        row=row, agent=agent, entity_type=kind, scopes=scopes,
+    )  # fmt: skip
+
+
+def _row() -> knowledge_rows.KnowledgeRow | None:
+    row_id = as_id(request.args.get("row", ""))
+    if row_id is None:
+        return None
+    try:
+        return knowledge_rows.get_row(row_id, actor=g.actor).row
+    except NotFound:
+        return None
+
+
+def _asked(name: str, row: Any) -> str:
+    """What the address asks for, else whom the row is for."""
+    if name in request.args:
+        return request.args[name].strip()[:120]
+    return (getattr(row, name) or "") if row else ""
+
+
+def _as_prompt_row(row: knowledge_rows.KnowledgeRow) -> PromptRow:
+    """A row that is not in use as it would be in a prompt right after it was brought into use."""
+    fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
+    return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)

@@ -1,0 +1,149 @@
+"""What every page has around it: navigation, tabs with what is waiting, workspaces, theme, keys, toasts."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, Response, current_app, g, redirect, render_template, request
+
+from app.actor import Actor
+from app.security import authentication
+from app.security.access import access
+from app.security.authentication import Person
+from app.text import hidden_characters
+from app.views import format, markdown
+from app.views.htmx import Toast, flashed_toasts, varied
+from app.views.layout import bp
+from app.views.layout.navigation import TABS, Group, Tab, navigation
+
+THEMES = ("light", "dark", "auto")
+A_YEAR = 365 * 24 * 3600
+
+
+class Shell:
+    """What base.html reads. Nothing is asked of the database before a template asks for it, so that a page can be
+    drawn while the database is away."""
+
+    @property
+    def actor(self) -> Actor | None:
+        actor: Actor | None = g.get("actor")
+        return actor
+
+    @property
+    def person(self) -> Person | None:
+        person: Person | None = g.get("person")
+        return person
+
+    @property
+    def workspace_name(self) -> str:
+        return self.person.workspace if self.person else ""
+
+    @cached_property
+    def workspaces(self) -> list[Any]:
+        """The workspaces this person may switch to: id, name, role."""
+        from app.services.workspaces import people
+
+        return list(people.workspaces_of(self.person.id)) if self.person else []
+
+    @cached_property
+    def navigation(self) -> list[Group]:
+        return navigation(self.actor, current_app.view_functions.keys())
+
+    @property
+    def path(self) -> str:
+        """The path of the page, by which navigation marks where the person is; empty for an unknown address."""
+        return request.path if request.endpoint else ""
+
+    @property
+    def tabs(self) -> tuple[Tab, ...]:
+        """The tabs of Agent Review, on its own pages only."""
+        inside = any(tab.holds(self.path) for tab in TABS)
+        return TABS if inside and self.actor is not None and self.actor.is_admin else ()
+
+    @property
+    def all_tabs(self) -> tuple[Tab, ...]:
+        return TABS
+
+    @cached_property
+    def waiting(self) -> dict[str, Any]:
+        """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""
+        from app.services.analytics import tab_counts
+
+        return tab_counts.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
+
+    @property
+    def theme(self) -> str:
+        chosen = request.cookies.get("theme", "auto")
+        return chosen if chosen in THEMES else "auto"
+
+    @property
+    def toasts(self) -> list[Toast]:
+        return flashed_toasts()
+
+    @property
+    def version(self) -> str:
+        return str(current_app.config["VERSION"])
+
+    @property
+    def model(self) -> str:
+        return str(current_app.config["SETTINGS"].model)
+
+
+@bp.post("/theme")
+@access("public")
+def theme() -> Response:
+    """Remember the theme and go back to where the person was; a script that only wants it kept gets 204."""
+    chosen = request.form.get("theme", "auto")
+    answer: Any = Response(status=204) if "HX-Request" in request.headers else redirect(own_path(), 303)
+    answer.set_cookie(
+        "theme",
+        chosen if chosen in THEMES else "auto",
+        max_age=A_YEAR,
+        secure=current_app.config["SECURE"],
+        httponly=True,
+        samesite="Lax",
+    )
+    return varied(answer)
+
+
+def own_path() -> str:
+    """Where the form stood. Only a path of ours: what begins with two slashes would be another site."""
+    path = request.form.get("next", "/")
+    inside = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if inside else "/"
+
+
+@bp.get("/keys")
+@access("signed_in")
+def keys() -> str:
+    """What each key does, for those without a script."""
+    return render_template("shell/keys.html")
+
+
+def context() -> dict[str, Any]:
+    """`shell` for the frame, and the token that every form on the page carries."""
+    g.csrf = authentication.csrf_token()
+    return {"shell": Shell()}
+
+
+def stamp_static(endpoint: str, values: dict[str, Any]) -> None:
+    """Static files are cached for an hour; the stamp in their address lets a new release be seen at once."""
+    if endpoint == "static" and "filename" in values and current_app.static_folder:
+        values.setdefault("v", fingerprint(Path(current_app.static_folder) / values["filename"]))
+
+
+@cache
+def fingerprint(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8] if path.is_file() else "0"
+
+
+def register(app: Flask) -> None:
+    """Give templates what they read, and static files their stamp."""
+    app.config["KNOWS_PERSON"].add("layout.theme")
+    app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
+    app.jinja_env.finalize = hidden_characters.shown
+    app.context_processor(context)
+    app.url_defaults(stamp_static)

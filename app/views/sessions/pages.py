@@ -1,0 +1,180 @@
+"""Sessions: what ran, how long, at what cost, and everything that happened in it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import g, request, url_for
+from werkzeug.wrappers import Response
+
+from app.db import transaction
+from app.errors import Invalid, NotFound
+from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
+from app.security.access import access
+from app.services.feedback import intake as feedback_intake
+from app.services.lists.filters import SessionFilters
+from app.services.lists.menus import menus_of
+from app.services.sessions import paging as session_paging
+from app.services.sessions import store as session_store
+from app.services.sessions.lists import LOOKED_AT
+from app.views import lists as listing
+from app.views.feedback.flag_form import FlagForm, flagged_note
+from app.views.format import query
+from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.layout import saved_views
+from app.views.layout.tabs import as_id
+from app.views.sessions import bp
+from app.views.sessions.detail import read_event, read_more, read_session
+
+LIST = "/admin/agent-review/sessions"
+
+
+@bp.get(LIST)
+@access("admin")
+def index() -> Any:
+    """The sessions of the workspace, newest first."""
+    views = saved_views.of("sessions")
+    return views.opening or page("sessions/index.html", "sessions/_list.html", views=views, **listed())
+
+
+def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+    """What the list shows, for the address or for the query that was given."""
+    asked = listing.read(SessionFilters, given)
+    found = session_store.list_sessions(asked.filters, asked.page, actor=g.actor)
+    return {
+        "rows": found.items,
+        "found": found,
+        "asked": asked,
+        "fields": _fields(),
+        "looked_at": LOOKED_AT,
+        **listing.neighbours(found),
+    }
+
+
+def _fields() -> list[listing.Field]:
+    yes_no = [("yes", "yes"), ("no", "no")]
+    menus = menus_of(actor=g.actor)
+    return [
+        listing.choices("status", SESSION_STATUSES),
+        listing.choices("type", SESSION_TYPES),
+        listing.named("agent", menus.agents),
+        {"name": "version", "label": "agent version", "type": "number"},
+        listing.typed("environment"),
+        listing.typed("model"),
+        listing.typed("tag"),
+        listing.named("golden", yes_no),
+        listing.named("replay", yes_no),
+        listing.named("error", yes_no, "has an error"),
+        listing.typed("longer", "took at least (s)"),
+        listing.typed("shorter", "took at most (s)"),
+        *([listing.named("import", menus.imports)] if menus.imports or "import" in request.args else []),
+        *listing.DAYS,
+    ]
+
+
+@bp.get(f"{LIST}/<uuid:session_id>")
+@access("admin")
+def detail(session_id: UUID) -> Any:
+    """One session: as a page, as the panel of the list, its next part, or the form that flags one of its turns."""
+    flag = FlagForm.asked(".detail", ".flag", session_id=session_id)
+    if wants_fragment() and flag.at:
+        return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
+    after = request.args.get("after")
+    if wants_fragment() and after:
+        return page(
+            "sessions/_more_events.html", "sessions/_more_events.html", flag=flag, **read_more(session_id, after)
+        )
+    return _shown(session_id, flag=flag)
+
+
+@bp.get("/sessions/<uuid:session_id>")
+@access("member")
+def own_detail(session_id: UUID) -> Any:
+    """The same for any member of the workspace, with only their own feedback in it."""
+    after = request.args.get("after")
+    if wants_fragment() and after:
+        read = read_more(session_id, after, within_admin=False)
+        return page("sessions/_more_events.html", "sessions/_more_events.html", flag=None, **read)
+    read = read_session(session_id, within_admin=False, after=after or _asked_place(session_id))
+    return page("sessions/detail.html", "sessions/_panel.html", **read, flag=None)
+
+
+@bp.get(f"{LIST}/<uuid:session_id>/events/<uuid:event_id>")
+@access("admin")
+def event(session_id: UUID, event_id: UUID) -> Any:
+    """All that one event holds; transcripts cut what is very long."""
+    return page("sessions/event.html", "sessions/_event.html", **read_event(session_id, event_id))
+
+
+@bp.get("/sessions/<uuid:session_id>/events/<uuid:event_id>")
+@access("member")
+def own_event(session_id: UUID, event_id: UUID) -> Any:
+    """The same for members."""
+    read = read_event(session_id, event_id, within_admin=False)
+    return page("sessions/event.html", "sessions/_event.html", **read)
+
+
+@bp.post(f"{LIST}/<uuid:session_id>/flag")
+@access("admin")
+def flag(session_id: UUID) -> Any:
+    """An admin's own observation of the session or of one turn in it."""
+    form = FlagForm.posted(".detail", ".flag", session_id=session_id)
+    try:
+        form.check()
+        with transaction():
+            session_store.get_session(session_id, actor=g.actor)
+            row = feedback_intake.give_feedback(
+                feedback_intake.NewFeedback(
+                    source_type="observation",
+                    kind="flag",
+                    rating=form.rating,
+                    comment=form.comment,
+                    session_id=session_id,
+                    context=_meant(session_id, form.at),
+                ),
+                actor=g.actor,
+            )
+    except Invalid as refusal:
+        return _refused(session_id, form.with_errors(refusal))
+    back = query(url_for(".detail", session_id=session_id), form.args)
+    back += f"#{form.at}" if form.at != "whole" else ""
+    toast = Toast("Flagged. It is in Feedback as pending.")
+    return swap("sessions/_flagged.html", fallback=back, toasts=[toast], flag=form, note=flagged_note(row, form))
+
+
+def _meant(session_id: UUID, at: str) -> dict[str, str]:
+    """The event that a flag on a turn names; none for a flag on the whole."""
+    if at == "whole":
+        return {}
+    try:
+        found = session_paging.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
+    except NotFound:
+        raise Invalid("There is no such turn in this session.", {"comment": "This turn is not here."}) from None
+    return {"event_id": str(found.id)}
+
+
+def _refused(session_id: UUID, form: FlagForm) -> Response:
+    if wants_fragment():
+        return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
+    return _shown(session_id, flag=form, status=422)
+
+
+def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
+    template = "sessions/detail.html"
+    return page(
+        template,
+        "sessions/_panel.html" if _in_panel() else template,
+        status=status,
+        flag=flag,
+        **read_session(session_id, after=flag.args.get("after") or _asked_place(session_id)),
+    )
+
+
+def _asked_place(session_id: UUID) -> str | None:
+    wanted = as_id(request.args.get("at", ""))
+    return session_paging.place_of(session_id, wanted, actor=g.actor) if wanted else None
+
+
+def _in_panel() -> bool:
+    return request.args.get("panel") == "1"

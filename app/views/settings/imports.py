@@ -1,0 +1,43 @@
+"""Settings, Imports: what was taken in from files, and undoing it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import flash, g, redirect, request, url_for
+
+from app.db import transaction
+from app.db.paging import Page
+from app.errors import Refused
+from app.security.access import access
+from app.services.ingest import imports as ingest_imports
+from app.views.htmx import page
+from app.views.settings import bp
+
+
+@bp.get("/imports")
+@access("admin")
+def list_imports() -> Any:
+    cursor = request.args.get("after") or request.args.get("before")
+    found = ingest_imports.list_imports(Page(50, cursor), actor=g.actor)
+    return page(
+        "settings/imports.html",
+        "settings/_imports.html",
+        found=found,
+        newer=found.prev_cursor,
+        older=found.next_cursor,
+    )
+
+
+@bp.post("/imports/<uuid:import_id>/undo")
+@access("admin")
+def undo_import(import_id: UUID) -> Any:
+    try:
+        with transaction():
+            removed = ingest_imports.undo_import(import_id, actor=g.actor)
+    except Refused as refusal:
+        flash(refusal.detail, "error")
+    else:
+        flash(f"The import is undone: {removed:,} {'session is' if removed == 1 else 'sessions are'} gone.", "success")
+    return redirect(url_for("settings.list_imports"), 303)

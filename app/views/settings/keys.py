@@ -1,0 +1,93 @@
+"""Settings, API keys: made, shown once, revoked. And the note of when each key and login was last used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time
+from typing import Any
+from uuid import UUID
+
+from flask import (
+    Response,
+    flash,
+    g,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    url_for,
+)
+
+from app.actor import SCOPES
+from app.db import transaction
+from app.errors import Invalid
+from app.security.access import access
+from app.services.workspaces import keys as workspace_keys
+from app.services.workspaces import last_used
+from app.views.settings import bp
+
+ABOUT = {
+    "ingest": "send sessions, events and chats, and run agents",
+    "feedback": "send feedback and read your own",
+    "feedback-token": "let your server speak for the users of your product",
+    "context": "read knowledge for prompts",
+    "knowledge": "propose knowledge",
+    "admin": "everything you can do here",
+}
+
+
+@bp.get("/keys")
+@access("admin")
+def list_keys() -> Any:
+    return _page()
+
+
+def _page(errors: dict[str, str] | None = None, key: str = "", status: int = 200) -> Response:
+    """The page; `key` was just made and is shown this once."""
+    html = render_template(
+        "keys/index.html",
+        keys=workspace_keys.list_keys(actor=g.actor),
+        last_used=last_used.last_used,
+        now=datetime.now(UTC),
+        scopes=[(scope, ABOUT[scope]) for scope in SCOPES],
+        chosen=request.form.getlist("scopes"),
+        form=request.form if errors else {},
+        errors=errors or {},
+        key=key,
+    )
+    return make_response(html, status)
+
+
+@bp.post("/keys")
+@access("admin")
+def create_key() -> Any:
+    try:
+        expires_at = _end_of(request.form.get("expires", ""))
+        with transaction():
+            _, key = workspace_keys.create_key(
+                name=request.form.get("name", ""),
+                scopes=request.form.getlist("scopes"),
+                actor=g.actor,
+                expires_at=expires_at,
+            )
+    except Invalid as wrong:
+        return _page(wrong.fields, status=422)
+    return _page(key=key, status=201)
+
+
+def _end_of(day: str) -> datetime | None:
+    """The end of the day, so that the key works on it; None when no day was chosen."""
+    if not day.strip():
+        return None
+    try:
+        return datetime.combine(datetime.strptime(day.strip(), "%Y-%m-%d").date(), time.max, UTC)  # noqa: DTZ007 - a day
+    except ValueError:
+        raise Invalid("No day.", {"expires": "Give a day such as 2030-12-31."}) from None
+
+
+@bp.post("/keys/<uuid:key_id>/revoke")
+@access("admin")
+def revoke_key(key_id: UUID) -> Any:
+    with transaction():
+        row = workspace_keys.revoke_key(key_id, actor=g.actor)
+    flash(f"The key {row.name} does not work any more.", "success")
+    return redirect(url_for("settings.list_keys"), 303)

@@ -1,0 +1,25 @@
+"""Ids of records in sentences, read as the records' names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flask import g
+
+from app.services.sessions import transcript as session_transcript
+from app.views.layout.tabs import as_id
+
+MOST = 500
+
+
+class RecordNames:
+    """What the records in some texts are called. One query for all of them."""
+
+    def __init__(self, texts: Iterable[str | None]) -> None:
+        ids = dict.fromkeys(found for text in texts if text for found in session_transcript.RECORD_ID.findall(text))
+        known = [one for text in list(ids)[:MOST] if (one := as_id(text))]
+        self.names = session_transcript.names_of(known, actor=g.actor)
+
+    def told(self, text: str | None) -> str:
+        """The text with names where it had ids; an id without a name stays."""
+        return session_transcript.with_names(text or "", self.names)
