@@ -177,7 +177,7 @@ def _progress(run: EvalRun, system: Actor) -> str:
 
 
 def _told(run: EvalRun, fail_under: float) -> str:
-    from app.services.evals.run_plan import told_left_out
+    from app.services.evals.runs import told_left_out
 
     accuracy = run.results.get("accuracy")
     said = (

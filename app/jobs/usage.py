@@ -10,7 +10,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.actor import Actor
 from app.db import acting_as, transaction
-from app.services.knowledge import usage as knowledge_receptions
 from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity
 
@@ -22,16 +21,16 @@ RANKS_EVERY = 12 * 3600.0
 def count_receptions() -> int:
     """Count how people received sessions in any workspace; how many sessions. Several may, each counts others."""
     with transaction():
-        workspaces = knowledge_receptions.waiting()
+        workspaces = knowledge_usage.waiting()
     return sum(_count_in(identity.product_in(tenant_id)) for tenant_id in workspaces)
 
 
 def _count_in(product: Actor) -> int:
-    counted, last = 0, knowledge_receptions.RECEPTION_BATCH
+    counted, last = 0, knowledge_usage.RECEPTION_BATCH
     try:
-        while last == knowledge_receptions.RECEPTION_BATCH:
+        while last == knowledge_usage.RECEPTION_BATCH:
             with acting_as(product), transaction():
-                last = knowledge_receptions.count_receptions(actor=product)
+                last = knowledge_usage.count_receptions(actor=product)
             counted += last
     except SQLAlchemyError as trouble:
         log.warning("how knowledge was received was not counted: %s", trouble)

@@ -14,8 +14,9 @@ from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
 from app.models import EvalRun
-from app.services.evals import golden_swap, run_control
+from app.services.evals import golden as eval_golden
 from app.services.evals import replays as eval_replays
+from app.services.evals import run_control
 from app.services.sessions import leases
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Ending, Lease
@@ -94,7 +95,7 @@ def test_a_replay_takes_the_place_of_its_golden_while_it_ends(bench: Bench) -> N
     done = ends_while(
         bench,
         lease,
-        lambda: golden_swap.promote_replay(golden_id, lease.session_id, actor=bench.admin).golden["set"],
+        lambda: eval_golden.promote_replay(golden_id, lease.session_id, actor=bench.admin).golden["set"],
     )
 
     assert done.result() == "smoke"

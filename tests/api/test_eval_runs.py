@@ -15,8 +15,9 @@ from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, golden_sets, golden_swap, run_control, run_detail, run_lists
-from app.services.evals.run_plan import told_left_out
+from app.services.evals import golden as golden_swap
+from app.services.evals import golden_lists, golden_sets, run_control, run_detail, run_lists
+from app.services.evals.runs import told_left_out
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
 

@@ -23,7 +23,7 @@ from app.security import access
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse, decide_response, submit_response
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_swap
+from app.services.evals import golden as golden_swap
 from app.services.evals import runs as eval_runs
 from app.services.evals.golden import Promotion
 from app.services.evals.runs import NewRun

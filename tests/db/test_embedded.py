@@ -33,7 +33,7 @@ AS_ROOT = os.geteuid() == 0
 USER = """
 import sys
 from pathlib import Path
-from app.db.embedded import Embedded
+from app.db.embedded.shared import Embedded
 from app.errors import Unusable
 try:
     embedded = Embedded(Path(sys.argv[1])).start()
@@ -48,7 +48,7 @@ sys.stdin.read()
 NOBODY = """
 import os, pwd, sys
 from pathlib import Path
-from app.db.embedded import Embedded
+from app.db.embedded.shared import Embedded
 from app.errors import Unusable
 own = Path(sys.argv[1])
 Embedded(own.parent.parent / "warm" / "postgres").start().release()

@@ -14,7 +14,6 @@ from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, give_feedback
 from app.services.knowledge import proposals
-from app.services.knowledge import rows as knowledge_changes
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from tests.conftest import Workspace
@@ -42,12 +41,12 @@ def say(actor: Any, comment: str) -> Any:
 
 def roll(row: Any, to: int, version: int, actor: Any) -> SharedContext:
     with transaction():
-        return knowledge_changes.roll_back(row.id, to, version, actor=actor)
+        return knowledge_rows.roll_back(row.id, to, version, actor=actor)
 
 
 def merge(row: Any, into: Any, actor: Any) -> SharedContext:
     with transaction():
-        return knowledge_changes.merge_row(row.id, into.id, actor=actor)
+        return knowledge_rows.merge_row(row.id, into.id, actor=actor)
 
 
 def statuses(*ids: Any) -> list[str]:
@@ -133,17 +132,17 @@ def test_a_decision_about_a_proposal_is_taken_back_with_all_that_followed(
     assert statuses(mine, other) == [closed, "dismissed"]
 
     with transaction():
-        back = knowledge_changes.reopen_row(row.id, actor=admin)
+        back = knowledge_rows.reopen_row(row.id, actor=admin)
 
     assert (back.state, back.active, back.version) == ("proposed", False, 3)
     assert statuses(mine, other) == ["pending", "dismissed"]
     with pytest.raises(Refused, match="last decision"), transaction():
-        knowledge_changes.reopen_row(row.id, actor=admin)
+        knowledge_rows.reopen_row(row.id, actor=admin)
     with transaction():
         knowledge_rows.set_state(row.id, "active", actor=admin)
         knowledge_rows.edit_row(row.id, {"content": "Use LTM EBITDA, always."}, None, actor=admin)
     with pytest.raises(Refused, match="last decision"), transaction():
-        knowledge_changes.reopen_row(row.id, actor=admin)
+        knowledge_rows.reopen_row(row.id, actor=admin)
 
 
 def test_what_a_new_wording_replaced_comes_back_with_the_decision(admin: Any, workspace: Workspace) -> None:
@@ -155,7 +154,7 @@ def test_what_a_new_wording_replaced_comes_back_with_the_decision(admin: Any, wo
             knowledge_rows.set_state(new.id, "active", actor=admin)
         assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["superseded", "active"]
         with transaction():
-            knowledge_changes.reopen_row(new.id, actor=admin)
+            knowledge_rows.reopen_row(new.id, actor=admin)
         assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
 
 

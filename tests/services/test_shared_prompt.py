@@ -16,7 +16,6 @@ from app.models import SharedContext
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.knowledge import proposals
-from app.services.knowledge import rows as knowledge_changes
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.prompt import load_shared_context_prompt, preview_prompt
 from app.services.knowledge.rows import NewRow
@@ -162,7 +161,7 @@ def test_every_way_to_approve_a_text_injects_its_bytes(place: dict[str, Any], wo
             knowledge_rows.edit_row(row, {"content": f"{wording}!", "context": wording}, 1, actor=admin)
         assert said(place) == [f"{wording}!"]
         with transaction():
-            knowledge_changes.roll_back(row, 1, 2, actor=admin)
+            knowledge_rows.roll_back(row, 1, 2, actor=admin)
         assert said(place) == [wording]
         with transaction():
             change = proposals.propose_edit(row, {"content": f"{wording}?"}, actor=admin).id
@@ -170,7 +169,7 @@ def test_every_way_to_approve_a_text_injects_its_bytes(place: dict[str, Any], wo
         assert said(place) == [f"{wording}?"]
         with transaction():
             double = proposals.propose_row(NewRow(type="lesson", content=f"{wording} too"), actor=admin).id
-            knowledge_changes.merge_row(double, change, actor=admin)
+            knowledge_rows.merge_row(double, change, actor=admin)
         assert said(place) == [f"{wording}?"], "the text of the row that was chosen stays"
         with transaction():
             knowledge_rows.set_state(change, "inactive", actor=admin, reason="Later.")

@@ -14,7 +14,7 @@ from app.errors import Refused
 from app.models import AgentSession
 from app.services.chats.store import NewMessage, append_messages, create_chat
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_swap
+from app.services.evals import golden as golden_swap
 from app.services.sessions import bulk
 from app.services.sessions.store import NewEvent, NewSession
 from tests.agents.test_replays import Bench, bench

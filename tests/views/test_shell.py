@@ -19,7 +19,6 @@ from app.db import acting_as, transaction
 from app.models import SharedContext
 from app.services.analytics import tab_counts
 from app.views import format
-from app.views import format as views_format
 from app.views.htmx import Toast, flashed_toasts, page, swap
 from app.views.layout import errors
 from tests.conftest import Workspace, soup
@@ -310,7 +309,7 @@ def test_a_tool_call_is_one_line_and_escaped(asked: Flask) -> None:
 def test_times_read_in_one_unit() -> None:
     def said(**passed: int) -> tuple[str, str]:
         at = NOON - timedelta(**passed)
-        return views_format.age(at, NOON), views_format.ago(at, NOON)
+        return format.age(at, NOON), format.ago(at, NOON)
 
     assert said(seconds=20) == ("now", "just now")
     assert said(minutes=5) == ("5 min", "5 min ago")
@@ -319,21 +318,21 @@ def test_times_read_in_one_unit() -> None:
     assert said(days=70) == ("2 mo", "2 mo ago")
     assert said(days=800) == ("2 y", "2 y ago")
     assert said(hours=-3) == ("3 h", "in 3 h")
-    assert views_format.exact(NOON) == "13 Nov 2026, 12:00:00 UTC"
-    assert views_format.iso(NOON) == "2026-11-13T12:00:00.000Z"
+    assert format.exact(NOON) == "13 Nov 2026, 12:00:00 UTC"
+    assert format.iso(NOON) == "2026-11-13T12:00:00.000Z"
 
 
 def test_numbers_durations_and_names() -> None:
-    assert views_format.number(1204) == "1,204"
-    assert [views_format.duration(ms) for ms in (340, 7900, 97_000, 7_500_000)] == [
+    assert format.number(1204) == "1,204"
+    assert [format.duration(ms) for ms in (340, 7900, 97_000, 7_500_000)] == [
         "340 ms",
         "7.9 s",
         "1 m 37 s",
         "2 h 5 m",
     ]
     names = ("Sam Okafor", "sam@acme.example", " ", "Ana", "a member")
-    assert [views_format.initials(name) for name in names] == ["SO", "S", "?", "A", "?"]
-    assert views_format.short_id("0190c0de-0000-7000-8000-0000deadbeef") == "deadbeef"
+    assert [format.initials(name) for name in names] == ["SO", "S", "?", "A", "?"]
+    assert format.short_id("0190c0de-0000-7000-8000-0000deadbeef") == "deadbeef"
 
 
 def test_tool_lines() -> None:

@@ -19,11 +19,10 @@ from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
 from app.services.agents import versions
 from app.services.lists.filters import SessionFilters
-from app.services.sessions import start as session_start
-from app.services.sessions import store as session_store
-from app.services.sessions import store as sessions
 from app.services.sessions.budget import SessionFull, mark_full, session_budget
 from app.services.sessions.event_windows import Place, RawEvent, read_raw_window
+from app.services.sessions import start as session_start
+from app.services.sessions import store as session_store
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
@@ -188,8 +187,8 @@ class EventsAdded(Answer):
     status: Status
 
 
-def new_event(body: SessionEventBody) -> sessions.NewEvent:
-    return sessions.NewEvent(body.event_type, body.payload, body.occurred_at)
+def new_event(body: SessionEventBody) -> session_store.NewEvent:
+    return session_store.NewEvent(body.event_type, body.payload, body.occurred_at)
 
 
 @route(
@@ -208,24 +207,24 @@ def new_event(body: SessionEventBody) -> sessions.NewEvent:
 )
 def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
     given = body.model_dump(exclude={"events", "cost", "tags"})
-    new = sessions.NewSession(
+    new = session_store.NewSession(
         **given,
         cost=None if body.cost is None else Decimal(str(body.cost)),
         tags=tuple(dict.fromkeys(body.tags)),
         events=[new_event(event) for event in body.events],
     )
     agent = versions.find_agent(new.agent, actor=g.actor)
-    if agent is not None and agent.is_system and new.status in sessions.OPEN:
+    if agent is not None and agent.is_system and new.status in session_store.OPEN:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
-    stored, created = sessions.create_session(new, actor=g.actor)
+    stored, created = session_store.create_session(new, actor=g.actor)
     return shown(stored.id), 201 if created else 200
 
 
 def shown(session_id: UUID) -> SessionAnswer:
-    return SessionAnswer.model_validate(told(sessions.get_session(session_id, actor=g.actor)))
+    return SessionAnswer.model_validate(told(session_store.get_session(session_id, actor=g.actor)))
 
 
-def told(found: sessions.SessionDetail) -> dict[str, Any]:
+def told(found: session_store.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
     names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
     values = {name: getattr(found.session, name) for name in names}
@@ -245,7 +244,7 @@ def told(found: sessions.SessionDetail) -> dict[str, Any]:
 )
 def list_sessions(query: SessionQuery) -> SessionPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = sessions.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = session_store.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     metadata = session_store.metadata_of([row.id for row in found.items], actor=g.actor)
     items = [SessionAnswer.model_validate({**vars(row), "metadata": metadata[row.id]}) for row in found.items]
     return SessionPage(items=items, next_cursor=found.next_cursor)
@@ -262,7 +261,7 @@ def list_sessions(query: SessionQuery) -> SessionPage:
     " the `cursor` of `GET /api/v1/sessions/{session_id}/events`, which has the rest.",
 )
 def read_session(session_id: UUID) -> Response:
-    found = sessions.get_session(session_id, actor=g.actor)
+    found = session_store.get_session(session_id, actor=g.actor)
     events, following = read_raw_window(session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
     apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
     head = SessionRead.model_validate({**told(found), **apart})
@@ -280,7 +279,7 @@ def read_session(session_id: UUID) -> Response:
     about="By time, then by number, in pages of at most 1,000 events and 2 MB.",
 )
 def read_events(session_id: UUID, query: EventQuery) -> Response:
-    sessions.get_session(session_id, actor=g.actor)
+    session_store.get_session(session_id, actor=g.actor)
     after = Place.read(query.cursor) if query.cursor else None
     events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MOST_BYTES)
     return with_events(EventPage(events=[], next_cursor=following), events)
@@ -316,10 +315,10 @@ def with_events(head: SessionRead | EventPage, events: Sequence[RawEvent]) -> Re
     " `session.completed` or `session.failed` ends an open session.",
 )
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
-    if sessions.runs_here(session_id, actor=g.actor):
+    if session_store.runs_here(session_id, actor=g.actor):
         raise Refused("This session is run here; what happens in it is written by its agent alone.")
     try:
-        session, ids = sessions.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
+        session, ids = session_store.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
     except SessionFull:
         # What the request wrote is gone; that it was refused stays with the session.
         db.session.rollback()
@@ -351,14 +350,16 @@ def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     if body.error is not None and body.status != "failed":
         raise Invalid("Field `error`: Only a failed session has one.", {"error": "Only a failed session has one."})
     _check_times(body)
-    if sessions.runs_here(session_id, actor=g.actor):
+    if session_store.runs_here(session_id, actor=g.actor):
         if body.status != "cancelled":
             raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
         session_start.stop_run(session_id, actor=g.actor)
     elif body.status == "running":
-        sessions.begin_session(session_id, actor=g.actor, started_at=body.started_at)
+        session_store.begin_session(session_id, actor=g.actor, started_at=body.started_at)
     else:
-        sessions.finish_session(session_id, body.status, actor=g.actor, error=body.error, finished_at=body.finished_at)
+        session_store.finish_session(
+            session_id, body.status, actor=g.actor, error=body.error, finished_at=body.finished_at
+        )
     return shown(session_id)
 
 
@@ -381,4 +382,4 @@ def _check_times(body: SessionChange) -> None:
     about="With its events. Feedback about it stays, without the link.",
 )
 def delete_session(session_id: UUID) -> None:
-    sessions.delete_session(session_id, actor=g.actor)
+    session_store.delete_session(session_id, actor=g.actor)

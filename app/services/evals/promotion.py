@@ -15,7 +15,7 @@ from app.errors import NotFound
 from app.evals.expected.mentions import suggest
 from app.models import Agent, AgentSession, AgentVersion, SessionEvent
 from app.services.evals import golden
-from app.services.evals.expected_effects import recorded_changes
+from app.services.evals.expected import recorded_changes
 from app.services.evals.snapshot import recorded_run
 from app.services.feedback import negative
 

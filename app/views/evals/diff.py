@@ -17,7 +17,8 @@ from app.evals.compare import align
 from app.evals.compare.align import Piece, Row, Step
 from app.security.access import access
 from app.services.evals import diff as eval_diff
-from app.services.evals import golden_swap, run_detail, run_lists
+from app.services.evals import golden as eval_golden
+from app.services.evals import run_detail, run_lists
 from app.services.evals.diff import Diff
 from app.services.evals.golden import Incomplete
 from app.views.evals import bp
@@ -153,7 +154,7 @@ def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
     here = url_for(".show_diff", golden_id=golden_id, replay_id=replay_id)
     try:
         with transaction():
-            made = golden_swap.promote_replay(
+            made = eval_golden.promote_replay(
                 golden_id, replay_id, actor=g.actor, note=typed("note") or None,
                 confirm_incomplete=request.form.get("confirm_incomplete") == "1",
             )  # fmt: skip

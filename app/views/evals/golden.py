@@ -11,8 +11,9 @@ from app.db import transaction
 from app.errors import Invalid
 from app.security.access import access
 from app.services.entities import store as entity_store
-from app.services.evals import expected_effects, golden_health, golden_lists
+from app.services.evals import expected as eval_expected
 from app.services.evals import golden as eval_golden
+from app.services.evals import golden_health, golden_lists
 from app.views.evals import bp
 from app.views.htmx import Toast, leave, page, wants_fragment
 from app.views.layout.tabs import as_id
@@ -32,7 +33,7 @@ def _shown(session_id: UUID, status: int = 200, **more: Any) -> Any:
         "evals/_panel.html",
         status=status,
         row=row,
-        changes=expected_effects.lines_of((row.expected or {}).get("effects") or (), actor=g.actor),
+        changes=eval_expected.lines_of((row.expected or {}).get("effects") or (), actor=g.actor),
         frozen=golden_health.frozen_of(session_id, actor=g.actor),
         replays=golden_health.replays_of(session_id, actor=g.actor),
         marks=golden_health.marks_of(row.set_name, [session_id], actor=g.actor)[session_id],

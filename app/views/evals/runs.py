@@ -18,8 +18,7 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, run_control, run_detail, run_lists
 from app.services.evals import runs as eval_runs
-from app.services.evals.run_plan import told_left_out
-from app.services.evals.runs import NewRun
+from app.services.evals.runs import NewRun, told_left_out
 from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import whole_number

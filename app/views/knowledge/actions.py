@@ -18,7 +18,6 @@ from app.models import SharedContext
 from app.security.access import access
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import lists as knowledge_lists
-from app.services.knowledge import rows as knowledge_changes
 from app.services.knowledge import rows as knowledge_rows
 from app.services.lists.filters import KnowledgeFilters
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -81,7 +80,7 @@ def roll_back(row_id: UUID) -> Any:
     reason = request.form.get("reason", "").strip() or None
     try:
         with transaction():
-            now = knowledge_changes.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
+            now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
             vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused, NotFound) as refusal:
         return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
@@ -132,7 +131,7 @@ def merge(row_id: UUID) -> Any:
         if into is None:
             return _choose_again(row_id, "Choose the row whose text stays.")
         with transaction():
-            knowledge_changes.merge_row(row_id, into, actor=g.actor)
+            knowledge_rows.merge_row(row_id, into, actor=g.actor)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, Toast("Merged. Its signals are behind the other row now."))
@@ -207,7 +206,7 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
 
 def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
     if wanted == "proposed":
-        return knowledge_changes.reopen_row(row_id, actor=g.actor)
+        return knowledge_rows.reopen_row(row_id, actor=g.actor)
     return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
 
 

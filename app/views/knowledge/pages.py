@@ -19,7 +19,6 @@ from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import lists as knowledge_lists
-from app.services.knowledge import rows as knowledge_changes
 from app.services.knowledge import rows as knowledge_rows
 from app.services.lists.filters import KnowledgeFilters
 from app.views import lists as listing
@@ -240,7 +239,7 @@ def state(row_id: UUID) -> Any:
     try:
         with transaction():
             if wanted == "proposed":
-                knowledge_changes.reopen_row(row_id, actor=g.actor)
+                knowledge_rows.reopen_row(row_id, actor=g.actor)
             else:
                 knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
             check_return([row_id] if wanted == "active" and before in UNCHECKED else [])
