@@ -50,7 +50,7 @@ def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | No
     """The model of that name. With the loop that asks it, models are kept, so that connections are used again."""
     name = name_of(configured, settings)
     if name == OFFLINE:
-        from app.agents.offline.steps import offline_model
+        from app.agents.offline.model import offline_model
 
         return offline_model()
     key = _key(configured, settings)

@@ -19,6 +19,7 @@ from app.agents.history import Talk, say, talk_of
 from app.agents.outside.connections import Outside
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.secrets import hide, hide_in
+from app.agents.outside.tools import open_tools
 from app.agents.replay_tools import Recorded, only_called
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
@@ -141,7 +142,7 @@ class Run:
         if not begun.talk.said:
             raise RunFailed("Nothing was said to the agent.")
         if begun.work.kind != "endpoint":
-            begun.tools[:] = await outside.tools(begun.tools, connect=self._reaches_servers())
+            begun.tools[:] = await open_tools(outside, begun.tools, connect=self._reaches_servers())
         if self.replay is not None:
             begun.tools.extend(only_called(self.replay, begun.tools))
             self.recorded = Recorded(self.replay, begun.tools, self._recorded_payloads)

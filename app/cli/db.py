@@ -90,7 +90,8 @@ def check(as_json: bool) -> None:
 @plain_failures
 def init(privileged: str, new_passwords: bool, as_json: bool) -> None:
     """Make the owner's and the app's role in a database and print both addresses."""
-    from app.db.boot import check_server, connect
+    from app.db.boot import check_server
+    from app.db.connect import connect
     from app.db.roles import ensure_roles
 
     owner_password, app_password = secrets.token_urlsafe(24), secrets.token_urlsafe(24)

@@ -11,6 +11,7 @@ from flask import Flask
 
 from app.config import Settings
 from app.db import db, engine_options
+from app.db.connect import connect
 from app.db.direct import Connection
 from app.db.watch import DatabaseWatch
 from app.errors import Unusable
@@ -72,20 +73,6 @@ def secret_key(settings: Settings) -> str:
     if settings.secret_key:
         return settings.secret_key
     return read_or_make(settings.data_dir / "secret_key", lambda: secrets.token_urlsafe(48))
-
-
-def connect(url: str, name: str) -> psycopg.Connection[Any]:
-    """A plain connection, or one sentence about why there is none."""
-    try:
-        return psycopg.connect(url, connect_timeout=5, application_name="upshot")
-    except psycopg.ProgrammingError:
-        raise Unusable(
-            f"{name} is not a PostgreSQL address; write postgresql://user:password@host:5432/name."
-        ) from None
-    except psycopg.OperationalError as trouble:
-        said = [line.strip() for line in str(trouble).splitlines() if line.strip() and not line.startswith("\t")]
-        reason = said[0].rstrip(".") if said else "no answer"
-        raise Unusable(f"Cannot reach {name}: {reason}. Check host, port, name, user and password.") from None
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:

@@ -18,6 +18,7 @@ from psycopg import errors
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import ProgrammingError
 
+from app.db.connect import connect
 from app.errors import Unusable
 
 AnyConnection = Connection | psycopg.Connection[Any]
@@ -105,8 +106,6 @@ def _config(connection: Connection | None = None) -> Config:
 
 def _engine(url: str) -> Engine:
     """An engine for what psycopg understands: a URL or a `key=value` string."""
-    from app.db.boot import connect
-
     conninfo = url.replace("postgresql+psycopg://", "postgresql://", 1)
     name = "the database as its owner"
     return create_engine("postgresql+psycopg://", creator=lambda: connect(conninfo, name), poolclass=NullPool)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.db import acting_as, transaction
-from app.db.boot import connect
+from app.db.connect import connect
 from app.demo import replayed
 from app.demo.live import Live
 from app.demo.play import Held, Kept, Player

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from app.db import db, transaction
-from app.db.boot import connect
+from app.db.connect import connect
 from app.demo.seed import SLUG, seed
 from app.errors import NotFound, Unusable
 from app.services.workspaces import store as workspace_store

@@ -15,8 +15,8 @@ from datetime import date
 from typing import Any
 
 from app.evals.compare.clipping import clip_arguments
-from app.evals.compare.values import CUT, Leaves, Reader, leaves, likeness
 from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, tool_named
+from app.text.values import CUT, Leaves, Reader, leaves, likeness
 from app.text.words import split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"

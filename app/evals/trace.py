@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.evals.compare import builtin_tools
-from app.evals.compare.values import Reader
 from app.formats.tool_results import looks_failed
+from app.text.values import Reader
 
 NO_RESULT = "no result recorded"
 FINISHED = "completed"

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from app.errors import Invalid
 from app.formats.messages import sentence
-from app.learning.hygiene.texts import describe_hidden
+from app.text.hidden_characters import describe_hidden
 
 TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)

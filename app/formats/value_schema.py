@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.evals.compare.values import as_number, from_json, same
+from app.text.values import as_number, from_json, same
 
 Misfit = tuple[str, str]
 DEEPEST = 20

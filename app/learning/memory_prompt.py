@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.learning.hygiene.texts import hidden_signs
 from app.learning.prompt import MARK_DIGITS, make_mark, token_count
+from app.text.hidden_characters import hidden_signs
 
 LABEL = (
     "Memories of the person you are talking to, saved in earlier conversations. Take them as facts and preferences of"

@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from app.learning.hygiene.texts import hidden_signs
+from app.text.hidden_characters import hidden_signs
 
 # The sections of a prompt, in their order.
 SECTIONS = {

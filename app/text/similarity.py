@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from app.evals.compare.values import spelled
+from app.text.values import spelled
 
 MOST_WORDS = 4096
 LONGEST_TEXT = 262_144

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from app.evals.compare.effects import UPDATED, effects_of
-from app.evals.compare.values import Reader
 from app.evals.trace import Run, calls_of, make_run
 from app.formats.tool_results import with_error_mark
 from app.ingest.messages import read_line
+from app.text.values import Reader
 
 DATA = Path(__file__).parents[1] / "data" / "evals" / "sessions.ndjson"
 Session = dict[str, Any]

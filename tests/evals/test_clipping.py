@@ -11,9 +11,9 @@ import pytest
 from app.evals.compare import clipping
 from app.evals.compare.clipping import TooDense, clip_run, clip_value, read_events
 from app.evals.compare.sessions import Golden, compare
-from app.evals.compare.values import Clipped, Reader, holds_cut
 from app.evals.recording import recording_of
 from app.evals.trace import Event, Run, calls_of, make_run
+from app.text.values import Clipped, Reader, holds_cut
 
 LONG = "The term sheet says a lot. " * 2000
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.evals.compare.values import Reader
 from app.evals.expected.effect_text import Line, effect_of, line_of, read_line, write_line
 from app.evals.trace import Tool
+from app.text.values import Reader
 
 KINDS = {"deal", "contact"}
 

@@ -5,8 +5,8 @@ from typing import Any
 from app import tools
 from app.evals.compare import builtin_tools
 from app.evals.compare.effects import Effect, effects_of
-from app.evals.compare.values import Reader
 from app.evals.trace import calls_of, make_run
+from app.text.values import Reader
 from tests.evals import edits
 
 

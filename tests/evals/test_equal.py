@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.evals.compare.values import CUT, Reader, differences, equal, leaves, likeness, shown
+from app.text.values import CUT, Reader, differences, equal, leaves, likeness, shown
 
 
 def same_arguments(a: Any, b: Any, schema: dict[str, Any] | None = None) -> bool:

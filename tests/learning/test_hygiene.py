@@ -13,8 +13,9 @@ import pytest
 from app.learning.hygiene import checks
 from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone, check_row
 from app.learning.hygiene.dates import last_day
-from app.learning.hygiene.texts import hidden_signs, strip_hidden, talks_to_model
+from app.learning.hygiene.prompt_talk import talks_to_model
 from app.text.embeddings import embed
+from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.tools import tools_of
 from scripts.fit_hygiene import fitted
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, id_of, lines, score_of

@@ -12,7 +12,6 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.learning.hygiene.texts import hidden_signs
 from app.learning.memory_prompt import format_memories, one_line
 from app.learning.prompt import (
     KEY_DIGITS,
@@ -26,6 +25,7 @@ from app.learning.prompt import (
     place,
     token_count,
 )
+from app.text.hidden_characters import hidden_signs
 
 SECRET = "one secret of the workspace"
 MARK = re.compile(r"^<<<(?:end )?workspace-knowledge [0-9a-f]{32}>>>$", re.MULTILINE)

@@ -7,10 +7,11 @@ import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
 from pydantic_ai.models.function import (
     AgentInfo,
     DeltaToolCall,
@@ -90,3 +91,9 @@ async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterato
         return
     for chunk in CHUNK.findall(move.text):
         yield chunk
+
+
+@lru_cache(maxsize=1)
+def offline_model() -> Model:
+    """The one offline model. It keeps nothing between requests, so that everybody can share it."""
+    return OfflineModel()

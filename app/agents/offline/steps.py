@@ -7,15 +7,11 @@ beginning over the results that the messages hold, so the same messages give the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from app.agents.offline.conversation import offered, read_talk
 from app.agents.offline.turn import Move, next_move
 from app.errors import Refused
-
-if TYPE_CHECKING:
-    from pydantic_ai.models import Model
 
 NAME = "offline"
 
@@ -59,11 +55,3 @@ def rules_of_turn(
     """What `agent.message` carries for the last turn of these messages, played once more."""
     found = places_of(answer(messages, definitions, instructions))
     return {name: rule_ids(places, row_ids) for name, places in found.items()}
-
-
-@lru_cache(maxsize=1)
-def offline_model() -> Model:
-    """The one offline model. It keeps nothing between requests, so that everybody can share it."""
-    from app.agents.offline.model import OfflineModel
-
-    return OfflineModel()

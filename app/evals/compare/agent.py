@@ -12,11 +12,11 @@ from app.evals.compare.dimensions import Dimension
 from app.evals.compare.effect_pairs import effect_dimensions
 from app.evals.compare.effects import RESPONSE, Effect, effects_of
 from app.evals.compare.message import asked_dimension, message_dimension, told_dimension
-from app.evals.compare.values import Reader
 from app.evals.expected.corrected_effects import amended
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call, Run, Tool, calls_of, last_message
 from app.text.similarity import Nearness
+from app.text.values import Reader
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.evals.compare.values import Path, Reader, clipped, differences, equal, from_json, leaves, shown
 from app.evals.trace import Call, Event, Run, calls_of, text_of
+from app.text.values import Path, Reader, clipped, differences, equal, from_json, leaves, shown
 
 SAME, CHANGED, MOVED, INSERTED, REMOVED = "same", "changed", "moved", "inserted", "removed"
 MOST_STEPS = 2_000

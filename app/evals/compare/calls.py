@@ -11,9 +11,9 @@ from typing import Any
 from app.evals.compare.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
 from app.evals.compare.effect_pairs import likest
 from app.evals.compare.effects import rename, values_of
-from app.evals.compare.values import Leaves, Reader, leaves, likeness, same
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call
+from app.text.values import Leaves, Reader, leaves, likeness, same
 
 SUBMIT = "submitResponse"
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
-from app.evals.compare.values import Clipped, from_json, spelled
 from app.evals.trace import Event, Run
+from app.text.values import Clipped, from_json, spelled
 
 # A session up to this size is compared as it is.
 WHOLE_BYTES = 4_000_000

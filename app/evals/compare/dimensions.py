@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.evals.compare.values import CUT, Leaves, Path, clipped, differences, shown
+from app.text.values import CUT, Leaves, Path, clipped, differences, shown
 
 CREATED, UPDATED = "entities_created", "entities_updated"
 CALLS, ARGUMENTS, MESSAGE = "tool_calls", "tool_args", "final_message"

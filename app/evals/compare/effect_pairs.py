@@ -9,7 +9,7 @@ from typing import Protocol
 from app.evals.compare.dimensions import CREATED, UPDATED, Dimension, Divergence, leaf_divergences, plural, standard
 from app.evals.compare.effects import UPDATED as UPDATE
 from app.evals.compare.effects import Effect
-from app.evals.compare.values import Leaves, likeness
+from app.text.values import Leaves, likeness
 
 # Beyond this many candidates on both sides the next one is taken instead of the likest: time stays linear.
 MOST_PAIRS = 2_500

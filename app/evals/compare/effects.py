@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from app.evals.compare import builtin_tools
-from app.evals.compare.values import CUT, Leaves, Reader, clipped, equal, from_json, leaves
 from app.evals.trace import Call, Event, Run
+from app.text.values import CUT, Leaves, Reader, clipped, equal, from_json, leaves
 from app.text.words import split_name
 
 CREATED, UPDATED, RESPONSE = "created", "updated", "response"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.evals.compare.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard
-from app.evals.compare.values import spelled
 from app.evals.expected.expectations import Expected
 from app.evals.expected.requested_figures import asked_figures, asks_for_figure, figures_said, told_figures
 from app.evals.trace import Run, turns_of
 from app.text.similarity import Nearness, Said, alike
+from app.text.values import spelled
 
 Message = tuple[str, int | None]
 SAME = "the answer is the same, word for word"

@@ -9,9 +9,9 @@ from typing import Any
 
 from app.evals.compare.dimensions import Dimension, Divergence, in_words
 from app.evals.compare.effects import RESPONSE, Effect
-from app.evals.compare.values import CUT, Reader, as_number, equal, from_json
 from app.evals.trace import Call, Run
 from app.text.similarity import Nearness, alike
+from app.text.values import CUT, Reader, as_number, equal, from_json
 from app.text.words import words
 
 TEXT_PASS, KEYWORD_PASS, RANK_PASS, SOURCES_PASS = 0.60, 0.80, 0.80, 0.60

@@ -11,11 +11,11 @@ from app.evals.compare.agent import Golden, dimensions_of, held_to, side_of
 from app.evals.compare.dimensions import Dimension, Divergence
 from app.evals.compare.drift import Drift, first_drift
 from app.evals.compare.effects import Effect
-from app.evals.compare.values import Reader
 from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import FINISHED, Call, Run, last_message, make_run
 from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
 from app.text.similarity import LONGEST_TEXT, Nearness
+from app.text.values import Reader
 
 __all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
 MOST_CALLS = 5_000

@@ -7,8 +7,8 @@ from typing import Any
 
 from app.evals.compare.dimensions import Dimension, Divergence, leaf_divergences
 from app.evals.compare.effects import rename
-from app.evals.compare.values import Reader, from_json, leaves, likeness
 from app.evals.trace import Run, result_failed, text_of
+from app.text.values import Reader, from_json, leaves, likeness
 
 OUTPUT = "output"
 WEIGHT = 0.40

@@ -8,10 +8,10 @@ from typing import Any
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
 from app.evals.compare.effects import UPDATED, change_of_call
-from app.evals.compare.values import Leaves, Path, Reader, leaves, same, shown
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call, Tool, tool_named
 from app.text.similarity import Said
+from app.text.values import Leaves, Path, Reader, leaves, same, shown
 
 
 def check_agreed(expected: Expected) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.evals.compare.calls import covered
 from app.evals.compare.effects import UPDATED, Effect, change_of_call, changes_of, over, renamed, settled
-from app.evals.compare.values import Reader
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call, Run, Tool, tool_named
+from app.text.values import Reader
 
 Wanted = tuple[str, Any]
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from app.evals.compare import builtin_tools
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, change_of_call
-from app.evals.compare.values import Reader
 from app.evals.trace import Call, Tool
+from app.text.values import Reader
 
 UPDATE, CREATE, SUBMIT = "update", "create", "submit"
 OF = " for "

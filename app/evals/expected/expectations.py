@@ -8,7 +8,7 @@ from typing import Any
 
 from app.errors import Invalid
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merged
-from app.evals.compare.values import LARGEST, Reader
+from app.text.values import LARGEST, Reader
 
 MOST_MENTIONS = 8
 MOST_CALLS = 50

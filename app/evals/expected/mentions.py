@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.evals.compare.values import spelled
 from app.evals.trace import Run, last_message
 from app.text.similarity import Said
+from app.text.values import spelled
 from app.text.words import quotations
 
 MOST = 8

@@ -14,8 +14,9 @@ from uuid import UUID
 
 from app.learning.hygiene.contradictions import contradiction, shared_words, tells_apart
 from app.learning.hygiene.dates import last_day
-from app.learning.hygiene.texts import describe_hidden, mixed_words, name_of, strip_hidden, talks_to_model
+from app.learning.hygiene.prompt_talk import talks_to_model
 from app.learning.hygiene.words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
+from app.text.hidden_characters import describe_hidden, mixed_words, name_of, strip_hidden
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
 T_DUP = 0.59

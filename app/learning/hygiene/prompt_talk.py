@@ -1,12 +1,14 @@
 """How texts talk to a model about its prompt, its role, its tools or the review, rather than about the work.
 
-An order is no sign of it: every correction is one. The patterns read a folded text (`hygiene_text.fold`), and each has
-bounded repetitions, so that a long text costs no more than its length.
+An imperative is no sign of it: every correction is one. The patterns read a folded text (`hidden_characters.fold`).
+Each has bounded repetitions, so a long text costs no more than its length.
 """
 
 from __future__ import annotations
 
 import re
+
+from app.text.hidden_characters import fold
 
 _TOLD = r"(?:instructions?|rules?|guidelines?|prompts?|directives?|polic(?:y|ies)|restrictions?|safeguards?|commands?)"
 # Which instructions: the model's own. The rules of a price list are the work, not the prompt.
@@ -105,3 +107,33 @@ ABOUT_THE_PROMPT = (
     ),
     _about(r"\b(?:set |make it |is )?active(?: ?[:=] ?| to )true\b|\bskip the approval\b|\bno second signal\b"),
 )  # fmt: skip
+
+
+SHOWN = 40
+
+
+CODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{40,}={0,2}")
+
+
+def talks_to_model(text: str) -> str | None:
+    """The words that speak to the model about its prompt, its role or its review, if there are any."""
+    folded = fold(text)
+    for pattern in ABOUT_THE_PROMPT:
+        found = pattern.search(folded)
+        if found:
+            return _shortened(found[0])
+    found = next((run for run in CODED.finditer(folded) if _is_coded(run[0])), None)
+    return _shortened(found[0]) if found else None
+
+
+def _is_coded(run: str) -> bool:
+    """Hex digits, or letters of both cases with digits in between: no word and no identifier is written so."""
+    if re.fullmatch(r"[0-9a-fA-F]+", run):
+        return True
+    kinds = (str.islower, str.isupper, str.isdigit)
+    return all(any(kind(sign) for sign in run) for kind in kinds) and not re.search(r"[_-][a-z]+[_-]", run)
+
+
+def _shortened(words: str) -> str:
+    words = " ".join(words.split())
+    return words if len(words) <= SHOWN else f"{words[:SHOWN].rstrip()}…"

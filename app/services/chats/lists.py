@@ -15,10 +15,10 @@ from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.db.scan import Stretch, walk_page
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
+from app.services.feedback.lists import counted_ratings
 from app.services.lists import text_search
 from app.services.lists.filters import ChatFilters
 from app.services.privacy import id_of, is_hidden, name_of
-from app.services.sessions.lists import counted_ratings
 
 LOOKED_AT = 1000
 

@@ -15,9 +15,9 @@ from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
 from app.models import Agent, AgentSession, Chat, Feedback, Message
+from app.services.feedback.lists import counted_ratings
 from app.services.lists import text_search
 from app.services.lists.filters import ChatFilters
-from app.services.sessions.lists import counted_ratings
 
 MOST_MESSAGES = 200
 BESIDE = 8

@@ -227,3 +227,26 @@ def page_of_messages(
         )
     )
     return found[:limit], str(found[limit - 1].message_index) if len(found) > limit else None
+
+
+MOST_MESSAGES = 60
+
+
+def earlier_messages(tenant_id: UUID, chat_id: UUID | None, turn_id: str | None) -> list[tuple[str, str]]:
+    """Role and text of the chat's latest messages before this turn, in order."""
+    if chat_id is None or turn_id is None:
+        return []
+    mine = [Message.tenant_id == tenant_id, Message.chat_id == chat_id]
+    asked = select(Message.message_index).where(*mine, Message.turn_id == turn_id, Message.role == "user")
+    place = db.session.scalar(asked.order_by(Message.message_index).limit(1))
+    if place is None:
+        return []
+    rows = db.session.execute(
+        select(Message.message_index, Message.role, Message.content, Message.details)
+        .where(*mine, Message.message_index < place, Message.role.in_(("user", "agent")))
+        .order_by(Message.message_index.desc())
+        .limit(MOST_MESSAGES)
+    ).all()
+    # An answer that was asked for again is no longer what the person goes on from.
+    replaced = {row.details.get("instead_of") for row in rows}
+    return [(row.role, row.content) for row in reversed(rows) if row.message_index not in replaced]

@@ -17,11 +17,11 @@ from app.evals.compare import align
 from app.evals.compare.effect_pairs import pair_effects
 from app.evals.compare.effects import RESPONSE, Effect
 from app.evals.compare.sessions import OPEN, compare
-from app.evals.compare.values import Reader, differences, equal
 from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
 from app.services.evals.compare import load_run, nearness
+from app.text.values import Reader, differences, equal
 
 MOST_ANSWER = 8_000
 MOST_EFFECTS = 50

@@ -18,7 +18,6 @@ from app.errors import Invalid
 from app.evals.compare import builtin_tools
 from app.evals.compare.calls import covered
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
-from app.evals.compare.values import Reader, as_number, holds_cut
 from app.evals.expected.contradictions import check_makable, clash
 from app.evals.expected.corrected_effects import names_writes
 from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
@@ -28,6 +27,7 @@ from app.evals.trace import Run, Tool, calls_of, tool_named
 from app.formats.value_schema import misfit
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.entities import store as entity_store
+from app.text.values import Reader, as_number, holds_cut
 
 RECORDS = ("knowledge", "feedback", "agent")
 MOST_NAMED = 8

@@ -18,7 +18,6 @@ from app.evals.compare.sessions import Golden, compare
 from app.evals.expected.expectations import read_expected
 from app.evals.trace import Event, Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
-from app.learning.hygiene.texts import strip_hidden
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit
@@ -31,6 +30,7 @@ from app.services.feedback.intake import NewFeedback
 from app.services.sessions import leases
 from app.services.sessions.leases import Ending, Held
 from app.services.sessions.transcript import named
+from app.text.hidden_characters import strip_hidden
 
 LIVE, RECORDED = "live", "recorded"
 MOST_REPLAYS = 100

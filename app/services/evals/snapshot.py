@@ -26,8 +26,8 @@ from app.models import (
     SharedContextHistory,
     UserMemory,
 )
+from app.services.chats.store import earlier_messages
 from app.services.evals.traces import load_events
-from app.services.runtime.inputs import earlier_messages
 from app.services.sessions.budget import shown_bytes
 from app.services.sessions.event_windows import iterate_events
 
@@ -54,7 +54,7 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
             turns=found.turns,
             entity=found.entity,
             view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
-            earlier=earlier_messages(session, meta.get("turn_id")),
+            earlier=earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id")),
             tools=_tools(meta.get("tools"), agent["config"]),
             rows=rows_loaded(found.loaded, session.agent_id, actor=actor),
             loaded=found.loaded,

@@ -335,3 +335,12 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
         return []
     hides = actor.is_admin and keep_settings(rows[0][-1], actor=actor).author_private
     return [_row(row, actor, hides) for row in rows]
+
+
+def counted_ratings() -> tuple[Any, Any, Any]:
+    """Counts of positive, negative and neutral rows that were not taken back."""
+    stands = ~Feedback.details.has_key(RETRACTED)
+    positive, negative, neutral = (
+        func.count().filter(Feedback.rating == rating, stands) for rating in ("positive", "negative", "neutral")
+    )
+    return positive, negative, neutral

@@ -15,7 +15,6 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
-from app.learning.hygiene.texts import hidden_signs
 from app.models import (
     Agent,
     EntityType,
@@ -30,6 +29,7 @@ from app.services.lists import text_search
 from app.services.lists.filters import KnowledgeFilters
 from app.services.privacy import A_MEMBER
 from app.services.workspaces.store import get_settings
+from app.text.hidden_characters import hidden_signs
 
 Writer = aliased(Agent)
 MOST_SIGNALS = 100

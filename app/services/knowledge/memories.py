@@ -12,10 +12,10 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.learning import memory_prompt
-from app.learning.hygiene.texts import describe_hidden
 from app.models import AgentSession, Tenant, User, UserMemory
 from app.services import audit
 from app.services.workspaces.masking import masking_for
+from app.text.hidden_characters import describe_hidden
 
 LONGEST = memory_prompt.LONGEST
 MOST = 200

@@ -11,9 +11,9 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
-from app.learning.hygiene.texts import describe_hidden
 from app.models import Agent, EntityType, Feedback
 from app.models.knowledge import KNOWLEDGE_TYPES
+from app.text.hidden_characters import describe_hidden
 
 LONGEST_CONTENT = 2000
 LONGEST_CONTEXT = 500

@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import select
-
 from app.actor import Actor
-from app.db import db, run
+from app.db import run
 from app.errors import NotFound, Refused
 from app.formats.agent_config import AgentConfig, read_config
 from app.learning.prompt import Prompt
-from app.models import AgentSession, Message
 from app.models.agents import REPLAYABLE_KINDS
+from app.services.chats.store import earlier_messages
 from app.services.evals.replays import Replay, load_replay
 from app.services.feedback.links import AN_ID
 from app.services.knowledge.memories import Section, memory_section, remembered
@@ -22,7 +20,6 @@ from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions.events import Event, events_of
 from app.services.sessions.leases import Held, Lease
 
-MOST_MESSAGES = 60
 # The agent with its version, who asked, and the record at hand.
 AROUND = """
 SELECT a.kind, a.slug, a.name, a.archived_at IS NOT NULL, v.version, v.config,
@@ -105,7 +102,7 @@ def load_work(session: Held) -> Work:
         chat_id=session.chat_id,
         turn_id=turn_id,
         turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
-        earlier=earlier_messages(session, turn_id),
+        earlier=earlier_messages(session.tenant_id, session.chat_id, turn_id),
         record=record,
         criteria_set_id=_id(meta.get("criteria_set_id")),
         prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
@@ -200,23 +197,3 @@ def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
         role = around.role
     actor = Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
     return actor.limited_to(session.key_scopes)
-
-
-def earlier_messages(session: AgentSession | Held, turn_id: str | None) -> list[tuple[str, str]]:
-    """What was said in the chat before the turn that is answered now, the latest of it."""
-    if session.chat_id is None or turn_id is None:
-        return []
-    mine = [Message.tenant_id == session.tenant_id, Message.chat_id == session.chat_id]
-    asked = select(Message.message_index).where(*mine, Message.turn_id == turn_id, Message.role == "user")
-    place = db.session.scalar(asked.order_by(Message.message_index).limit(1))
-    if place is None:
-        return []
-    rows = db.session.execute(
-        select(Message.message_index, Message.role, Message.content, Message.details)
-        .where(*mine, Message.message_index < place, Message.role.in_(("user", "agent")))
-        .order_by(Message.message_index.desc())
-        .limit(MOST_MESSAGES)
-    ).all()
-    # An answer that was asked for again is no longer what the person goes on from.
-    replaced = {row.details.get("instead_of") for row in rows}
-    return [(row.role, row.content) for row in reversed(rows) if row.message_index not in replaced]

@@ -8,14 +8,14 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.db.scan import Stretch, walk_page
-from app.formats.feedback_details import RETRACTED
 from app.models import Agent, AgentSession, AgentVersion, Feedback
+from app.services.feedback.lists import counted_ratings
 from app.services.lists import text_search
 from app.services.lists.filters import SessionFilters
 from app.services.privacy import is_hidden
@@ -138,12 +138,3 @@ def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:
         .group_by(Feedback.session_id)
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
-
-
-def counted_ratings() -> tuple[Any, Any, Any]:
-    """Counts of positive, negative and neutral rows that were not taken back."""
-    stands = ~Feedback.details.has_key(RETRACTED)
-    positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating, stands) for rating in ("positive", "negative", "neutral")
-    )
-    return positive, negative, neutral

@@ -9,8 +9,8 @@ from sqlalchemy import select, text
 from app.actor import Actor
 from app.db import BIND, bound, db
 from app.errors import NotFound
+from app.formats.names import EMAIL
 from app.models.people import Membership, User
-from app.services.workspaces.people import EMAIL
 
 NOBODY = UUID(int=0)
 LOGIN = text("select door_login(:email)")

@@ -11,10 +11,10 @@ from app import tokens
 from app.actor import SCOPES, Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound
+from app.formats.names import clean_name
 from app.models.people import ApiKey, User
 from app.services import audit
 from app.services.workspaces import people
-from app.services.workspaces.people import clean_name
 
 PREFIX_LENGTH = 10
 BIND = text("select * from bind_credential(:hash)")

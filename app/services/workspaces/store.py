@@ -14,13 +14,13 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import acting_as, db
 from app.errors import Invalid, NotFound, Refused
+from app.formats.names import clean_name
 from app.formats.workspace_settings import WorkspaceSettings, complaints
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.desk import FeedbackDaily
 from app.models.people import Membership, Tenant, User
 from app.services import audit
 from app.services.workspaces import identity
-from app.services.workspaces.people import clean_name
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
 KEPT = "settings"

@@ -13,13 +13,13 @@ from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.learning.hygiene.checks import CHECKS
-from app.learning.hygiene.texts import strip_hidden
 from app.models import SharedContext
 from app.security.access import access
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.lists.filters import KnowledgeFilters
+from app.text.hidden_characters import strip_hidden
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import bp
 from app.views.knowledge.form import Unconfirmed

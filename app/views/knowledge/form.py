@@ -10,9 +10,9 @@ from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
 from app.learning.hygiene.checks import Finding
-from app.learning.hygiene.texts import hidden_signs, strip_hidden
 from app.services.knowledge.rows import KnowledgeRow, NewRow
 from app.text.diff import Part, word_diff
+from app.text.hidden_characters import hidden_signs, strip_hidden
 
 
 class Unconfirmed(Exception):

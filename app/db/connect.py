@@ -1,0 +1,23 @@
+"""One plain connection to PostgreSQL, or a sentence that says why there is none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from app.errors import Unusable
+
+
+def connect(url: str, name: str) -> psycopg.Connection[Any]:
+    """A plain connection, or one sentence about why there is none."""
+    try:
+        return psycopg.connect(url, connect_timeout=5, application_name="upshot")
+    except psycopg.ProgrammingError:
+        raise Unusable(
+            f"{name} is not a PostgreSQL address; write postgresql://user:password@host:5432/name."
+        ) from None
+    except psycopg.OperationalError as trouble:
+        said = [line.strip() for line in str(trouble).splitlines() if line.strip() and not line.startswith("\t")]
+        reason = said[0].rstrip(".") if said else "no answer"
+        raise Unusable(f"Cannot reach {name}: {reason}. Check host, port, name, user and password.") from None
