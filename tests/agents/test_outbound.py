@@ -18,7 +18,7 @@ import pytest
 from app.agents.outside import client
 from app.agents.outside.client import GuardedTransport, OutboundError, open_client, secret_headers
 from app.errors import Refused
-from tests.learning.test_outbound_rules import REFUSED
+from tests.formats.test_outbound_rules import REFUSED
 from tests.loopback import Asked, Loopback, Reply, as_json
 
 PUBLIC = "93.184.215.14"

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from app.security import access
 from tests.browser.conftest import ROOT
 from tests.conftest import Workspace
-from tests.views.filling import fill
+from tests.lists.filling import fill
 
 BASE = "/admin/agent-review"
 AXE = (ROOT / "node_modules/axe-core/axe.min.js").read_text("utf-8")

@@ -14,8 +14,8 @@ from app.jobs.executor import Executor
 from tests.agents.running import Desk
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
+from tests.lists.filling import fill
 from tests.loopback_model import LoopbackModel, say
-from tests.views.filling import fill
 
 expect.set_options(timeout=20_000)
 AN_AGENT = re.compile(r"/admin/agents/[0-9a-f-]{36}$")

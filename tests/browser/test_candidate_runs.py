@@ -14,8 +14,8 @@ from tests.agents.running import Desk
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.services.test_golden import complain
-from tests.views.test_evals import URL, asked
+from tests.evals.test_golden import complain
+from tests.evals.test_pages import URL, asked
 
 __all__ = ["bench"]
 expect.set_options(timeout=60_000)

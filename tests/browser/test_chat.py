@@ -18,7 +18,7 @@ from app.services.entities import store as entity_store
 from app.services.entities.store import NewResponse
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.views.filling import fill
+from tests.lists.filling import fill
 
 BASE = "/admin/agent-review"
 expect.set_options(timeout=60_000)

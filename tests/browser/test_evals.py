@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.services.test_golden import complain, promote
-from tests.views.test_evals import URL, asked, kept
+from tests.evals.test_golden import complain, promote
+from tests.evals.test_pages import URL, asked, kept
 
 expect.set_options(timeout=60_000)
 

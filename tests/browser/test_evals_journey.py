@@ -15,7 +15,7 @@ from tests.agents.test_replays import Bench, bench
 from tests.browser.test_accessible import check
 from tests.browser.test_runs import shoot
 from tests.conftest import Workspace
-from tests.services.test_golden import complain
+from tests.evals.test_golden import complain
 
 __all__ = ["bench"]
 EVALS = "/admin/agent-review/evals"

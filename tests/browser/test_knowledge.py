@@ -13,7 +13,7 @@ from app.db import acting_as, transaction
 from app.services.knowledge import rows as knowledge_rows
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
-from tests.views.filling import fill
+from tests.lists.filling import fill
 
 URL = "/admin/agent-review/knowledge"
 expect.set_options(timeout=60_000)

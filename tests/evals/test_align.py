@@ -4,7 +4,7 @@ from app.evals.compare.align import align, field_diffs, word_diff
 from app.text.embeddings import embed
 from app.text.nearness import nearness_of
 from app.text.similarity import alike
-from tests.evals import edits
+from tests.evals import mutations
 from tests.evals.test_compare import talk
 
 
@@ -12,7 +12,7 @@ def test_steps_stand_side_by_side() -> None:
     golden = talk("Go", ("ask", {"q": 1}, 1), ("save", {"a": 1}, {}), ("find", {"q": 3}, 1), "Done")
     replay = talk("Go", ("save", {"a": 2}, {}), ("find", {"q": 3}, 1), ("look", {}, 1), ("ask", {"q": 1}, 1), "Done")
 
-    rows = align(edits.run_of(golden), edits.run_of(replay))
+    rows = align(mutations.run_of(golden), mutations.run_of(replay))
 
     assert [(row.change, (row.golden or row.replay).name) for row in rows] == [  # type: ignore[union-attr]
         ("same", "user.message"),

@@ -11,7 +11,7 @@ from app.errors import Invalid
 from app.evals.compare.sessions import compare_sessions
 from app.evals.expected.mentions import suggest
 from app.evals.trace import make_run
-from tests.evals import edits
+from tests.evals import mutations
 
 READ = {"name": "find", "annotations": {"readOnlyHint": True}}
 WRITE = {"name": "save"}
@@ -23,7 +23,7 @@ def talk(*said: Any, **more: Any) -> dict[str, Any]:
     user = True
     for one in said:
         if isinstance(one, tuple):
-            session["events"] += edits.call(session, *one)
+            session["events"] += mutations.call(session, *one)
             continue
         kind = "user.message" if user else "agent.message"
         session["events"].append({"event_type": kind, "payload": {"text": one}})
@@ -332,9 +332,9 @@ def test_a_tool_session_is_its_output_and_what_it_changed() -> None:
 
 
 def test_suggested_facts_stand_in_the_answer_and_in_a_result() -> None:
-    session = edits.sessions()["billing-question"]
+    session = mutations.sessions()["billing-question"]
 
-    assert suggest(edits.run_of(session)) == ["INV-311", "INV-312"]
+    assert suggest(mutations.run_of(session)) == ["INV-311", "INV-312"]
     named = talk("Who?", ("find", {}, {"owner": "Ana Duarte", "since": "2025-03-01", "value": 1200}))
     named["events"].append(told("agent.message", text="Since 1 March 2025 it belongs to Ana Duarte, at $1,200.00."))
     assert suggest(make_run(named["events"])) == ["1 March 2025", "Ana Duarte", "$1,200.00"]

@@ -7,13 +7,13 @@ from app.evals.compare import builtin_tools
 from app.evals.compare.effects import Effect, effects_of
 from app.evals.trace import calls_of, make_run
 from app.text.values import Reader
-from tests.evals import edits
+from tests.evals import mutations
 
 
 def effects(*calls: tuple[Any, ...], events: Any = (), definitions: Any = ()) -> list[Effect]:
-    session: edits.Session = {"events": []}
+    session: mutations.Session = {"events": []}
     for said in calls:
-        session["events"] += edits.call(session, *said)
+        session["events"] += mutations.call(session, *said)
     run = make_run([*session["events"], *events], tools=definitions)
     reader = Reader()
     return effects_of(run, calls_of(run, run.tools, reader), reader)[0]
