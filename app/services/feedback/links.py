@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,14 +9,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from sqlalchemy.sql.elements import ColumnElement
+
 from app.actor import Actor
 from app.db import run
 from app.errors import Invalid
+from app.formats.ids import parse_id
+from app.models import Chat
 
 if TYPE_CHECKING:
     from app.services.feedback.intake import NewFeedback
 
-AN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 
 CHAT = "(c.id = %(chat_as_id)s::uuid OR c.external_id = %(chat)s)"
 # The ways to a message. Its sender's ids may repeat from chat to chat, so one that comes with a chat is looked for in
@@ -182,7 +184,7 @@ def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
     in_chat = " in chat" if links.chat_id else ""
     if links.message_id:
         named = f"external_id{in_chat}"
-        ways = ("id", named) if AN_ID.fullmatch(links.message_id) else (named,)
+        ways = ("id", named) if parse_id(links.message_id) else (named,)
         # Visitors name a message that they only know the trace of by that trace.
         return (*ways, "trace") if links.message_id == links.trace_id else ways
     if links.chat_id and isinstance(new.context.get("message_index"), int):
@@ -222,8 +224,15 @@ def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
     }
 
 
+def is_chat(name: str) -> ColumnElement[bool]:
+    """Match a chat by our id or by its sender's own name for it."""
+    ours = parse_id(name)
+    same = Chat.external_id == name
+    return same | (Chat.id == ours) if ours else same
+
+
 def _as_id(text: str | None) -> str | None:
-    return text if text and AN_ID.fullmatch(text) else None
+    return text if parse_id(text) else None
 
 
 def _check_ours(links: Links, found: Found) -> None:

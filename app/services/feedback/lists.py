@@ -21,6 +21,7 @@ from app.db.paging import COUNTED, Page, Slice, empty, read_page
 from app.db.scan import Stretch, walk_page
 from app.errors import NotFound
 from app.formats.feedback_details import ASSESSMENT, RETRACTED, judged, said_by_author
+from app.formats.ids import parse_id
 from app.learning.signals import weight_of
 from app.models import (
     Agent,
@@ -37,7 +38,6 @@ from app.models import (
 )
 from app.services import audit
 from app.services.feedback import teamwork
-from app.services.feedback.links import AN_ID
 from app.services.lists import text_search
 from app.services.lists.filters import FeedbackFilters
 from app.services.privacy import A_MEMBER
@@ -248,13 +248,13 @@ def _moment(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | Non
     """The conversation and the message, when they are ours and the reader may see them."""
     if row.message_id is None:
         return (*_chat_of(row, author_id, actor), None, None)
-    ours = AN_ID.fullmatch(row.message_id)
+    ours = parse_id(row.message_id)
     found = db.session.execute(
         select(Chat.id, Chat.title, Message.content, Message.message_index)
         .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
         .where(
             Chat.tenant_id == actor.tenant_id,
-            Message.id == UUID(row.message_id) if ours else Message.external_id == row.message_id,
+            Message.id == ours if ours else Message.external_id == row.message_id,
         )
         .order_by(*_own_first(author_id))
         .limit(1)
@@ -272,7 +272,7 @@ def _own_first(author_id: UUID) -> tuple[Any, ...]:
 def _chat_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None]:
     if not row.chat_id:
         return None, None
-    wanted = Chat.id == UUID(row.chat_id) if AN_ID.fullmatch(row.chat_id) else Chat.external_id == row.chat_id
+    wanted = Chat.id == ours if (ours := parse_id(row.chat_id)) else Chat.external_id == row.chat_id
     statement = select(Chat.id, Chat.title).where(Chat.tenant_id == actor.tenant_id, wanted)
     chat = db.session.execute(statement.order_by(*_own_first(author_id)).limit(1)).one_or_none()
     return (chat[0], chat[1]) if chat else (None, None)

@@ -14,8 +14,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
+from app.formats.ids import parse_id
 from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, Feedback, SharedContext, SharedContextFeedback
-from app.services.feedback.links import AN_ID
 from app.services.feedback.retractions import RETRACTED
 from app.services.lists import text_search
 from app.services.lists.filters import FeedbackFilters
@@ -160,7 +160,7 @@ def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learne
 def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
     """How the retries of these rows went, by the retry's id. No query where there is none."""
     wanted = {str(row.context.get("retry_ref") or "") for row in rows}
-    ids = [UUID(text) for text in wanted if AN_ID.fullmatch(text)]
+    ids = [one for text in wanted if (one := parse_id(text))]
     if not ids:
         return {}
     found = db.session.execute(
@@ -195,7 +195,7 @@ def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Place]:
 def _chats(names: set[str], actor: Actor) -> dict[str | None, tuple[UUID, str]]:
     if not names:
         return {}
-    ours = [UUID(name) for name in names if AN_ID.fullmatch(name)]
+    ours = [one for name in names if (one := parse_id(name))]
     rows = db.session.execute(
         select(Chat.id, Chat.external_id, Chat.title).where(
             Chat.tenant_id == actor.tenant_id,

@@ -20,9 +20,9 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
+from app.formats.ids import parse_id
 from app.learning.reactions import Counts, Reaction, by_turn, user_type_of
 from app.models import Chat, Feedback, Membership, Message
-from app.services.feedback.links import AN_ID
 from app.services.feedback.reactions import Conversation
 from app.services.feedback.retractions import STANDS
 from app.services.privacy import is_hidden
@@ -190,7 +190,7 @@ def _described(period: Period, chat_ids: list[str], actor: Actor) -> Groups:
             .order_by(Feedback.chat_id, Feedback.occurred_at.desc(), Feedback.id.desc())
         )
         groups.names = {row.chat_id: row.name for row in db.session.execute(names)}
-    ours = [UUID(chat_id) for chat_id in chat_ids if AN_ID.fullmatch(chat_id)]
+    ours = [found for chat_id in chat_ids if (found := parse_id(chat_id))]
     begun = select(Chat.id, Chat.created_at).where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(ours))
     groups.started = {str(row.id): row.created_at for row in db.session.execute(begun)}
     return groups

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import or_, select
+from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
@@ -14,7 +14,7 @@ from app.errors import NotFound
 from app.learning.reactions import Reaction, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Message
 from app.services.feedback.intake import NewFeedback, give_feedback
-from app.services.feedback.links import AN_ID
+from app.services.feedback.links import is_chat
 from app.services.feedback.retractions import take_back
 
 NOTHING = "There is no such conversation or turn in this workspace."
@@ -33,13 +33,10 @@ class Conversation:
 def find_conversation(name: str, *, project: str, actor: Actor) -> Conversation:
     """The conversation of the project with this name. Another workspace's, another project's and another person's are
     unknown. Several people may use one name; then it is the actor's own, or the first."""
-    same = Chat.external_id == name
-    if AN_ID.fullmatch(name):
-        same = or_(same, Chat.id == UUID(name))
     row = db.session.execute(
         select(Chat.id, Agent.slug)
         .outerjoin(Agent, (Agent.tenant_id == Chat.tenant_id) & (Agent.id == Chat.agent_id))
-        .where(Chat.tenant_id == actor.tenant_id, Chat.project == project, same)
+        .where(Chat.tenant_id == actor.tenant_id, Chat.project == project, is_chat(name))
         .order_by((Chat.user_id == actor.id).desc(), Chat.created_at, Chat.id)
         .limit(1)
     ).one_or_none()

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, or_, select, tuple_
+from sqlalchemy import ColumnElement, Row, select, tuple_
 
 from app.actor import Actor
 from app.db import db
@@ -22,7 +22,7 @@ from app.db.paging import Cursor, Page, Slice
 from app.learning.signals import OPPOSITE, weight_of
 from app.models import Chat, Feedback
 from app.services.feedback.intake import SENT, NewFeedback, put_feedback
-from app.services.feedback.links import AN_ID, hold_thumbs
+from app.services.feedback.links import hold_thumbs, is_chat
 from app.services.feedback.retractions import STANDS, take_back, untouched
 from app.services.workspaces import identity
 
@@ -193,10 +193,7 @@ def _same_signal(new: NewSignal, place: Actor) -> list[Elsewhere]:
 
 
 def _has_chat(chat_id: str, place: Actor) -> bool:
-    same = Chat.external_id == chat_id
-    if AN_ID.fullmatch(chat_id):
-        same = or_(same, Chat.id == UUID(chat_id))
-    found = select(Chat.id).where(Chat.tenant_id == place.tenant_id, same).limit(1)
+    found = select(Chat.id).where(Chat.tenant_id == place.tenant_id, is_chat(chat_id)).limit(1)
     return db.session.scalar(found) is not None
 
 

@@ -19,10 +19,10 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.formats.ids import parse_id
 from app.learning.prompt import Prompt
 from app.learning.ranking import HALF_LIFE_DAYS
 from app.models import ServedPrompt, SharedContext, SharedContextUsage, User
-from app.services.feedback.links import AN_ID
 
 Counts = dict[UUID, tuple[int, datetime]]
 # By whom it was asked for and the hash of the prompt: the rows in it, and when it was last asked for.
@@ -251,7 +251,7 @@ def _rows_of(sessions: list[UUID]) -> dict[UUID, set[UUID]]:
     found: dict[UUID, set[UUID]] = defaultdict(set)
     for session_id, named in db.session.execute(LOADED, {"sessions": sessions}):
         ids = named if isinstance(named, list) else []
-        found[session_id] |= {UUID(one) for one in ids if isinstance(one, str) and AN_ID.fullmatch(one)}
+        found[session_id] |= {found_id for one in ids if (found_id := parse_id(one))}
     return found
 
 

@@ -7,8 +7,8 @@ from datetime import date
 from uuid import UUID
 
 from app.errors import Invalid
+from app.formats.ids import parse_id
 
-AN_ID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}", re.ASCII)
 SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 
 
@@ -47,9 +47,10 @@ def read_slug(name: str, value: str) -> str:
 
 
 def read_id(name: str, value: str) -> UUID:
-    if not AN_ID.fullmatch(value):
+    found = parse_id(value)
+    if found is None:
         raise refuse(name, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
-    return UUID(value)
+    return found
 
 
 def read_day(name: str, value: str) -> date:

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import any_, func, literal, select
 
 from app.formats.feedback_details import ERROR_CATEGORIES
+from app.formats.ids import parse_id
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, EntityType, Feedback, SharedContext
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
@@ -301,9 +302,10 @@ def _agent_called(slug: str) -> Any:
 def _about_chat(name: str) -> Condition:
     """Feedback names a conversation by our id or by its sender's; whoever asks by ours means both."""
     exact = Feedback.chat_id == name
-    if not values.AN_ID.fullmatch(name):
+    ours = parse_id(name)
+    if ours is None:
         return exact
-    senders = select(Chat.external_id).where(Chat.id == UUID(name)).scalar_subquery()
+    senders = select(Chat.external_id).where(Chat.id == ours).scalar_subquery()
     return exact | (Feedback.chat_id == senders)
 
 

@@ -10,11 +10,11 @@ from app.actor import Actor
 from app.db import run
 from app.errors import NotFound, Refused
 from app.formats.agent_config import AgentConfig, read_config
+from app.formats.ids import parse_id
 from app.learning.prompt import Prompt
 from app.models.agents import REPLAYABLE_KINDS
 from app.services.chats.store import earlier_messages
 from app.services.evals.replays import Replay, load_replay
-from app.services.feedback.links import AN_ID
 from app.services.knowledge.memories import Section, memory_section, remembered
 from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions.events import Event, events_of
@@ -104,7 +104,7 @@ def load_work(session: Held) -> Work:
         turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
         earlier=earlier_messages(session.tenant_id, session.chat_id, turn_id),
         record=record,
-        criteria_set_id=_id(meta.get("criteria_set_id")),
+        criteria_set_id=parse_id(meta.get("criteria_set_id")),
         prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
         memories=memory_section(None if person.role == "system" else person.id, actor=product),
         live=session.chat_id is not None or bool(meta.get("live")),
@@ -153,10 +153,6 @@ def _in_any_case(session: Held, around: Around) -> dict[str, Any]:
         "trace_id": session.trace_id or "",
         "events": _events(session),
     }
-
-
-def _id(text: Any) -> UUID | None:
-    return UUID(text) if isinstance(text, str) and AN_ID.fullmatch(text) else None
 
 
 def _around(session: Held) -> Around:

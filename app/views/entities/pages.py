@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
+from app.formats.ids import parse_id
 from app.models import CriteriaSet, EntityType
 from app.security.access import access
 from app.services.entities import panels
@@ -28,7 +29,6 @@ from app.views.feedback.own import Own, as_own
 from app.views.format import field_words, readable
 from app.views.forms import typed
 from app.views.htmx import Toast, page, swap, wants_fragment
-from app.views.layout.tabs import as_id
 
 COLUMNS = 4
 DECIDED = {"accepted": "Accepted.", "rejected": "Rejected. The reason is in Feedback."}
@@ -109,7 +109,7 @@ def title(name: str, schema: Any) -> str:
 def detail(entity_id: UUID) -> Any:
     """One record: as a page, as the panel of the list, or only one response with a form open in it."""
     flag = FlagForm.asked(".detail", ".flag", entity_id=entity_id)
-    reject = Rejection(at=as_id(request.args.get("reject", "")))
+    reject = Rejection(at=parse_id(request.args.get("reject", "")))
     return _shown(entity_id, reject, flag)
 
 
@@ -118,12 +118,12 @@ def _shown(
 ) -> Response:
     read = _read(entity_id)
     if respond is None and (wanted := request.args.get("respond")):
-        respond = blank_form(*_choices(as_id(wanted), read["entity_type"]))
+        respond = blank_form(*_choices(parse_id(wanted), read["entity_type"]))
     read["respond"] = respond or ResponseForm()
     if wants_fragment() and (respond or "respond" in request.args):
         part = "entities/_responses.html"
         return page(part, part, status=status, reject=reject, flag=flag, **read)
-    only = reject.at or as_id(flag.at) or as_id(request.args.get("response", ""))
+    only = reject.at or parse_id(flag.at) or parse_id(request.args.get("response", ""))
     if wants_fragment() and request.args.get("panel") != "1" and only:
         return _one(read, only, reject, flag, status)
     template = "entities/detail.html"
@@ -191,7 +191,7 @@ def _choices(
 def respond(entity_id: UUID) -> Any:
     """Submit a person's own values about the record."""
     found = entity_store.get_entity(entity_id, actor=g.actor)
-    form = posted_form(*_choices(as_id(typed("criteria_set_id")), found.entity_type))
+    form = posted_form(*_choices(parse_id(typed("criteria_set_id")), found.entity_type))
     new = NewResponse(
         entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
     )
@@ -240,7 +240,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
 def flag(entity_id: UUID) -> Any:
     """An admin's own observation of a response."""
     form = FlagForm.posted(".detail", ".flag", entity_id=entity_id)
-    response_id = as_id(form.at)
+    response_id = parse_id(form.at)
     if response_id is None:
         raise Invalid("Say which response this is about.")
     response = panels.get_response(entity_id, response_id, actor=g.actor)

@@ -15,6 +15,7 @@ from app.db import transaction
 from app.errors import Invalid
 from app.evals.compare import align
 from app.evals.compare.align import Piece, Row, Step
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import diff as eval_diff
 from app.services.evals import golden as eval_golden
@@ -25,7 +26,6 @@ from app.views.evals import bp
 from app.views.format import result_line, value_line
 from app.views.forms import typed, whole_number
 from app.views.htmx import page, varied, wants_fragment
-from app.views.layout.tabs import as_id
 from app.views.transcript.names import RecordNames
 
 STEPS = 120
@@ -139,7 +139,7 @@ def choose_diff(session_id: UUID) -> Any:
     context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
     given = request.args.get("other", "").strip()
     if given:
-        other = as_id(given)
+        other = parse_id(given)
         if other is not None:
             pair = (other, session_id) if request.args.get("as") == "replay" else (session_id, other)
             return redirect(url_for(".show_diff", golden_id=pair[0], replay_id=pair[1]), 303)

@@ -9,6 +9,7 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
 from app.services.evals import expected as eval_expected
@@ -16,7 +17,6 @@ from app.services.evals import golden as eval_golden
 from app.services.evals import golden_health, golden_lists
 from app.views.evals import bp
 from app.views.htmx import Toast, leave, page, wants_fragment
-from app.views.layout.tabs import as_id
 
 
 @bp.get("/<uuid:session_id>")
@@ -53,7 +53,7 @@ def edit(session_id: UUID) -> Any:
     """Change a golden's set, note or criteria; nothing else about it ever changes."""
     given = {name: request.form.get(name, "").strip() for name in ("set", "note", "criteria")}
     try:
-        criteria = as_id(given["criteria"]) if given["criteria"] else None
+        criteria = parse_id(given["criteria"]) if given["criteria"] else None
         if given["criteria"] and criteria is None:
             raise Invalid("Choose one of the list.", {"criteriaSetId": "Choose one of the list."})
         with transaction():

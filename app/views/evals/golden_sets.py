@@ -11,6 +11,7 @@ from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Problem
 from app.evals.stats import smallest_regression
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_health, golden_lists, golden_sets, run_lists
@@ -19,7 +20,6 @@ from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.charts import spark_points
 from app.views.htmx import Toast, leave, page
-from app.views.layout.tabs import as_id
 
 DIMENSIONS = (
     ("entities_created", "What was created", 1.0),
@@ -171,7 +171,7 @@ def replay_many(name: str) -> Any:
 
 def _ticked() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [as_id(text) for text in texts]
+    found = [parse_id(text) for text in texts]
     if not found or None in found:
         raise Invalid("Select at least one golden first.")
     return [value for value in found if value is not None]

@@ -11,6 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
 from app.services.evals import candidate_runs, candidates, golden_sets, promotion
@@ -23,7 +24,6 @@ from app.views.evals.charts import spark_points
 from app.views.evals.promote_form import PromoteForm
 from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
-from app.views.layout.tabs import as_id
 
 VISIBLE = 5
 # Without a script a toast waits in a cookie, which holds 4 KB.
@@ -40,7 +40,7 @@ def index() -> Any:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
     if request.args.get("part") == "more" and wants_fragment():
         return page("evals/_more_candidates.html", "evals/_more_candidates.html", **listed())
-    sid, shown = as_id(request.args.get("promote", "")), home()
+    sid, shown = parse_id(request.args.get("promote", "")), home()
     return page("evals/index.html", "evals/_home.html", **shown, **(_open(sid, shown["candidates"]) if sid else {}))
 
 
@@ -181,7 +181,7 @@ def dismiss_candidate(session_id: UUID) -> Any:
 @access("admin")
 def undo_dismissal() -> Any:
     """Put a dismissed request back."""
-    ids = [as_id(text) for text in request.form.get("ids", "").split(",")]
+    ids = [parse_id(text) for text in request.form.get("ids", "").split(",")]
     if None in ids:
         raise Invalid("One of these ids is no id; load the page again.")
     with transaction():

@@ -10,6 +10,7 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
@@ -20,7 +21,6 @@ from app.views.evals.pages import promoting
 from app.views.evals.promote_form import PromoteForm
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
-from app.views.layout.tabs import as_id
 
 
 @bp.get("/promote/<uuid:session_id>")
@@ -114,7 +114,7 @@ def _list_address() -> str:
 
 def _ticked() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [as_id(text) for text in texts]
+    found = [parse_id(text) for text in texts]
     if not found or None in found or len(found) > eval_golden.MOST_SESSIONS:
         raise Invalid(f"Select 1 to {eval_golden.MOST_SESSIONS} sessions first.")
     return list(dict.fromkeys(value for value in found if value is not None))

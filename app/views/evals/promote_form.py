@@ -11,9 +11,9 @@ from flask import request
 
 from app.errors import Invalid, Problem
 from app.evals.expected.expectations import MOST_CALLS
+from app.formats.ids import parse_id
 from app.services.evals.golden import DEFAULT_SET, Incomplete, Promotion
 from app.services.evals.promotion import Offer
-from app.views.layout.tabs import as_id
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")
 # The fields from top to bottom: the first that is wrong gets the focus.
@@ -108,7 +108,7 @@ class PromoteForm:
             raise _wrong(
                 "should", "Either what it changed was right, or it should have changed something else; not both."
             )
-        criteria = as_id(self.criteria) if self.criteria else None
+        criteria = parse_id(self.criteria) if self.criteria else None
         if self.criteria and criteria is None:
             raise _wrong("criteria", "Choose one of the list.")
         return Promotion(

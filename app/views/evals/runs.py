@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, Refused
+from app.formats.ids import parse_id
 from app.models.evals import CONTEXT_MODES
 from app.security.access import access
 from app.services.agents import versions
@@ -23,7 +24,6 @@ from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import whole_number
 from app.views.htmx import Toast, leave, page, varied, wants_fragment
-from app.views.layout.tabs import as_id
 from app.views.lists import ROWS, neighbours
 from app.views.transcript.names import RecordNames
 
@@ -53,11 +53,11 @@ class StartForm:
         listed = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("set", "version")}
         rows = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("plus", "minus")}
         said = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
-        if said["golden"] and as_id(said["golden"]) is None:
+        if said["golden"] and parse_id(said["golden"]) is None:
             raise Invalid("golden: This is no session id.", {"golden": "This is no session id."})
         return cls(
             sets=list(dict.fromkeys(listed["set"])),
-            golden=as_id(said["golden"]),
+            golden=parse_id(said["golden"]),
             agent=said["agent"],
             versions=list(dict.fromkeys(listed["version"])),
             context=said["context"] or "frozen",
@@ -69,7 +69,7 @@ class StartForm:
 
     @property
     def version_ids(self) -> list[UUID]:
-        return [found for text in self.versions if (found := as_id(text)) is not None]
+        return [found for text in self.versions if (found := parse_id(text)) is not None]
 
     def runs(self) -> list[NewRun]:
         """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
@@ -85,7 +85,7 @@ class StartForm:
             wrong["context"] = "Rows are added to and taken from frozen knowledge only."
         if self.tools not in TOOLS:
             wrong["tools"] = "Choose recorded or live."
-        rows = {name: [as_id(one) for one in getattr(self, name)] for name in ("plus", "minus")}
+        rows = {name: [parse_id(one) for one in getattr(self, name)] for name in ("plus", "minus")}
         for name, ids in rows.items():
             if None in ids:
                 wrong[name] = "One of these is no knowledge row."
@@ -121,7 +121,7 @@ class StartForm:
         found = []
         for text in self.versions:
             number = whole_number(text)
-            version = versions.version_id(agent, number) if agent and number else as_id(text)
+            version = versions.version_id(agent, number) if agent and number else parse_id(text)
             if version is None:
                 raise Invalid("version: There is no such version.", {"version": "There is no such version of it."})
             found.append({**named, "agent_version_id": version})

@@ -7,6 +7,7 @@ from typing import Any
 
 from flask import g
 
+from app.formats.ids import parse_id
 from app.services.chats import store as chat_store
 from app.services.evals import diff as eval_diff
 from app.services.feedback import review as feedback_review
@@ -17,7 +18,7 @@ from app.services.sessions import transcript as session_transcript
 from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
 from app.views.feedback.summary import said
-from app.views.layout.tabs import as_id, call_by_name, marks_of, rows_loaded, with_version
+from app.views.layout.tabs import call_by_name, marks_of, rows_loaded, with_version
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
 
@@ -54,10 +55,10 @@ def read_moment(found: FeedbackDetail) -> dict[str, Any]:
 def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
     """For a replay that failed: its golden, the replays, and how they differ. Nothing for other feedback."""
     context = found.context
-    golden = as_id(str(context.get("golden_session_id"))) if found.row.kind == "replay_failure" else None
+    golden = parse_id(str(context.get("golden_session_id"))) if found.row.kind == "replay_failure" else None
     if golden is None:
         return None
-    ids = [one for text in context.get("replay_session_ids") or () if (one := as_id(str(text)))]
+    ids = [one for text in context.get("replay_session_ids") or () if (one := parse_id(str(text)))]
     latest = list(reversed(ids))[:MOST_REPLAYS]
     titles = eval_diff.sessions_titled([golden, *latest], actor=g.actor)
     return {

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from flask import Flask, g, url_for
 
+from app.formats.ids import parse_id
 from app.models.feedback import RATINGS, STATUSES
 from app.security.access import access
 from app.services.feedback import own as feedback_own
@@ -18,7 +19,6 @@ from app.services.lists.filters import FeedbackFilters
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
-from app.views.layout.tabs import as_id
 
 REASON_WORDS = {
     "inaccurate": "Not accurate",
@@ -160,7 +160,7 @@ def _became(row: OwnRow, learned: Learned | None, retries: Mapping[str, Retry]) 
 
 def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Became:
     kind = str(row.outcome.get("kind") or "")
-    session = as_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
+    session = parse_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
     if kind == "retry":
         href = url_for("sessions.own_detail", session_id=session) if session else ""
         return Became(asked_again(retries.get(str(session))), href=href)

@@ -10,6 +10,7 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.feedback import assessment, teamwork
 from app.services.feedback import review as feedback_review
@@ -18,7 +19,6 @@ from app.views.feedback.pages import DONE, listed, notes
 from app.views.feedback.sidebar import AssessmentForm, beside
 from app.views.htmx import Toast, swap, wants_fragment
 from app.views.layout.shell import own_path
-from app.views.layout.tabs import as_id
 
 # Without a script a toast waits in a cookie, which holds 4 KB.
 MOST_IN_COOKIE = 40
@@ -89,7 +89,7 @@ def _before() -> dict[UUID, UUID | None]:
 
 
 def _read_id(text: str) -> UUID:
-    found = as_id(text)
+    found = parse_id(text)
     if found is None:
         raise Invalid("One of these ids is no id; load the page again.")
     return found

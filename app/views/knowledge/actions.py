@@ -12,6 +12,7 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
+from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
 from app.models import SharedContext
 from app.security.access import access
@@ -35,7 +36,6 @@ from app.views.knowledge.pages import (
     undo_edit,
 )
 from app.views.layout.shell import own_path
-from app.views.layout.tabs import as_id
 
 MOST_SHOWN = 200
 MOST_AT_ONCE = 100
@@ -108,7 +108,7 @@ def _offered(row_id: UUID) -> dict[str, Any]:
         rows = knowledge_rows.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
     else:
         rows = knowledge_lists.rows_of(hygiene.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
-    found_by_check = as_id(request.args.get("into", ""))
+    found_by_check = parse_id(request.args.get("into", ""))
     first = knowledge_lists.rows_of([found_by_check] if found_by_check else [], actor=g.actor)
     active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
     return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:OFFERED], "q": query}
@@ -158,7 +158,7 @@ def replace(row_id: UUID) -> Any:
 def decide_many() -> Any:
     """Bring several rows into use or take them out, as many as can be, and give the list back."""
     wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
-    ids = [row_id for value in request.form.getlist("ids") for row_id in map(as_id, value.split(",")) if row_id]
+    ids = [row_id for value in request.form.getlist("ids") for row_id in map(parse_id, value.split(",")) if row_id]
     try:
         with transaction():
             toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
@@ -214,7 +214,7 @@ def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
 @access("admin")
 def checks() -> Response:
     """What the checks find in all that agents get or may get; or in the few rows that a list asks about."""
-    ids = [row_id for row_id in map(as_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
+    ids = [row_id for row_id in map(parse_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
     if ids:
         found = hygiene.check_rows(ids, actor=g.actor)
         rows = {row.id: row for row in knowledge_lists.rows_of(ids, actor=g.actor)}

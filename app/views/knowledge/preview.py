@@ -8,6 +8,7 @@ from flask import g, request
 from werkzeug.wrappers import Response
 
 from app.errors import NotFound
+from app.formats.ids import parse_id
 from app.learning.prompt import PromptRow
 from app.learning.ranking import rank
 from app.security.access import access
@@ -17,7 +18,6 @@ from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.views.htmx import page
 from app.views.knowledge import bp
-from app.views.layout.tabs import as_id
 
 
 @bp.get("/preview")
@@ -38,7 +38,7 @@ def preview() -> Response:
 
 
 def _row() -> knowledge_rows.KnowledgeRow | None:
-    row_id = as_id(request.args.get("row", ""))
+    row_id = parse_id(request.args.get("row", ""))
     if row_id is None:
         return None
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 from flask import Flask, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.agents import versions
 from app.services.feedback.review import FeedbackRow
@@ -93,22 +93,14 @@ def marks_of(row: FeedbackRow) -> list[str]:
 def rows_loaded(payload: dict[str, Any] | None) -> list[KnownRow]:
     """The knowledge that a `context.loaded` event names, as far as it is still there."""
     named = (payload or {}).get("row_ids")
-    ids = [as_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
+    ids = [parse_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
     return session_transcript.known_rows([value for value in ids if value], actor=g.actor)
 
 
 def call_by_name(turns: Sequence[Turn]) -> None:
     """Give the changed records of a transcript their names."""
-    ids = [as_id(text) for text in transcript_turns.records_in(turns)]
+    ids = [parse_id(text) for text in transcript_turns.records_in(turns)]
     transcript_turns.name_records(turns, session_transcript.names_of([value for value in ids if value], actor=g.actor))
-
-
-def as_id(text: str) -> UUID | None:
-    """An id that came as text, or None when it is none."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def register(app: Flask) -> None:

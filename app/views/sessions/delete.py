@@ -10,6 +10,7 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused
+from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.lists.filters import SessionFilters
 from app.services.sessions import delete as session_delete
@@ -17,7 +18,6 @@ from app.views import lists as listing
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.shell import own_path
-from app.views.layout.tabs import as_id
 from app.views.sessions import bp
 from app.views.sessions.pages import listed
 
@@ -77,7 +77,7 @@ def _all_of(back: str) -> list[UUID]:
 
 def _ticked() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [as_id(text) for text in texts]
+    found = [parse_id(text) for text in texts]
     if None in found:
         raise Invalid("One of these ids is no id; load the page again.")
     return list(dict.fromkeys(value for value in found if value is not None))

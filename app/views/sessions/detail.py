@@ -8,6 +8,7 @@ from uuid import UUID
 
 from flask import g, url_for
 
+from app.formats.ids import parse_id
 from app.models import AgentSession
 from app.services.chats import store as chat_store
 from app.services.feedback import lists as feedback_lists
@@ -17,7 +18,7 @@ from app.services.sessions.budget import full_size, shown_bytes
 from app.services.sessions.paging import Part
 from app.services.sessions.store import Event, SessionDetail
 from app.views.format import short_id
-from app.views.layout.tabs import Note, as_id, call_by_name, notes_of, rows_loaded, with_version
+from app.views.layout.tabs import Note, call_by_name, notes_of, rows_loaded, with_version
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
@@ -60,7 +61,7 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "loaded_rows": rows_loaded(_joined(loaded)) if loaded and g.actor.is_admin else [],
         "size": shown_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE else None,
         "full": full_size(found.session),
-        "replay_of": as_id(found.session.eval_source or ""),
+        "replay_of": parse_id(found.session.eval_source or ""),
         "replayed": _replayed(found) if within_admin else None,
         "panel_turns": PANEL_TURNS,
         "promotable": within_admin and _promotable(found.session, outline or part.events),

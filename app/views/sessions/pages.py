@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, NotFound
+from app.formats.ids import parse_id
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.security.access import access
 from app.services.feedback import intake as feedback_intake
@@ -23,7 +24,6 @@ from app.views.feedback.flag_form import FlagForm, flagged_note
 from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
-from app.views.layout.tabs import as_id
 from app.views.sessions import bp
 from app.views.sessions.detail import read_event, read_more, read_session
 
@@ -172,7 +172,7 @@ def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
 
 
 def _asked_place(session_id: UUID) -> str | None:
-    wanted = as_id(request.args.get("at", ""))
+    wanted = parse_id(request.args.get("at", ""))
     return session_paging.place_of(session_id, wanted, actor=g.actor) if wanted else None
 
 

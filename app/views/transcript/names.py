@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from flask import g
 
+from app.formats.ids import parse_id
 from app.services.sessions import transcript as session_transcript
-from app.views.layout.tabs import as_id
 
 MOST = 500
 
@@ -17,7 +17,7 @@ class RecordNames:
 
     def __init__(self, texts: Iterable[str | None]) -> None:
         ids = dict.fromkeys(found for text in texts if text for found in session_transcript.RECORD_ID.findall(text))
-        known = [one for text in list(ids)[:MOST] if (one := as_id(text))]
+        known = [one for text in list(ids)[:MOST] if (one := parse_id(text))]
         self.names = session_transcript.names_of(known, actor=g.actor)
 
     def told(self, text: str | None) -> str:
