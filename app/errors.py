@@ -5,7 +5,7 @@ Services raise these; the edge turns them into a page, a form with messages, or 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 
 class Unusable(Exception):
@@ -33,6 +33,12 @@ class Invalid(Problem):
     def __init__(self, detail: str, fields: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(detail, **extra)
         self.fields = fields or {}
+
+    @classmethod
+    def of(cls, fields: dict[str, str]) -> Self:
+        """Name the first wrong field in the sentence, and carry them all."""
+        name, sentence = next(iter(fields.items()))
+        return cls(f"{name}: {sentence}", fields)
 
 
 class SignInNeeded(Problem):

@@ -128,7 +128,7 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
     try:
         config = AgentConfig.model_validate(given)
     except ValidationError as error:
-        raise _invalid({_place(found): _sentence(found) for found in error.errors(include_url=False)}) from None
+        raise Invalid.of({_place(found): _sentence(found) for found in error.errors(include_url=False)}) from None
     wrong: dict[str, str] = {}
     for part in ("skills", "http_tools", "mcp_servers"):
         names = [one.name for one in getattr(config, part)]
@@ -138,7 +138,7 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
         wrong |= {f"{part}.{i}.url": "Give its address." for i, address in enumerate(addresses) if not address}
     wrong |= {place: said for place, said in _wrong_texts(config).items() if said}
     if wrong:
-        raise _invalid(wrong)
+        raise Invalid.of(wrong)
     return config
 
 
@@ -151,11 +151,6 @@ def _wrong_texts(config: AgentConfig) -> dict[str, str]:
         wrong[f"skills.{place}.name"] = describe_hidden(skill.name) if one_line else "Give it a name on one line."
         wrong[f"skills.{place}.text"] = describe_hidden(skill.text)
     return wrong
-
-
-def _invalid(fields: dict[str, str]) -> Invalid:
-    first = next(iter(fields))
-    return Invalid(f"{first}: {fields[first]}", fields)
 
 
 def _place(found: ErrorDetails) -> str:

@@ -165,5 +165,4 @@ def _read(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any
         return shape.model_validate(given).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     except ValidationError as trouble:
         fields = {".".join((name, *map(str, error["loc"]))): sentence(error) for error in trouble.errors()}
-        first = next(iter(fields))
-        raise Invalid(f"{first}: {fields[first]}", fields) from None
+        raise Invalid.of(fields) from None

@@ -83,29 +83,25 @@ def read_line(raw: bytes) -> ImportedSession:
     )
 
 
-def _refuse(name: str, sentence: str) -> Invalid:
-    return Invalid(f"{name}: {sentence}", {name: sentence})
-
-
 def _text(line: Mapping[str, Any], name: str, most: int) -> str:
     value = line[name]
     if not isinstance(value, str):
-        raise _refuse(name, "Send text.")
+        raise Invalid.of({name: "Send text."})
     if not 1 <= len(value) <= most:
-        raise _refuse(name, f"Send 1 to {most:,} characters.")
+        raise Invalid.of({name: f"Send 1 to {most:,} characters."})
     return value
 
 
 def _number(line: Mapping[str, Any], name: str, most: int) -> int:
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
-        raise _refuse(name, f"Send a whole number from 0 to {most:,}.")
+        raise Invalid.of({name: f"Send a whole number from 0 to {most:,}."})
     return value
 
 
 def _cost(value: Any) -> Decimal:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= limits.COST:
-        raise _refuse("cost", f"Send a number from 0 to {limits.COST:,}.")
+        raise Invalid.of({"cost": f"Send a number from 0 to {limits.COST:,}."})
     return Decimal(str(value))
 
 
@@ -113,28 +109,28 @@ def _moment(value: Any, name: str) -> datetime:
     try:
         return read_past_moment(value)
     except ValueError as wrong:
-        raise _refuse(name, str(wrong)) from None
+        raise Invalid.of({name: str(wrong)}) from None
 
 
 def _agent(line: Mapping[str, Any]) -> str:
     slug = line.get("agent")
     if not isinstance(slug, str) or not limits.AGENT_SLUG.fullmatch(slug):
-        raise _refuse("agent", limits.SLUG_FORM)
+        raise Invalid.of({"agent": limits.SLUG_FORM})
     return slug
 
 
 def _one_of(line: Mapping[str, Any], name: str, allowed: tuple[str, ...], default: str) -> str:
     value = line.get(name, default)
     if value not in allowed:
-        raise _refuse(name, f"Use one of {', '.join(allowed)}.")
+        raise Invalid.of({name: f"Use one of {', '.join(allowed)}."})
     return str(value)
 
 
 def _tags(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(tag, str) and 1 <= len(tag) <= limits.TAG for tag in given):
-        raise _refuse("tags", f"Send a list of texts of 1 to {limits.TAG} characters.")
+        raise Invalid.of({"tags": f"Send a list of texts of 1 to {limits.TAG} characters."})
     if len(given) > limits.TAGS:
-        raise _refuse("tags", f"Send at most {limits.TAGS}.")
+        raise Invalid.of({"tags": f"Send at most {limits.TAGS}."})
     return tuple(dict.fromkeys(given))
 
 
@@ -142,10 +138,10 @@ def _metadata(line: Mapping[str, Any], system: str) -> dict[str, Any]:
     """What the line says, with the tools that the run had and what the system told it."""
     metadata = line.get("metadata", {})
     if not isinstance(metadata, dict):
-        raise _refuse("metadata", "Send a JSON object.")
+        raise Invalid.of({"metadata": "Send a JSON object."})
     tools = line.get("tools", [])
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise _refuse("tools", "Send a list of objects with a name each.")
+        raise Invalid.of({"tools": "Send a list of objects with a name each."})
     named = [_tool(tool) for tool in tools]
     return {**metadata, **({"tools": named} if named else {}), **({"system": system} if system else {})}
 
@@ -155,28 +151,28 @@ def _tool(given: dict[str, Any]) -> dict[str, Any]:
     inner = given.get("function")
     tool = {**inner, **{k: v for k, v in given.items() if k == "annotations"}} if isinstance(inner, dict) else given
     if not isinstance(tool.get("name"), str) or not tool["name"]:
-        raise _refuse("tools", "Every tool needs a name.")
+        raise Invalid.of({"tools": "Every tool needs a name."})
     return tool
 
 
 def _events(messages: Any) -> tuple[list[ImportedEvent], str]:
     """The events of the messages, and what the system messages say."""
     if not isinstance(messages, list) or not messages:
-        raise _refuse("messages", "Send a list with at least one message.")
+        raise Invalid.of({"messages": "Send a list with at least one message."})
     events: list[ImportedEvent] = []
     system: list[str] = []
     calls = _Calls()
     for place, message in enumerate(messages):
         name = f"messages.{place}"
         if not isinstance(message, dict):
-            raise _refuse(name, "Send a JSON object.")
+            raise Invalid.of({name: "Send a JSON object."})
         role = message.get("role")
         if role in ("system", "developer"):
             system.append(_content(message.get("content"), name))
             continue
         read = _ROLES.get(role) if isinstance(role, str) else None
         if read is None:
-            raise _refuse(f"{name}.role", "Use system, user, assistant or tool.")
+            raise Invalid.of({f"{name}.role": "Use system, user, assistant or tool."})
         at = _moment(message["occurred_at"], f"{name}.occurred_at") if message.get("occurred_at") else None
         events += [ImportedEvent(kind, payload, at) for kind, payload in read(message, name, calls)]
     return events, "\n\n".join(text for text in system if text)
@@ -204,7 +200,7 @@ class _Calls:
             if tool is None or self.names[call_id] == tool:
                 del self.waiting[call_id]
                 return call_id
-        raise _refuse(f"{place}.tool_call_id", "Say which call this answers.")
+        raise Invalid.of({f"{place}.tool_call_id": "Say which call this answers."})
 
 
 def _user(message: dict[str, Any], name: str, calls: _Calls) -> Made:
@@ -220,7 +216,7 @@ def _assistant(message: dict[str, Any], name: str, calls: _Calls) -> Made:
         where = f"{name}.tool_calls.{place}"
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(function, dict) or not isinstance(function.get("name"), str) or not function["name"]:
-            raise _refuse(f"{where}.function", "Send an object with a name and arguments.")
+            raise Invalid.of({f"{where}.function": "Send an object with a name and arguments."})
         call_id = call["id"] if isinstance(call.get("id"), str) and call["id"] else f"call-{len(calls.names) + 1}"
         calls.add(call_id, function["name"])
         arguments = _arguments(function.get("arguments"))
@@ -231,7 +227,7 @@ def _requested(message: dict[str, Any], name: str) -> list[Any]:
     """The calls of a message, also in the older form with one `function_call`."""
     requested = message.get("tool_calls") or []
     if not isinstance(requested, list):
-        raise _refuse(f"{name}.tool_calls", "Send a list.")
+        raise Invalid.of({f"{name}.tool_calls": "Send a list."})
     old = message.get("function_call")
     return [*requested, {"function": old}] if isinstance(old, dict) else requested
 
@@ -264,7 +260,7 @@ def _content(content: Any, name: str) -> str:
     if isinstance(content, list) and all(isinstance(part, dict) for part in content):
         texts = (part.get("text") if isinstance(part.get("text"), str) else f"[{part.get('type')}]" for part in content)
         return "\n".join(str(text) for text in texts)
-    raise _refuse(f"{name}.content", "Send text or a list of parts.")
+    raise Invalid.of({f"{name}.content": "Send text or a list of parts."})
 
 
 def _arguments(given: Any) -> Any:

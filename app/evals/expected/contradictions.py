@@ -22,7 +22,7 @@ def check_agreed(expected: Expected) -> None:
     if found is not None:
         one, other, name = found
         sentence = f"It gives {name} another value than effects.{one} does, for the same record; keep one of them."
-        raise Invalid(f"expected.effects.{other}: {sentence}", {f"expected.effects.{other}": sentence})
+        raise Invalid.of({f"expected.effects.{other}": sentence})
 
 
 def clash(effects: Sequence[Mapping[str, Any]]) -> tuple[int, int, str] | None:

@@ -69,7 +69,7 @@ def read_expected(given: Any) -> Expected:
 
 def _refuse(name: str, sentence: str) -> Invalid:
     name = f"expected.{name}" if name else "expected"
-    return Invalid(f"{name}: {sentence}", {name: sentence})
+    return Invalid.of({name: sentence})
 
 
 def _texts(given: Mapping[str, Any], name: str, most: int) -> tuple[str, ...] | None:

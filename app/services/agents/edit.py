@@ -52,7 +52,7 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
     slug = content["slug"]
     if versions.find_agent(slug, actor=actor) is not None:
         sentence = f"There is an agent {slug} already, or something that leads to one."
-        raise Invalid(f"slug: {sentence}", {"slug": sentence})
+        raise Invalid.of({"slug": sentence})
     agent = Agent(
         tenant_id=actor.tenant_id, slug=slug, name=content["name"], kind=draft.kind, description=content["description"]
     )
@@ -140,8 +140,7 @@ def _checked(draft: Draft, allow: str) -> dict[str, Any]:
     if config is not None and draft.kind == "endpoint" and not config.endpoint_url:
         wrong["endpoint_url"] = "Give the address that takes runs."
     if wrong or config is None:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
     return config.stored() | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
 
 
@@ -196,7 +195,7 @@ def _version(agent: Agent, number: int) -> AgentVersion:
 def _note(note: str) -> str | None:
     note = " ".join(note.split())
     if len(note) > LONGEST_NOTE:
-        raise Invalid(f"note: At most {LONGEST_NOTE} characters.", {"note": f"At most {LONGEST_NOTE} characters."})
+        raise Invalid.of({"note": f"At most {LONGEST_NOTE} characters."})
     return note or None
 
 
@@ -226,8 +225,7 @@ def clean_names(slug: str, name: str) -> tuple[str, str]:
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
         wrong["name"] = f"Give it a name, at most {LONGEST_NAME} characters."
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
     return slug, name
 
 
@@ -236,7 +234,7 @@ def take_slug(agent: Agent, slug: str, actor: Actor) -> None:
     taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if taken is not None and taken.merged_into != agent.id:
         sentence = f"There is an agent {slug} already; merge this one into it instead."
-        raise Invalid(f"slug: {sentence}", {"slug": sentence})
+        raise Invalid.of({"slug": sentence})
     old = agent.slug
     if taken is not None:
         taken.slug = f"{taken.id}"

@@ -144,7 +144,7 @@ def target_called(slug: str, *, actor: Actor) -> Agent:
     """The agent that somebody chose to merge into."""
     found = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if found is None:
-        raise Invalid("into: Choose one of the agents.", {"into": "Choose one of the agents."})
+        raise Invalid.of({"into": "Choose one of the agents."})
     return found
 
 

@@ -91,9 +91,9 @@ def ensure_agent(
 
 def _check_new(slug: str, kind: str) -> None:
     if not SLUG.fullmatch(slug):
-        raise Invalid(f"agent: {SLUG_FORM}", {"agent": SLUG_FORM})
+        raise Invalid.of({"agent": SLUG_FORM})
     if kind not in AGENT_KINDS:
-        raise Invalid(f"kind: Use one of {', '.join(AGENT_KINDS)}.", {"kind": f"Use one of {', '.join(AGENT_KINDS)}."})
+        raise Invalid.of({"kind": f"Use one of {', '.join(AGENT_KINDS)}."})
 
 
 def find_agent(slug: str, *, actor: Actor) -> Agent | None:
@@ -166,7 +166,7 @@ def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_v
     )
     if found is None:
         sentence = f"{agent.slug} has no version {wanted}; its latest is {agent.current_version}."
-        raise Invalid(f"{field}: {sentence}", {field: sentence})
+        raise Invalid.of({field: sentence})
     return found
 
 

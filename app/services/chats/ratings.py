@@ -28,7 +28,7 @@ REASONS = (*SHARPER, *CATEGORIES)
 def rate_answer(answer: Answer, signal: str, said: Sequence[OwnRow], *, actor: Actor) -> None:
     """Thumb up or down; the other thumb goes. What was said with it before is kept."""
     if signal not in ("helpful", "not_helpful"):
-        raise Invalid("signal: Use helpful or not_helpful.", {"signal": "Use helpful or not_helpful."})
+        raise Invalid.of({"signal": "Use helpful or not_helpful."})
     # Everybody holds the thumbs first and rows after that, so that nobody waits in a circle.
     hold_thumbs(actor.id, _name(answer, signal, said))
     _drop(said, DOWN if signal in UP else UP, actor)

@@ -137,7 +137,7 @@ def _check(messages: Sequence[NewMessage], actor: Actor) -> None:
     for place, new in enumerate(messages):
         if new.role not in MESSAGE_ROLES:
             name, sentence = f"messages.{place}.role", f"Use one of {', '.join(MESSAGE_ROLES)}."
-            raise Invalid(f"{name}: {sentence}", {name: sentence})
+            raise Invalid.of({name: sentence})
     linked = {new.session_id for new in messages if new.session_id}
     if linked:
         known = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(linked))

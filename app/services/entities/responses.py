@@ -64,7 +64,7 @@ def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     It is an extraction when its session was asked for fields, no matter who submits it.
     """
     if not new.values:
-        raise Invalid("values: Submit at least one field.", {"values": "Submit at least one field."})
+        raise Invalid.of({"values": "Submit at least one field."})
     session = _check_links(new, actor)
     values = {name: wrap_value(given) for name, given in new.values.items()}
     _check_values(values, new.criteria_set_id, actor)
@@ -134,8 +134,7 @@ def _check_values(values: dict[str, dict[str, Any]], criteria_set_id: UUID | Non
     ).one()
     wrong = {f"values.{name}": said for name, said in find_misfits(values, criteria.dimensions, criteria.name).items()}
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
 
 
 def decide_response(
@@ -149,10 +148,10 @@ def decide_response(
 ) -> EntityResponse:
     """Accept or reject what was submitted. It is decided once; a rejection says why and becomes feedback."""
     if status not in DECISIONS:
-        raise Invalid(f"status: Use one of {', '.join(DECISIONS)}.", {"status": f"Use one of {', '.join(DECISIONS)}."})
+        raise Invalid.of({"status": f"Use one of {', '.join(DECISIONS)}."})
     why = (reason or "").strip()
     if status == "rejected" and not why:
-        raise Invalid("rejection_reason: Say what is wrong.", {"rejection_reason": "Say what is wrong."})
+        raise Invalid.of({"rejection_reason": "Say what is wrong."})
     row = _lock(response_id, actor)
     if row.status != "submitted":
         raise Refused(f"This response is {row.status} already.", current=row.status)

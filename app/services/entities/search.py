@@ -77,4 +77,4 @@ def record_called(name: str, *, actor: Actor) -> UUID:
     sentence = (
         f"More than one record is called {name[:80]}; give its id." if rows else f"No record is called {name[:80]}."
     )
-    raise Invalid(f"record: {sentence}", {"record": sentence})
+    raise Invalid.of({"record": sentence})

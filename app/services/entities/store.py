@@ -79,10 +79,10 @@ def create_type(
     """A kind of record. `fields` maps each field's name to its JSON schema."""
     _admin(actor)
     if not SLUG.fullmatch(slug):
-        raise _invalid("slug", "Small letters, digits, dashes and underscores, at most 60; such as deal.")
+        raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
     for field, schema in fields.items():
         if not isinstance(schema, dict) or schema.get("type") not in FIELD_KINDS:
-            raise _invalid(f"fields.{field}", f"Say its type: one of {', '.join(FIELD_KINDS)}.")
+            raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(FIELD_KINDS)}."})
     row = EntityType(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, fields=fields)
     if created_at:
         row.created_at = created_at
@@ -137,7 +137,7 @@ def create_entity(
     """A record of a type. Only the type's own fields are taken."""
     kind = find_type(entity_type, actor=actor)
     if not name.strip():
-        raise _invalid("name", "Give it a name.")
+        raise Invalid.of({"name": "Give it a name."})
     check_fields(fields, kind)
     moment = created_at or datetime.now(UTC)
     entity = Entity(
@@ -214,9 +214,9 @@ def create_criteria_set(
     """What responses are judged by. `dimensions` maps a name to its kind, weight and tolerance."""
     _admin(actor)
     if not SLUG.fullmatch(slug):
-        raise _invalid("slug", "Small letters, digits, dashes and underscores, at most 60; such as deal-terms.")
+        raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal-terms."})
     if not dimensions or not all(isinstance(item, dict) and item.get("kind") for item in dimensions.values()):
-        raise _invalid("dimensions", "At least one, each with its kind.")
+        raise Invalid.of({"dimensions": "At least one, each with its kind."})
     row = CriteriaSet(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, dimensions=dimensions)
     if created_at:
         row.created_at = row.updated_at = created_at
@@ -251,7 +251,7 @@ def check_fields(fields: Mapping[str, Any], kind: EntityType) -> None:
     """Each is a field of that kind of record, with a value that fits; Invalid otherwise."""
     for name in fields:
         if name not in kind.fields:
-            raise _invalid(f"fields.{name}", f"A {kind.slug} has {', '.join(kind.fields)}.")
+            raise Invalid.of({f"fields.{name}": f"A {kind.slug} has {', '.join(kind.fields)}."})
         _check_value(name, fields[name], kind.fields[name])
 
 
@@ -262,10 +262,6 @@ def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
     wanted = schema.get("type", "")
     fits = isinstance(value, OF_KIND.get(wanted, (object,)))
     if not fits or (isinstance(value, bool) and wanted in ("number", "integer")):
-        raise _invalid(f"fields.{name}", f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}.")
+        raise Invalid.of({f"fields.{name}": f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}."})
     if "enum" in schema and value not in schema["enum"]:
-        raise _invalid(f"fields.{name}", f"Use one of {', '.join(map(str, schema['enum']))}.")
-
-
-def _invalid(name: str, sentence: str) -> Invalid:
-    return Invalid(f"{name}: {sentence}", {name: sentence})
+        raise Invalid.of({f"fields.{name}": f"Use one of {', '.join(map(str, schema['enum']))}."})

@@ -234,9 +234,9 @@ def resolve_group(
     if not actor.is_admin:
         raise Forbidden("Only an admin decides about candidates.")
     if action not in ACTIONS:
-        raise Invalid("action: Use applied or dismissed.", {"action": "Use applied or dismissed."})
+        raise Invalid.of({"action": "Use applied or dismissed."})
     if most is not None and len(feedback_ids) > most:
-        raise Invalid(f"feedbackIds: At most {most} at once.", {"feedbackIds": f"At most {most} at once."})
+        raise Invalid.of({"feedbackIds": f"At most {most} at once."})
     if not feedback_ids:
         return []
     outcome = _golden_behind(feedback_ids, actor) if action == "applied" else None

@@ -63,8 +63,7 @@ def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor
     checks = _Checks(run, tools_of(session, run, actor=actor), actor)
     wrong = checks.wrong(expected)
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
     check_makable(expected, run.tools, checks.kinds)
 
 

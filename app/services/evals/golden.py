@@ -238,17 +238,14 @@ def named_set(name: str) -> str:
     """The name of a set where there is no usual one: an empty name is Invalid too."""
     name = name.strip()
     if not SET.fullmatch(name):
-        raise Invalid(
-            "set: Small letters, digits and hyphens, at most 60.",
-            {"set": "Small letters, digits and hyphens, at most 60."},
-        )
+        raise Invalid.of({"set": "Small letters, digits and hyphens, at most 60."})
     return name
 
 
 def _read_note(note: str | None) -> str | None:
     note = (note or "").strip() or None
     if note and len(note) > LONGEST_NOTE:
-        raise Invalid(f"note: At most {LONGEST_NOTE:,} characters.", {"note": f"At most {LONGEST_NOTE:,} characters."})
+        raise Invalid.of({"note": f"At most {LONGEST_NOTE:,} characters."})
     return note
 
 

@@ -101,8 +101,7 @@ def _check(new: NewRun) -> None:
     if len(new.ref or "") > 200:
         wrong["ref"] = "At most 200 characters."
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
 
 
 def _options(new: NewRun, actor: Actor) -> dict[str, Any]:

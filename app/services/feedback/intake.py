@@ -96,9 +96,7 @@ def put_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Put:
     new = _masked(new, actor)
     links = feedback_links.resolve(new, actor)
     if new.kind == "reaction" and new.origin == "user" and links.chat_id is None:
-        raise Invalid(
-            "chat_id: Send the id of the turn's conversation.", {"chat_id": "Send the id of the turn's conversation."}
-        )
+        raise Invalid.of({"chat_id": "Send the id of the turn's conversation."})
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
         alone = last and new.origin == "user" and not links.thumbed
@@ -128,8 +126,7 @@ def _check(new: NewFeedback, actor: Actor) -> None:
             wrong[name] = f"At most {LONGEST_ID} characters."
     wrong |= _check_words(new) | _check_time(new) | _check_kind(new)
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
     if new.kind == "flag" and not actor.is_admin:
         raise Forbidden("Only an admin flags somebody else's work; give feedback instead.")
 

@@ -96,7 +96,7 @@ class Place:
             return cls(moment, chat_id)
         except (ValueError, binascii.Error):
             sentence = "Not a cursor of this report; leave it out to begin at the first page."
-            raise Invalid(f"cursor: {sentence}", {"cursor": sentence}) from None
+            raise Invalid.of({"cursor": sentence}) from None
 
 
 @dataclass
@@ -124,7 +124,7 @@ def turns_with_feedback(
 def conversations_in_period(period: Period, *, actor: Actor) -> tuple[list[Activity], str | None]:
     """Conversations with reactions in the period, the latest active first, and the cursor of the next page."""
     if period.start > period.end:
-        raise Invalid("start: This is after `end`.", {"start": "This is after `end`."})
+        raise Invalid.of({"start": "This is after `end`."})
     rows = _grouped(period, actor)
     more = len(rows) > period.limit
     rows = rows[: period.limit]

@@ -114,15 +114,13 @@ def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, A
     if not actor.is_admin:
         raise Forbidden("Only an admin reviews feedback.")
     if action not in ACTIONS:
-        raise Invalid(f"action: Use one of {', '.join(ACTIONS)}.", {"action": f"Use one of {', '.join(ACTIONS)}."})
+        raise Invalid.of({"action": f"Use one of {', '.join(ACTIONS)}."})
     if action == "reopen" and actor.agent_id:
         raise Forbidden("Only a person reopens feedback.")
     if len(ids) > MOST_AT_ONCE:
         raise Invalid(f"At most {MOST_AT_ONCE} rows at once.", {"ids": f"At most {MOST_AT_ONCE}."})
     if len(notes or "") > LONGEST_NOTE:
-        raise Invalid(
-            f"notes: At most {LONGEST_NOTE:,} characters.", {"notes": f"At most {LONGEST_NOTE:,} characters."}
-        )
+        raise Invalid.of({"notes": f"At most {LONGEST_NOTE:,} characters."})
     if outcome is not None and (outcome.get("kind") not in OUTCOMES or action != "applied"):
         raise Invalid(f"outcome: Only for applied, with a kind of {', '.join(OUTCOMES)}.")
 

@@ -51,7 +51,7 @@ def save_memory(
     if not words or len(words) > LONGEST:
         raise Invalid(f"content: One thing in at most {LONGEST} characters.", {"content": "One thing, in few words."})
     if hidden := describe_hidden(words):
-        raise Invalid(f"content: {hidden}", {"content": hidden})
+        raise Invalid.of({"content": hidden})
     known = db.session.scalar(
         select(UserMemory).where(
             UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id, UserMemory.content == words

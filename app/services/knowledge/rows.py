@@ -171,9 +171,9 @@ def set_state(
     if state not in MOVES[row.state]:
         raise Refused(f"This row is {row.state} and cannot become {state}.", current=row.state)
     if row.state == "active" and state == "inactive" and not (reason or "").strip():
-        raise Invalid("reason: Say why it should no longer apply.", {"reason": "Say why it should no longer apply."})
+        raise Invalid.of({"reason": "Say why it should no longer apply."})
     if state == "superseded" and (superseded_by is None or superseded_by == row_id):
-        raise Invalid("superseded_by: Say which row replaces it.", {"superseded_by": "Say which row replaces it."})
+        raise Invalid.of({"superseded_by": "Say which row replaces it."})
     if state == "superseded":
         get_row(superseded_by or row_id, actor=actor)
     if state == "active":
@@ -395,7 +395,7 @@ def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
 def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:
     """Let a row that is in use stand for a proposal too: the signals join it, the proposal is superseded by it."""
     if into == row_id:
-        raise Invalid("into: Choose another row.", {"into": "Choose another row."})
+        raise Invalid.of({"into": "Choose another row."})
     # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
     locked = {one: lock_row(one, actor) for one in sorted((row_id, into))}
     row, target = locked[row_id], locked[into]

@@ -31,8 +31,7 @@ def check_text(values: Mapping[str, Any]) -> None:
     if len(context) > LONGEST_CONTEXT:
         wrong["context"] = f"At most {LONGEST_CONTEXT} characters."
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
 
 
 def check_seen(content: str, context: str | None) -> None:
@@ -40,8 +39,7 @@ def check_seen(content: str, context: str | None) -> None:
     hidden = {"content": describe_hidden(content), "context": describe_hidden(context or "")}
     wrong = {name: sentence for name, sentence in hidden.items() if sentence}
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
 
 
 def as_stored(text: str) -> str:

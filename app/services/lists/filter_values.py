@@ -13,7 +13,7 @@ SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 
 
 def refuse(name: str, sentence: str) -> Invalid:
-    return Invalid(f"{name}: {sentence}", {name: sentence})
+    return Invalid.of({name: sentence})
 
 
 def read_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:

@@ -134,19 +134,15 @@ def plain_query(tab: str, args: Mapping[str, str]) -> str:
 def _check(tab: str, name: str, query: str) -> tuple[str, str]:
     name = " ".join(name.split())
     if tab not in TABS:
-        raise Invalid(f"tab: Use one of {', '.join(TABS)}.", {"tab": f"Use one of {', '.join(TABS)}."})
+        raise Invalid.of({"tab": f"Use one of {', '.join(TABS)}."})
     if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise _wrong("name", f"Give it a name, at most {LONGEST_NAME} characters.")
+        raise Invalid.of({"name": f"Give it a name, at most {LONGEST_NAME} characters."})
     if len(query) > LONGEST_QUERY:
-        raise _wrong("query", "This is too long to keep; take some filters off.")
+        raise Invalid.of({"query": "This is too long to keep; take some filters off."})
     try:
         return name, plain_query(tab, dict(parse_qsl(query)))
     except Invalid as wrong:
-        raise _wrong("query", f"This list cannot be kept: {wrong.detail}") from None
-
-
-def _wrong(field: str, sentence: str) -> Invalid:
-    return Invalid(f"{field}: {sentence}", {field: sentence})
+        raise Invalid.of({"query": f"This list cannot be kept: {wrong.detail}"}) from None
 
 
 def _set_default(view: SavedView, is_default: bool, actor: Actor) -> None:

@@ -111,7 +111,7 @@ def list_partners(*, actor: Actor) -> list[Partner]:
 def begin_talk(agent: str, text: str, *, actor: Actor) -> Chat:
     """Begin a conversation: it, what was said first and the run that answers it, all or nothing."""
     if not agent:
-        raise Invalid("agent: Choose who should answer.", {"agent": "Choose who should answer."})
+        raise Invalid.of({"agent": "Choose who should answer."})
     found = start.runnable_agent(agent, actor=actor)
     if found.is_system:
         raise Refused(f"{found.name} works by itself; choose another agent to talk to.")

@@ -141,7 +141,7 @@ def _read_time(given: datetime | None, index: int) -> datetime | None:
 
 
 def _invalid(index: int, name: str, sentence: str) -> Invalid:
-    return Invalid(f"events.{index}.{name}: {sentence}", {f"events.{index}.{name}": sentence})
+    return Invalid.of({f"events.{index}.{name}": sentence})
 
 
 def events_of(session_id: UUID, *, actor: Actor) -> list[Event]:

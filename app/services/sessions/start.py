@@ -57,10 +57,10 @@ def start_run(
     answered: earlier turns are what the agent knows, and its answer joins the chat."""
     said = [text.strip() for text in turns if text.strip()]
     if not said or len(said) > MOST_TURNS:
-        raise Invalid("message: Say something.", {"message": "Say something."})
+        raise Invalid.of({"message": "Say something."})
     if any(len(text) > limits.MESSAGE // 4 for text in said):
         longest = f"At most {limits.MESSAGE // 4:,} characters."
-        raise Invalid(f"message: {longest}", {"message": longest})
+        raise Invalid.of({"message": longest})
     found = runnable_agent(agent, actor=actor)
     session, _ = create_session(
         NewSession(

@@ -136,8 +136,7 @@ def check_new(new: NewSession) -> None:
     if size_of(new.metadata) > limits.METADATA_BYTES:
         wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
     if wrong:
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong)
+        raise Invalid.of(wrong)
 
 
 def _check_links(new: NewSession, actor: Actor) -> None:
@@ -276,14 +275,14 @@ def finish_session(
 ) -> AgentSession:
     """End a session. It ends once: the same end again changes nothing, another one is refused."""
     if status not in FINAL:
-        raise Invalid(f"status: Use one of {', '.join(FINAL)}.", {"status": f"Use one of {', '.join(FINAL)}."})
+        raise Invalid.of({"status": f"Use one of {', '.join(FINAL)}."})
     session = lock_for_events(session_id, actor=actor)
     if session.status == status:
         return session
     if session.status in FINAL:
         raise Refused(f"This session is {session.status} and stays so.", current=session.status)
     if finished_at and session.started_at and finished_at < session.started_at:
-        raise Invalid(f"finished_at: {TOO_EARLY}", {"finished_at": TOO_EARLY})
+        raise Invalid.of({"finished_at": TOO_EARLY})
     _finish(session, status, error, finished_at, actor)
     return session
 

@@ -198,9 +198,9 @@ def _cron(given: str) -> str:
     try:
         cron = checked_cron(given)
     except ValueError as error:
-        raise Invalid(f"cron: {error}", {"cron": str(error)}) from None
+        raise Invalid.of({"cron": str(error)}) from None
     if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:
-        raise Invalid("cron: No such day ever comes.", {"cron": "No such day ever comes."})
+        raise Invalid.of({"cron": "No such day ever comes."})
     return cron
 
 

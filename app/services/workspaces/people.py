@@ -399,7 +399,7 @@ def _clean_subject(subject: str) -> str:
     subject = subject.strip()
     if not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
         sentence = f"Give 1 to {LONGEST_SUBJECT} characters that can be seen."
-        raise Invalid(f"subject: {sentence}", {"subject": sentence})
+        raise Invalid.of({"subject": sentence})
     return subject
 
 

@@ -138,8 +138,7 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
         after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
     except ValidationError as error:
         wrong = complaints(error)
-        first = next(iter(wrong))
-        raise Invalid(f"{first}: {wrong[first]}", wrong) from None
+        raise Invalid.of(wrong) from None
     changed = {
         name: {"from": getattr(before, name), "to": getattr(after, name)}
         for name in WorkspaceSettings.model_fields

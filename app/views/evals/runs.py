@@ -54,7 +54,7 @@ class StartForm:
         rows = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("plus", "minus")}
         said = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
         if said["golden"] and parse_id(said["golden"]) is None:
-            raise Invalid("golden: This is no session id.", {"golden": "This is no session id."})
+            raise Invalid.of({"golden": "This is no session id."})
         return cls(
             sets=list(dict.fromkeys(listed["set"])),
             golden=parse_id(said["golden"]),
