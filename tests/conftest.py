@@ -176,7 +176,7 @@ def app(app_url: str, owner_url: str, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def context(app: Flask) -> Iterator[None]:
+def app_context(app: Flask) -> Iterator[None]:
     """An application context for tests of services."""
     with app.app_context():
         yield

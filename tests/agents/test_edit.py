@@ -20,7 +20,7 @@ from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 
 def draft(slug: str = "deal-analyst", kind: str = "builtin", **config: Any) -> Draft:

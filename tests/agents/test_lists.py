@@ -20,7 +20,7 @@ from app.services.feedback.intake import NewFeedback
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 
 def ran(actor: Any, slug: str, *, days: int = 1, title: str = "Compare", **more: Any) -> UUID:

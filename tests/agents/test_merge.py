@@ -24,7 +24,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 
 def agent_called(slug: str, actor: Any) -> Agent:

@@ -17,7 +17,7 @@ from app.security import authentication
 from app.services.workspaces import identity, last_used, logins, people, throttle
 from app.services.workspaces import logins as workspace_logins
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
 
 

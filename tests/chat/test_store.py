@@ -19,7 +19,7 @@ from app.services.lists.filters import ChatFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def make(actor: Any, *said: str, **more: Any) -> Any:

@@ -20,7 +20,7 @@ from app.services.lists.filters import EntityFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 FIELDS = {"valuation": {"type": "number"}, "close_date": {"type": "string"}}
 VALUES = {"close_date": {"value": "2026-05-01", "source": "page 4", "confidence": 0.7}}
 

@@ -23,7 +23,7 @@ from app.services.knowledge.rows import NewRow
 from app.services.lists.filters import FeedbackFilters
 from app.services.workspaces import store as workspace_store
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def give(actor: Any, **values: Any) -> UUID:

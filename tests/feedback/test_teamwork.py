@@ -27,7 +27,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 from app.services.workspaces import store as workspace_store
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 JUDGED = {
     "quality_scores": {"accuracy": 40, "style_match": 90},

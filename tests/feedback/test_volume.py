@@ -16,7 +16,7 @@ from app.services.feedback import volume as feedback_volume
 from app.services.feedback.intake import NewFeedback
 from app.services.workspaces import store as workspace_store
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 # Noon of the day before, so that nothing here lies ahead of the clock.
 NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)

@@ -20,7 +20,7 @@ from app.text import embeddings
 from app.tools import TOOLS
 from tests.conftest import Workspace
 
-pytestmark = [pytest.mark.usefixtures("context")]
+pytestmark = [pytest.mark.usefixtures("app_context")]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from app.services.knowledge.prompt import load_shared_context_prompt, preview_pr
 from app.services.knowledge.rows import NewRow
 from app.services.workspaces import store as workspace_store
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def add(actor: Any, content: str, **more: Any) -> UUID:

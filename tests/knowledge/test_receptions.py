@@ -24,11 +24,11 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
 from app.services.workspaces import identity
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 
 @pytest.fixture(autouse=True)
-def counted_before(context: None) -> None:
+def counted_before(app_context: None) -> None:
     """What other tests said is counted before."""
     while count_receptions():
         pass

@@ -25,7 +25,7 @@ from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.rows import MOVES, NewRow
 from app.services.lists.filters import KnowledgeFilters
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def add(actor: Any, content: str, **more: Any) -> SharedContext:

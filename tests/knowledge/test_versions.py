@@ -18,7 +18,7 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from tests.conftest import Workspace
 
-pytestmark = [pytest.mark.usefixtures("context")]
+pytestmark = [pytest.mark.usefixtures("app_context")]
 UNSEEN = "State the per\u200biod."
 
 

@@ -17,7 +17,7 @@ from app.services.lists.filters import ChatFilters, EntityFilters, FeedbackFilte
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def walk(actor: Any, limit: int, sort: str, back: bool = False) -> list[list[str]]:

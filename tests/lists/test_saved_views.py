@@ -12,7 +12,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import AuditEntry
 from app.services.lists import saved_views
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 
 
 def save(actor: Any, name: str, query: str = "status=pending", tab: str = "feedback", **more: Any) -> Any:

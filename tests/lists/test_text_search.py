@@ -15,7 +15,7 @@ from app.services.lists.filters import FeedbackFilters, SessionFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 # Several share their time, so that the id has to decide.
 FEEDBACK = text("""

@@ -19,7 +19,7 @@ from app.services.sessions.budget import SessionFull
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import Workspace
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 BUDGET = 1_000_000
 
 

@@ -17,7 +17,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import Event, NewEvent, NewSession
 from tests.conftest import Workspace
 
-pytestmark = pytest.mark.usefixtures("context")
+pytestmark = pytest.mark.usefixtures("app_context")
 NOON = datetime(2026, 11, 13, 12, 0, tzinfo=UTC)
 
 

@@ -20,7 +20,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def create(actor: Any, **more: Any) -> AgentSession:

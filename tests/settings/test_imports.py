@@ -25,7 +25,7 @@ from app.services.sessions import store as session_store
 from app.services.workspaces import store as workspace_store
 from tests.conftest import golden_mark
 
-pytestmark = [pytest.mark.usefixtures("context")]
+pytestmark = [pytest.mark.usefixtures("app_context")]
 
 
 def line(name: str, **more: Any) -> bytes:

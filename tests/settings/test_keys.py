@@ -15,7 +15,7 @@ from app.security import authentication
 from app.services.workspaces import identity, last_used
 from app.services.workspaces import keys as workspace_keys
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def make(actor, **more):

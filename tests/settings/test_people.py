@@ -16,7 +16,7 @@ from app.services.workspaces import identity, logins, people
 from app.services.workspaces import keys as workspace_keys
 from app.services.workspaces import store as workspace_store
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
 
 

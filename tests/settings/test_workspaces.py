@@ -14,7 +14,7 @@ from app.models.agents import Agent, AgentVersion, Task
 from app.models.people import AuditEntry, Tenant
 from app.services.workspaces import store as workspace_store
 
-pytestmark = [pytest.mark.usefixtures("context"), pytest.mark.core]
+pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
 
 def test_a_new_workspace_has_its_system_user_review_agent_and_task(workspace):
