@@ -43,7 +43,7 @@ def swap(
     if not wants_fragment():
         return leave(fallback, *toasts)
     shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
-    html = render_template("shell/_swapped.html", changed=template, toasts=shown, **context)
+    html = render_template("layout/_swapped.html", changed=template, toasts=shown, **context)
     return varied(make_response(html, status))
 
 
@@ -57,7 +57,7 @@ def leave(to: str, *toasts: Toast | str) -> Response:
 def toast_only(*toasts: Toast | str, status: int = 200) -> Response:
     """Nothing on the page changes but the toasts."""
     shown = [toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts]
-    return varied(make_response(render_template("shell/_toasts_oob.html", toasts=shown), status))
+    return varied(make_response(render_template("layout/_toasts_oob.html", toasts=shown), status))
 
 
 def flashed_toasts() -> list[Toast]:

@@ -135,9 +135,9 @@ def test_only_our_own_forms_pass(workspace: Workspace, sign_in: SignIn) -> None:
 def test_a_page_or_its_fragment(app: Flask) -> None:
     partial = {"HX-Request": "true", "HX-Request-Type": "partial"}
     with app.test_request_context("/keys", headers=partial):
-        part = page("shell/keys.html", "shell/_keys.html")
+        part = page("layout/keys.html", "layout/_keys.html")
     with app.test_request_context("/keys", headers={"HX-Request": "true", "HX-Request-Type": "full"}):
-        whole = page("shell/keys.html", "shell/_keys.html")
+        whole = page("layout/keys.html", "layout/_keys.html")
 
     assert part.get_data(as_text=True).lstrip().startswith('<div class="u-keys"')
     assert "<html" in whole.get_data(as_text=True)
@@ -148,7 +148,7 @@ def test_a_page_or_its_fragment(app: Flask) -> None:
 def test_an_action_gives_its_fragment_and_toasts(app: Flask) -> None:
     done = Toast("Marked as reviewed.", undo="/undo", fields=(("status", "pending"),))
     with app.test_request_context("/x", method="POST", headers={"HX-Request": "true"}):
-        answer = swap("shell/_keys.html", fallback="/keys", status=409, toasts=[done])
+        answer = swap("layout/_keys.html", fallback="/keys", status=409, toasts=[done])
 
     root, toasts = soup(answer).find_all("div", recursive=False)  # type: ignore[arg-type]
     assert answer.status_code == 409
@@ -161,7 +161,7 @@ def test_an_action_gives_its_fragment_and_toasts(app: Flask) -> None:
 def test_without_htmx_an_action_redirects_and_says_it_there(app: Flask) -> None:
     done = Toast("Marked as reviewed.", undo="/undo", fields=(("status", "pending"),))
     with app.test_request_context("/x", method="POST"):
-        answer = swap("shell/_keys.html", fallback="/keys", toasts=[done, "And this."])
+        answer = swap("layout/_keys.html", fallback="/keys", toasts=[done, "And this."])
         assert (answer.status_code, answer.location) == (303, "/keys")
         assert flashed_toasts() == [done, Toast("And this.")]
 

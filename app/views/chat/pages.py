@@ -80,11 +80,11 @@ def detail(chat_id: UUID) -> Any:
         answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         if wish.kind != "answer":
             received = receive(answer, kind=wish.kind)
-            return page("chat/_received.html", "chat/_received.html", received=received)
+            return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
         beside = chat_own.answers_beside(answer.message, actor=g.actor)
         agent = chat_turns.standing(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in moments_of(answer.chat, beside, agent, wish) if m.index == wish.index)
-        return page("chat/_moment.html", "chat/_moment.html", moment=found, chat=answer.chat)
+        return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
     return _shown(chat_id, wish)
 
 
@@ -194,7 +194,7 @@ def _refused(answer: Answer, form: Form, refusal: Invalid) -> Response:
     if not wants_fragment():
         return _shown(answer.chat.id, Wish(index, form=filled), 422)
     received = receive(answer, filled=filled)
-    return page("chat/_received.html", "chat/_received.html", status=422, received=received)
+    return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", status=422, received=received)
 
 
 def _answer(answer: Answer, *toasts: Toast, spoken: str = "", form: str = "", status: int = 200) -> Response:
@@ -203,9 +203,9 @@ def _answer(answer: Answer, *toasts: Toast, spoken: str = "", form: str = "", st
     opened = {form or "at": index}
     back = query(url_for(".detail", chat_id=answer.chat.id), opened) + f"#m-{index}"
     if not wants_fragment():
-        return swap("chat/_received.html", fallback=back, status=status, toasts=toasts)
+        return swap("chat/_answer_feedback.html", fallback=back, status=status, toasts=toasts)
     return swap(
-        "chat/_said.html",
+        "chat/_feedback.html",
         fallback=back,
         status=status,
         toasts=toasts,

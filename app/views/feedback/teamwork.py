@@ -114,7 +114,7 @@ def assign(feedback_id: UUID) -> Any:
     if feedback_id in before:
         fields = (("assignee", str(before[feedback_id] or "")),)
         toast = Toast(text, undo=url_for(".assign", feedback_id=feedback_id), target="#toasts", fields=fields)
-    return _changed(feedback_id, "feedback/_desk_changed.html", toast)
+    return _changed(feedback_id, "feedback/_sidebar_changed.html", toast)
 
 
 @bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/comments")

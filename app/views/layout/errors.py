@@ -123,10 +123,10 @@ def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool 
     words = WORDS.get(status) or WORDS[400 if status < 500 else 500]
     if wants_fragment():
         toast = Toast(detail or f"{words.title}. {words.advice}", "error")
-        html = render_template("shell/_toasts_oob.html", toasts=[toast])
+        html = render_template("layout/_toasts_oob.html", toasts=[toast])
         return varied(make_response(html, status, {"HX-Reswap": "none"}))
     plain = not (frame and _recognised())
-    html = render_template("errors/error.html", words=words, status=status, detail=detail, plain=plain)
+    html = render_template("layout/error.html", words=words, status=status, detail=detail, plain=plain)
     return varied(make_response(html, status))
 
 

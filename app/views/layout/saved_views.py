@@ -81,7 +81,7 @@ def _page(errors: dict[str, str] | None = None, changed: UUID | None = None, sta
         if any(row.tab == tab for row in rows)
     ]
     html = render_template(
-        "saved_views/index.html", groups=groups, errors=errors or {}, changed=changed, form=request.form
+        "layout/saved_views.html", groups=groups, errors=errors or {}, changed=changed, form=request.form
     )
     return make_response(html, status)
 

@@ -91,14 +91,14 @@ class Group:
 @open_to("signed_in")
 def palette() -> Any:
     """What the dialog shows while somebody types."""
-    return varied(current_app.make_response(render_template("palette/_results.html", **_found())))
+    return varied(current_app.make_response(render_template("layout/_search_results.html", **_found())))
 
 
 @bp.get("/search")
 @open_to("signed_in")
 def search() -> Any:
     """The same as a page, for those without a script and for those who want to keep the answer."""
-    return render_template("palette/index.html", **_found())
+    return render_template("layout/search.html", **_found())
 
 
 def _found() -> dict[str, Any]:

@@ -120,7 +120,7 @@ def own_path() -> str:
 @access("signed_in")
 def keys() -> str:
     """What each key does, for those without a script."""
-    return render_template("shell/keys.html")
+    return render_template("layout/keys.html")
 
 
 def context() -> dict[str, Any]:

@@ -44,7 +44,7 @@ def list_keys() -> Any:
 def _page(errors: dict[str, str] | None = None, key: str = "", status: int = 200) -> Response:
     """The page; `key` was just made and is shown this once."""
     html = render_template(
-        "keys/index.html",
+        "settings/keys.html",
         keys=workspace_keys.list_keys(actor=g.actor),
         last_used=last_used.last_used,
         now=datetime.now(UTC),

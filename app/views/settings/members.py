@@ -35,7 +35,7 @@ def list_members() -> Any:
 def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 200) -> Response:
     """The page; `link` is an invitation that was just made and is shown this once."""
     html = render_template(
-        "members/index.html",
+        "settings/members.html",
         members=people.list_members(actor=g.actor),
         invites=people.list_invites(actor=g.actor),
         roles=[(role, role.capitalize()) for role in ROLES if role != "owner" or g.actor.at_least("owner")],
