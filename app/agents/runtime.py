@@ -25,6 +25,7 @@ from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
 from app.config import Settings
 from app.errors import Problem
+from app.evals.trace import Run as Trace
 from app.services.evals import replays as eval_replays
 from app.services.evals.replays import Replay
 from app.services.runtime.inputs import Work, load_work
@@ -32,7 +33,7 @@ from app.services.sessions import leases
 from app.services.sessions.budget import SessionFull, full_reason
 from app.services.sessions.event_windows import payloads_at
 from app.services.sessions.events import NewEvent
-from app.services.sessions.leases import Ending, Held, Lease, LeaseLost
+from app.services.sessions.leases import Ending, Lease, LeaseLost
 from app.services.workspaces import identity
 from app.tools import Tool, find, tailored, tools_of
 
@@ -79,7 +80,8 @@ class Run:
             begun = await self._begin()
             async with asyncio.timeout(begun.work.config.limits.seconds):
                 async with Outside(begun.work.config, self.settings.outbound_allow) as outside:
-                    await self._play(begun, outside)
+                    ending = await self._play(begun, outside)
+            await self._end(ending)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
         except Stopped:
@@ -138,7 +140,7 @@ class Run:
         record = work.record.id if work.record else None
         return tailored(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
 
-    async def _play(self, begun: Begun, outside: Outside) -> None:
+    async def _play(self, begun: Begun, outside: Outside) -> Ending:
         if not begun.talk.said:
             raise RunFailed("Nothing was said to the agent.")
         if begun.work.kind != "endpoint":
@@ -156,8 +158,7 @@ class Run:
             else:
                 event = []
             if not begun.left:
-                await self._complete(begun.work, answer, event)
-                return
+                return self._completed(begun.work, answer, event)
             text = begun.left.pop(0)
             await self._record([*event, NewEvent("user.message", {"text": hide_in(text)})])
             say(begun.talk, text)
@@ -202,18 +203,15 @@ class Run:
         assert system is not None  # noqa: S101 - known since the run began
         await self.threads.transact(system, lambda: leases.write_draft(self.lease, so_far))
 
-    async def _complete(self, work: Work, answer: Answer, events: list[NewEvent]) -> None:
-        figures = self._figures()
+    def _completed(self, work: Work, answer: Answer, events: list[NewEvent]) -> Ending:
         done: dict[str, Any] = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
-        await self._end(
-            Ending(
-                status="completed",
-                events=[*events, NewEvent("session.completed", done)],
-                answer=answer.text if events else None,
-                turn_id=work.turn_id,
-                details=answer.extra,
-                **figures,
-            )
+        return Ending(
+            status="completed",
+            events=[*events, NewEvent("session.completed", done)],
+            answer=answer.text if events else None,
+            turn_id=work.turn_id,
+            details=answer.extra,
+            **self._figures(),
         )
 
     async def _fail(self, reason: str, *, full: bool = False) -> None:
@@ -227,24 +225,35 @@ class Run:
             await self._end(replace(ending, full=True))
 
     async def _end(self, ending: Ending) -> None:
-        def work() -> None:
-            held = leases.hold(self.lease)
-            if held.eval_source is None:
-                leases.end(held, ending, actor=held.product)
-            else:
-                eval_replays.settle(held, ending, self._judge(held, ending), actor=held.product)
-
+        product = identity.product_in(self.lease.tenant_id)
         try:
-            await self.threads.transact(identity.product_in(self.lease.tenant_id), work)
+            result = await self._compare(product, ending)
+            await self.threads.transact(product, lambda: self._finish(ending, result))
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
 
-    def _judge(self, held: Held, ending: Ending) -> dict[str, Any]:
-        """The verdict on a replay, if it came to an end of its own."""
-        if self.replay is None or ending.status != "completed":
-            return eval_replays.unjudged(ending.error or f"the replay was {ending.status}")
+    async def _compare(self, product: Actor, ending: Ending) -> dict[str, Any] | None:
+        """The verdict on a replay that completed. No transaction is open while it is compared."""
+        replay = self.replay
+        if replay is None or ending.status != "completed":
+            return None
         tools = [{"name": tool.name, "writes": tool.writes, "parameters": tool.parameters} for tool in self.tools]
-        return eval_replays.judge(self.replay, held, ending, tools, actor=held.product)
+
+        def load() -> Trace:
+            held = leases.hold(self.lease)
+            return eval_replays.load_trace(replay, held, ending, tools, actor=held.product)
+
+        trace = await self.threads.transact(product, load)
+        return await self.threads.call(lambda: eval_replays.compare_replay(replay, trace))
+
+    def _finish(self, ending: Ending, result: dict[str, Any] | None) -> None:
+        """End the session if it is still ours. The lease is checked again: it may have been lost meanwhile."""
+        held = leases.hold(self.lease)
+        if held.eval_source is None:
+            leases.end(held, ending, actor=held.product)
+        else:
+            verdict = result or eval_replays.unjudged(ending.error or f"the replay was {ending.status}")
+            eval_replays.finish_replay(held, ending, verdict, actor=held.product)
 
     def _reaches_servers(self) -> bool:
         """A replay talks to servers of tools only where somebody said that one of their tools is live."""

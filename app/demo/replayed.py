@@ -74,7 +74,9 @@ def take_in(world: World, entry: dict[str, Any], recorded: Replayed) -> None:
     add_rows_of(rows, tenant_id=world.system.tenant_id)
     sessions = {str(session.eval_source): session for session in started.cases.values()}
     for golden_id, group in by_golden(cases_of(started.run.id, actor=world.system, divergences=True)).items():
-        eval_replays.speak(verdict_of(group), group, sessions[golden_id], started.run.context_mode, actor=world.system)
+        eval_replays.report_verdict(
+            verdict_of(group), group, sessions[golden_id], started.run.context_mode, actor=world.system
+        )
     finish_if_done(started.run, actor=world.system, at=at)
     date_failures(world, entry, [session.id for session in started.cases.values()])
 

@@ -23,6 +23,7 @@ from app.models import Agent, AuditEntry
 from app.services.agents import versions
 from app.services.analytics import tab_counts
 from app.services.evals import golden as eval_golden
+from app.services.evals import replays as eval_replays
 from app.services.evals import run_control, run_lists
 from app.services.evals.golden import Promotion
 from app.services.knowledge import rows as knowledge_rows
@@ -323,3 +324,61 @@ def test_replays_of_a_lost_process_come_back_one_by_one(bench: Bench, superuser_
     with bench.acting():
         run_control.cancel_run(run.id, actor=bench.admin)
     bench.drain()
+
+
+def during_comparison(monkeypatch: pytest.MonkeyPatch, look: Callable[[], None]) -> None:
+    """Call `look` in the thread and at the moment in which a replay is compared with its golden."""
+    compare = eval_replays.compare_replay
+
+    def looked_at(*given: Any) -> dict[str, Any]:
+        look()
+        return compare(*given)
+
+    monkeypatch.setattr(eval_replays, "compare_replay", looked_at)
+
+
+def test_no_transaction_is_open_while_a_replay_is_compared(
+    bench: Bench, superuser_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge that takes a minute must not hold the lock on a session's row for a minute."""
+    golden_id = bench.golden(WON)
+    run = bench.run(drain=False, set_name="default")
+    seen: list[Any] = []
+
+    def look() -> None:
+        with psycopg.connect(superuser_url) as other:
+            lock = "SELECT count(*) FROM (SELECT id FROM sessions WHERE id = ANY(%s) FOR UPDATE NOWAIT) AS s"
+            (free,) = other.execute(lock, ([replay.id, golden_id],)).fetchone() or (0,)
+            other.rollback()
+        seen.append((db.session().in_transaction(), free))
+
+    (replay,) = bench.replays(run)
+    during_comparison(monkeypatch, look)
+    bench.drain()
+    assert seen == [(False, 2)]
+    assert bench.look(run.id).passed_count == 1
+
+
+def test_a_replay_that_loses_its_lease_while_it_is_compared_stores_nothing(
+    bench: Bench, superuser_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.golden(WON)
+    bench.worse()
+    run = bench.run(drain=False, set_name="default")
+    (replay,) = bench.replays(run)
+
+    def lose() -> None:
+        with psycopg.connect(superuser_url) as other:
+            other.execute(
+                "UPDATE sessions SET lease_owner = 'another', attempt = attempt + 1,"
+                " lease_until = now() + interval '1 hour' WHERE id = %s",
+                (replay.id,),
+            )
+
+    during_comparison(monkeypatch, lose)
+    bench.drain()
+    (after,) = bench.replays(run)
+    assert (after.status, after.lease_owner, "eval_result" in after.meta) == ("running", "another", False)
+    assert "session.completed" not in bench.desk.look(replay.id).types
+    assert bench.complaints() == []
+    assert bench.look(run.id).status == "running"

@@ -1,4 +1,4 @@
-"""A replay: what it is measured by, and what its verdict sets off, all in the transaction that ends it."""
+"""A replay from its inputs to its verdict: load, compare without a transaction, then store it all in a short one."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ def _added(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]
     ]  # fmt: skip
 
 
-def judge(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> dict[str, Any]:
-    """The verdict on a replay that ends like this. Nothing is written."""
-    snapshot, golden = replay.snapshot, replay.golden
-    so_far = load_events({session.id: session.event_bytes}, actor=actor, clip=golden.run.clipped)[session.id]
+def load_trace(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> Run:
+    """The replay as the comparer takes it: the events it has stored, and those that it is about to end with."""
+    snapshot = replay.snapshot
+    so_far = load_events({session.id: session.event_bytes}, actor=actor, clip=replay.golden.run.clipped)[session.id]
     last = [
         Event(one.event_type, one.payload, session.event_count + place) for place, one in enumerate(ending.events, 1)
     ]
-    found: Run = make_run(
+    return make_run(
         [*so_far.events, *(map(clip_event, last) if so_far.clipped else last)],
         session_type=snapshot["session_type"],
         output_type=snapshot.get("output_type"),
@@ -169,20 +169,25 @@ def judge(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *
         clipped=so_far.clipped,
         cut=so_far.cut,
     )
-    if so_far.clipped:
+
+
+def compare_replay(replay: Replay, trace: Run) -> dict[str, Any]:
+    """The verdict on a replay. Needs no transaction, and must have none open: comparing texts takes a while."""
+    golden = replay.golden
+    if trace.clipped:
         golden = replace(golden, run=clip_run(golden.run))
-    return compare(golden, found, nearness(), replay.policy).as_json()
+    return compare(golden, trace, nearness(), replay.policy).as_json()
 
 
-def settle(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
-    """End a replay with its verdict. When it is the last trial of its golden, that golden's failure becomes feedback
-    or an earlier one is settled, unless the run is a trial run; when it is the last of its run, the run ends.
+def finish_replay(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
+    """End a replay and store its verdict and the feedback that follows from it, in one short transaction.
 
-    Trials of one golden settle one after the other. The run itself is held only at the end, and for a moment: all its
-    cases pass here.
+    The last trial of a golden reports the golden's failure or settles an earlier report, unless the run is a trial run.
+    The last replay of a run ends the run.
     """
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
     [(context_mode, cancelled, trial)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
+    # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
     _hold_golden(golden_id, actor)
     judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
     leases.end(session, ending, actor=actor, marks=judged)
@@ -196,11 +201,13 @@ def _hold_golden(golden_id: str, actor: Actor) -> None:
     run(HOLD_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
 
 
-def speak(
+def report_verdict(
     verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, *, actor: Actor
 ) -> None:
-    """A failed golden is one row of feedback, however often it fails; a later pass settles it. Of several runs that end
-    at once, one after the other has its say."""
+    """Write at most one open feedback row per failing golden; dismiss it when a later run passes.
+
+    Runs that end at once take turns, by the lock on the golden.
+    """
     if verdict in (PASS, FAIL):
         _hold_golden(session.meta["eval_source"], actor)
         _say(verdict, group, session, context_mode, actor)
