@@ -37,7 +37,7 @@ def add_feedback(
 ) -> None:
     """Give feedback in the name of a member. An admin's observation is a flag and needs a comment."""
     from app.db import acting_as, transaction
-    from app.services.feedback.intake import NewFeedback, give_feedback
+    from app.services.feedback.intake import NewFeedback, record_feedback
     from app.services.workspaces import identity
     from app.services.workspaces import store as workspace_store
 
@@ -49,7 +49,7 @@ def add_feedback(
     about = source or ("tool" if tool else "session" if session_id else "observation")
     kind = {"observation": "flag" if actor.is_admin else "comment", "tool": "tool_observation"}.get(about, "comment")
     with acting_as(actor), transaction():
-        row = give_feedback(
+        row = record_feedback(
             NewFeedback(
                 source_type=about,
                 kind=kind,
@@ -59,7 +59,7 @@ def add_feedback(
                 context={"tool_slug": tool} if tool else {},
             ),
             actor=actor,
-        )
+        ).row
         payload = {
             "id": row.id,
             "source_type": row.source_type,

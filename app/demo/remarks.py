@@ -17,7 +17,7 @@ from app.models.feedback import SIGNALS
 from app.services.entities import store as entity_store
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 
 REVIEWED_AFTER = timedelta(hours=26)
 
@@ -35,7 +35,7 @@ def give(
     origin = remark.who if remark.who in ("machine", "system") else "user"
     actor = world.people.get(remark.who, world.system)
     message = last[1]
-    row = give_feedback(
+    row = record_feedback(
         NewFeedback(
             **_what(remark.what, call_id),
             origin=origin,
@@ -52,8 +52,7 @@ def give(
     _review(world, remark, row.id, at)
     if "to" in remark.options:
         teamwork.assign([row.id], world.people[remark.options["to"]].id, actor=world.people["admin"])
-    given: UUID = row.id
-    return given
+    return row.id
 
 
 def discuss(world: World, text: str, feedback_id: UUID, given: datetime) -> None:

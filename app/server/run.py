@@ -118,13 +118,13 @@ def _count_for_ever(app: Flask) -> None:
 
 def count_once() -> None:
     """Count where something new was noticed. A workspace that could not be counted waits for the next time."""
-    for tenant_id in volume.take():
+    for tenant_id in volume.take_stale():
         product = identity.product_in(tenant_id)
         try:
             with acting_as(product), transaction():
                 volume.refresh(actor=product)
         except SQLAlchemyError as trouble:
-            volume.note(tenant_id)
+            volume.mark_stale(tenant_id)
             log.warning("feedback was not counted by day: %s", trouble)
 
 

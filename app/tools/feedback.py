@@ -48,7 +48,7 @@ class ReviewFeedback(Arguments):
 
 class AddFeedback(Arguments):
     rating: Rating
-    comment: Annotated[str, Field(max_length=feedback_intake.LONGEST_COMMENT)] | None = Field(
+    comment: Annotated[str, Field(max_length=feedback_intake.MAX_COMMENT_LENGTH)] | None = Field(
         None, description="What was good or bad about it."
     )
     source_type: Source = Field("tool", description="What it is about; a tool's output unless told.")
@@ -174,7 +174,7 @@ def add_feedback(arguments: AddFeedback, scope: ToolScope) -> Outcome:
     context = {"tool_slug": arguments.tool_slug, "tool_run_id": arguments.tool_run_id}
     if arguments.source_type == "tool":
         context["tool_slug"] = arguments.tool_slug or "unnamed tool"
-    row = feedback_intake.give_feedback(
+    row = feedback_intake.record_feedback(
         feedback_intake.NewFeedback(
             source_type=arguments.source_type,
             rating=arguments.rating,
@@ -188,7 +188,7 @@ def add_feedback(arguments: AddFeedback, scope: ToolScope) -> Outcome:
             context={name: value for name, value in context.items() if value is not None},
         ),
         actor=scope.actor,
-    )
+    ).row
     return answer(id=row.id, status=row.status, rating=row.rating)
 
 

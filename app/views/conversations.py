@@ -91,7 +91,7 @@ def flag(chat_id: UUID) -> Any:
         form.check()
         index = _meant(chat_id, form.at)
         with transaction():
-            row = feedback_intake.give_feedback(
+            row = feedback_intake.record_feedback(
                 feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
@@ -101,7 +101,7 @@ def flag(chat_id: UUID) -> Any:
                     context={"chat_id": str(chat_id), "message_index": index},
                 ),
                 actor=g.actor,
-            )
+            ).row
     except Invalid as refusal:
         return _refused(chat_id, form.with_errors(refusal))
     back = query(url_for(".detail", chat_id=chat_id), form.args) + f"#{form.at}"

@@ -31,7 +31,7 @@ def ran(actor: Any, slug: str, *, days: int = 1, title: str = "Compare", **more:
 
 def rated(actor: Any, agent_id: UUID, rating: str, **more: Any) -> None:
     new = NewFeedback(source_type="observation", kind="flag", rating=rating, comment="x", agent_id=agent_id, **more)
-    feedback_intake.give_feedback(new, actor=actor)
+    feedback_intake.record_feedback(new, actor=actor)
 
 
 def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any) -> None:

@@ -37,7 +37,7 @@ def work(actor: Any, slug: str) -> UUID:
     """A session, a chat and feedback under a slug; the agent's id."""
     session, _ = session_store.create_session(NewSession(agent=slug, title="Compare"), actor=actor)
     chat_store.create_chat(actor=actor, agent_slug=slug, title="A talk")
-    feedback_intake.give_feedback(
+    feedback_intake.record_feedback(
         NewFeedback(source_type="session", rating="positive", session_id=session.id, comment="Good"), actor=actor
     )
     return session.agent_id

@@ -210,7 +210,7 @@ def test_a_row_of_the_product_s_own_widget_is_changed_not_doubled(talk: Talk) ->
     member = talk.workspace.actor("member")
     with talk.app.app_context(), acting_as(member), transaction():
         given = NewFeedback(kind="signal", signal="not_helpful", message_id=f"ext-{talk.id}", comment="From the widget")
-        row = feedback_intake.give_feedback(given, actor=member).id
+        row = feedback_intake.record_feedback(given, actor=member).id
     assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "true"
 
     talk.post("why", reasons=["other"], comment="Said again here", missing="")
@@ -248,7 +248,7 @@ def test_two_people_see_only_their_own_about_the_same_answer(talk: Talk) -> None
         given = NewFeedback(
             kind="signal", signal="not_helpful", message_id=str(talk.message_id), comment="By somebody else"
         )
-        feedback_intake.give_feedback(given, actor=other)
+        feedback_intake.record_feedback(given, actor=other)
     talk.thumb("helpful")
 
     assert "By somebody else" not in str(talk.page())
@@ -288,7 +288,7 @@ def test_a_page_asks_at_most_eight_questions(
             more = [NewMessage(role="agent", content="And more.", session_id=session.id)]
             chat_store.append_messages(talk.id, more, actor=actor)
             about = NewFeedback(source_type="session", rating="neutral", session_id=session.id, comment="kestrel")
-            feedback_intake.give_feedback(about, actor=actor)
+            feedback_intake.record_feedback(about, actor=actor)
         talk.thumb("not_helpful")
         with app.app_context(), acting_as(admin), transaction():
             pending = Feedback.created_by == actor.id, Feedback.signal == "not_helpful"

@@ -14,7 +14,7 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.lists.filters import ChatFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
@@ -113,8 +113,8 @@ def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: 
         with transaction():
             session_store.create_session(NewSession(agent="deal-analyst", chat_id=kestrel.id), actor=admin)
             answer = chat_store.messages_of(kestrel.id, actor=admin)[1]
-            give_feedback(NewFeedback(kind="signal", signal="helpful", message_id=str(answer.id)), actor=admin)
-            give_feedback(
+            record_feedback(NewFeedback(kind="signal", signal="helpful", message_id=str(answer.id)), actor=admin)
+            record_feedback(
                 NewFeedback(kind="comment", source_type="chat", rating="negative", chat_id="ext-2"), actor=admin
             )
 

@@ -51,7 +51,7 @@ def test_feedback_that_names_the_chat_by_its_own_id(app: Flask, workspace: Works
             chat.id, [chat_store.NewMessage(role="agent", content="Hi", external_id="msg-1")], actor=member
         )
         new = NewFeedback(kind="signal", signal="helpful", message_id="msg-1", chat_id="conv-7", comment="Nice")
-        feedback_intake.give_feedback(new, actor=member)
+        feedback_intake.record_feedback(new, actor=member)
         chat_id = chat.id
     page = soup(sign_in(workspace.actor()).get(f"{URL}/{chat_id}"))
 

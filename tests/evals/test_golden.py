@@ -48,7 +48,7 @@ def promote(app: Flask, actor: Any, session_id: UUID, **given: Any) -> dict[str,
 def complain(app: Flask, actor: Any, session_id: UUID, source: str = "session", **more: Any) -> UUID:
     with app.app_context(), acting_as(actor), transaction():
         given = NewFeedback(source_type=source, rating="negative", comment="Wrong", session_id=session_id, **more)
-        found: UUID = feedback_intake.give_feedback(given, actor=actor).id
+        found: UUID = feedback_intake.record_feedback(given, actor=actor).id
         return found
 
 

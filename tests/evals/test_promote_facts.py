@@ -113,7 +113,7 @@ def said_of(app: Flask, actor: Any, session_id: UUID, **links: Any) -> UUID:
     """A thumb that names the message, the turn or the trace, and not the session."""
     with app.app_context(), acting_as(actor), transaction():
         given = NewFeedback(kind="signal", signal="inaccurate", rating="negative", **links)
-        found: UUID = feedback_intake.give_feedback(given, actor=actor).id
+        found: UUID = feedback_intake.record_feedback(given, actor=actor).id
         row = db.session.scalars(select(Feedback).where(Feedback.id == found)).one()
         row.session_id = links.get("session_id")
         return found

@@ -50,7 +50,7 @@ def complained(app: Flask, workspace: Workspace, prompt: str) -> tuple[UUID, lis
             given = NewFeedback(
                 source_type="session", rating="negative", comment=f"Wrong for {who}", session_id=session_id
             )
-            rows.append(feedback_intake.give_feedback(given, actor=actor).id)
+            rows.append(feedback_intake.record_feedback(given, actor=actor).id)
     return session_id, rows
 
 

@@ -15,7 +15,7 @@ from app.errors import Forbidden, Invalid
 from app.models import AgentSession, AuditEntry, Feedback
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
-from app.services.feedback.intake import NewFeedback, give_feedback, put_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
@@ -47,7 +47,7 @@ def talk(actor: Any) -> Any:
 
 def give(actor: Any, **values: Any) -> Feedback:
     with transaction():
-        return give_feedback(NewFeedback(**values), actor=actor)
+        return record_feedback(NewFeedback(**values), actor=actor).row
 
 
 def rows() -> int:
@@ -92,12 +92,12 @@ def test_a_signal_is_one_row_for_each_message_person_and_signal(workspace: Any) 
     signal: dict[str, Any] = {"kind": "signal", "signal": "not_helpful", "message_id": "opaque-1"}
     with acting_as(member):
         with transaction():
-            first = put_feedback(
+            first = record_feedback(
                 NewFeedback(**signal, comment="Wrong tool", trace_id="t-1", chat_id="c-1"), actor=member
             )
         assert first.created
         with transaction():
-            second = put_feedback(NewFeedback(**signal, comment=None), actor=member)
+            second = record_feedback(NewFeedback(**signal, comment=None), actor=member)
         assert (second.row.id, second.created, second.row.comment) == (first.row.id, False, None)
         assert (second.row.trace_id, second.row.chat_id) == ("t-1", "c-1"), "what is left out stays"
         give(member, kind="signal", signal="unsafe", message_id="opaque-1")
@@ -115,7 +115,7 @@ def test_many_clicks_at_once_are_one_row(app: Any, workspace: Any) -> None:
 
     def click() -> None:
         with app.app_context(), acting_as(actor), transaction():
-            ids.append(give_feedback(NewFeedback(kind="signal", signal="helpful", message_id="m-1"), actor=actor).id)
+            ids.append(record_feedback(NewFeedback(kind="signal", signal="helpful", message_id="m-1"), actor=actor).id)
 
     clicks = [threading.Thread(target=click) for _ in range(5)]
     for one in clicks:

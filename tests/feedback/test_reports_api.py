@@ -58,7 +58,7 @@ class Desk:
         """What the machine gate writes."""
         system = self.workspace.actor("system")
         with self.app.app_context(), acting_as(system), transaction():
-            feedback_intake.give_feedback(
+            feedback_intake.record_feedback(
                 feedback_intake.NewFeedback(
                     kind="reaction", origin="machine", confidence=0.8, rating=rating, turn_id=turn, occurred_at=at
                 ),

@@ -17,7 +17,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AuditEntry, Feedback
 from app.services.feedback import review as feedback_review
 from app.services.feedback import volume
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.lists.filters import FeedbackFilters
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 def give(actor: Any, **values: Any) -> UUID:
     with transaction():
         defaults = {"source_type": "session", "rating": "negative"}
-        return give_feedback(NewFeedback(**(defaults | values)), actor=actor).id
+        return record_feedback(NewFeedback(**(defaults | values)), actor=actor).id
 
 
 def move(ids: list[UUID], action: str, actor: Any, **more: Any) -> int:

@@ -21,7 +21,7 @@ from app.services.chats import store as chat_store
 from app.services.feedback import assessment, teamwork
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.lists.filters import FeedbackFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
@@ -39,7 +39,7 @@ JUDGED = {
 def give(actor: Any, **values: Any) -> UUID:
     with acting_as(actor), transaction():
         defaults = {"source_type": "session", "rating": "negative"}
-        return give_feedback(NewFeedback(**(defaults | values)), actor=actor).id
+        return record_feedback(NewFeedback(**(defaults | values)), actor=actor).id
 
 
 def react(actor: Any, rating: str, **values: Any) -> UUID:
@@ -205,7 +205,7 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
             "quality_scores": {"accuracy": 80}
         }
         with pytest.raises(Invalid):
-            give_feedback(
+            record_feedback(
                 NewFeedback(source_type="session", rating="neutral", details={"assessment": {}}), actor=member
             )
 

@@ -14,7 +14,7 @@ from app.db import acting_as, db, transaction
 from app.models import Feedback
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.workspaces import store as workspace_store
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill
@@ -110,7 +110,9 @@ def test_undo_takes_back_only_what_was_done(app: Flask, workspace: Workspace, si
 def test_a_cookie_never_holds_more_than_it_can(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        rows = [give_feedback(NewFeedback(source_type="session", rating="neutral"), actor=admin).id for _ in range(60)]
+        rows = [
+            record_feedback(NewFeedback(source_type="session", rating="neutral"), actor=admin).id for _ in range(60)
+        ]
     answer = post(sign_in(admin), "/review", action="reviewed", ids=rows, next=URL)
     assert answer.status_code == 303
     assert all(len(value) < 4000 for name, value in answer.headers if name == "Set-Cookie")
@@ -206,7 +208,7 @@ def test_what_it_is_linked_to_and_what_is_like_it(app: Flask, workspace: Workspa
         new = NewFeedback(
             source_type="session", rating="negative", session_id=filled.session, comment="EBITDA of last year, again!"
         )
-        alike = give_feedback(new, actor=member).id
+        alike = record_feedback(new, actor=member).id
     page = soup(sign_in(workspace.actor()).get(f"{URL}/{filled.ids['reaction']}"))
     links = {link["href"] for link in page.select("main a[href]")}
     assert f"{URL}/{alike}" in links
@@ -225,7 +227,7 @@ def test_a_hidden_author_is_nowhere_on_the_tab(app: Flask, workspace: Workspace,
                 source_type="chat", kind="reaction", rating="neutral", comment="Never mind", turn_id="t1",
                 context={"chat_id": str(filled.chat), "message_index": 1},
             )  # fmt: skip
-            assert give_feedback(again, actor=member).id == filled.ids["reaction"]
+            assert record_feedback(again, actor=member).id == filled.ids["reaction"]
     client = sign_in(workspace.actor())
     post(client, f"/{filled.ids['reaction']}/comments", body="Whoever said it is right")
     post(client, f"/{filled.ids['reaction']}/assign", assignee="me")

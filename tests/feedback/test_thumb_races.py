@@ -20,7 +20,7 @@ from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.feedback import review as feedback_review
 from app.services.feedback import signals
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.feedback.signals import NewSignal
 from app.services.workspaces import people
 from tests.conftest import Api, Workspace
@@ -121,14 +121,14 @@ def test_who_comes_second_waits_and_has_the_last_word(app: Flask, workspace: Wor
     def second() -> bool:
         with app.app_context(), acting_as(actor), transaction():
             _, created = signals.give_signal(
-                NewSignal(signal="not_helpful", message_id="m"), actor=key_of(actor), last=last
+                NewSignal(signal="not_helpful", message_id="m"), actor=key_of(actor), commit=last
             )
         done.set()
         return created
 
     with ThreadPoolExecutor(1) as pool:
         with app.app_context(), acting_as(actor), transaction():
-            give_feedback(NewFeedback(kind="signal", signal="helpful", message_id="m"), actor=actor)
+            record_feedback(NewFeedback(kind="signal", signal="helpful", message_id="m"), actor=actor)
             waiting = pool.submit(second)
             assert not done.wait(1)
         assert waiting.result(60)

@@ -24,7 +24,7 @@ NOW = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - ti
 
 def say(actor: Any, at: datetime, rating: str = "negative", **more: Any) -> Feedback:
     new = NewFeedback(source_type="session", rating=rating, created_at=at, occurred_at=at, **more)
-    return feedback_intake.give_feedback(new, actor=actor)
+    return feedback_intake.record_feedback(new, actor=actor).row
 
 
 def shown(actor: Any, now: datetime = NOW) -> dict[date, tuple[int, int, int]]:
@@ -46,7 +46,7 @@ def test_what_is_not_counted_yet_is_added_while_reading(workspace: Any) -> None:
             say(actor, NOW - timedelta(hours=1), "positive")
             say(actor, NOW - timedelta(days=100))
         assert shown(actor) == {NOW.date() - timedelta(days=3): (0, 1, 0), NOW.date(): (1, 0, 0)}
-        assert workspace.id in feedback_volume.take()
+        assert workspace.id in feedback_volume.take_stale()
         days = feedback_volume.volume(actor=actor, now=NOW).days
         assert (len(days), days[-1].day) == (90, NOW.date())
 
@@ -77,7 +77,7 @@ def test_only_what_changed_is_counted_again(workspace: Any) -> None:
                 created_at=NOW + timedelta(minutes=30),
                 occurred_at=NOW - timedelta(days=20),
             )
-            feedback_intake.give_feedback(told, actor=actor)
+            feedback_intake.record_feedback(told, actor=actor)
             db.session.execute(delete(Feedback).where(Feedback.occurred_at < NOW - timedelta(days=30)))
         with transaction():
             # Today, yesterday, and the day in question with one on either side.

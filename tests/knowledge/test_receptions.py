@@ -14,9 +14,9 @@ from app.db import acting_as, db, transaction
 from app.jobs.usage import count_receptions
 from app.learning.ranking import rank
 from app.models import Feedback, SessionReception, SharedContext, SharedContextUsage
-from app.services.feedback import retractions
+from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.rows import NewRow
@@ -52,7 +52,7 @@ def say(actor: Any, session_id: UUID, signal: str = "helpful", message_id: str |
         new = NewFeedback(
             kind="signal", signal=signal, session_id=session_id, message_id=message_id or uuid4().hex, **more
         )
-        found: UUID = give_feedback(new, actor=actor).id
+        found: UUID = record_feedback(new, actor=actor).id
         return found
 
 
@@ -105,23 +105,23 @@ def test_what_is_changed_or_taken_back_goes_out_again(workspace: Any) -> None:
         feedback_review.review([kept], "reviewed", actor=admin)
     assert count_receptions() == 0, "what an admin makes of it changes nothing about how it was received"
     with acting_as(member), transaction():
-        retractions.take_back(Feedback.message_id == "m-1", actor=member)
+        feedback_intake.retract_feedback(Feedback.message_id == "m-1", actor=member)
     count_receptions()
     assert counts(admin, used) == (1, 1), "the same person's other word stands"
     with acting_as(member), transaction():
-        retractions.take_back(Feedback.message_id == "m-2", actor=member)
+        feedback_intake.retract_feedback(Feedback.message_id == "m-2", actor=member)
         assert db.session.get(Feedback, kept) is not None, "it was acted on, so it is only marked"
     count_receptions()
     assert counts(admin, used) == (1, 0)
     with acting_as(admin), transaction():
-        retractions.take_back(Feedback.message_id == "m-3", actor=admin)
+        feedback_intake.retract_feedback(Feedback.message_id == "m-3", actor=admin)
     count_receptions()
     assert counts(admin, used) == (0, 0)
 
     turn = {"kind": "reaction", "source_type": "chat", "turn_id": "t-1", "chat_id": "talk", "session_id": session}
     for rating, expected in (("positive", (1, 0)), ("negative", (0, 1)), ("neutral", (0, 0))):
         with acting_as(member), transaction():
-            give_feedback(NewFeedback(rating=rating, **turn), actor=member)
+            record_feedback(NewFeedback(rating=rating, **turn), actor=member)
         count_receptions()
         assert counts(admin, used) == expected
 
@@ -137,7 +137,7 @@ def test_machines_and_skipped_ratings_are_no_voices_and_odd_events_no_knowledge(
                 new = NewFeedback(
                     source_type="session", rating="negative", origin=origin, confidence=0.9, session_id=failed
                 )
-                give_feedback(new, actor=admin)
+                record_feedback(new, actor=admin)
     say(admin, failed, "not_helpful", details={"skipped": True})
     say(admin, session)
     count_receptions()
@@ -196,7 +196,7 @@ def test_several_who_say_something_at_once_wait_for_nobody_and_are_all_counted(a
 
     with acting_as(admin), transaction():
         new = NewFeedback(kind="signal", signal="helpful", session_id=session, message_id="m-1")
-        give_feedback(new, actor=admin)
+        record_feedback(new, actor=admin)
         other = threading.Thread(target=join_in)
         other.start()
         assert done.wait(10), "a session that is marked can be marked again meanwhile"

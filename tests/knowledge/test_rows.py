@@ -19,7 +19,7 @@ from app.models.knowledge import KNOWLEDGE_STATES
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.feedback import review as feedback_review
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.rows import MOVES, NewRow
@@ -205,7 +205,7 @@ def test_rows_know_their_signals(workspace: Any) -> None:
     for actor in (admin, member):
         with acting_as(actor), transaction():
             new = NewFeedback(source_type="session", rating="negative", comment=f"By {actor.name}")
-            ids.append(give_feedback(new, actor=actor).id)
+            ids.append(record_feedback(new, actor=actor).id)
     with acting_as(admin):
         row = add(admin, "Use LTM EBITDA.", source_feedback_id=ids[1], feedback_ids=ids)
         detail = knowledge_rows.get_row(row.id, actor=admin)
@@ -291,7 +291,7 @@ def test_deciding_about_a_proposal_decides_about_the_feedback_behind_it(workspac
     with acting_as(admin):
         with transaction():
             said = [
-                give_feedback(
+                record_feedback(
                     NewFeedback(kind="signal", signal="inaccurate", message_id=f"k-{n}", comment=f"Wrong basis {n}"),
                     actor=admin,
                 ).id

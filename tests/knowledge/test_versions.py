@@ -12,7 +12,7 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.services.feedback import review as feedback_review
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
@@ -36,7 +36,7 @@ def add(actor: Any, content: str, **more: Any) -> SharedContext:
 
 def say(actor: Any, comment: str) -> Any:
     with acting_as(actor), transaction():
-        return give_feedback(NewFeedback(source_type="session", rating="negative", comment=comment), actor=actor).id
+        return record_feedback(NewFeedback(source_type="session", rating="negative", comment=comment), actor=actor).id
 
 
 def roll(row: Any, to: int, version: int, actor: Any) -> SharedContext:

@@ -70,7 +70,7 @@ def test_no_page_passes_them_on(app: Flask, workspace: Workspace, sign_in: SignI
             chat = chat_store.create_chat(actor=member, agent_slug="helper", title=f"Title {TURNED}")
             said = [NewMessage(role="user", content=TURNED), NewMessage(role="agent", content=f"**{HIDDEN}** {TURNED}")]
             chat_store.append_messages(chat.id, said, actor=member)
-            row = feedback_intake.give_feedback(
+            row = feedback_intake.record_feedback(
                 NewFeedback(
                     kind="signal", signal="inaccurate", chat_id=str(chat.id), message_id="m-1", comment=TURNED + HIDDEN
                 ),

@@ -63,7 +63,7 @@ def fill(app: Flask, workspace: Any) -> Filled:
                 actor=member,
             )
             ids["reaction"] = _feedback(member, chat.id, "Used last year's EBITDA again").id
-            ids["edit"] = feedback_intake.give_feedback(
+            ids["edit"] = feedback_intake.record_feedback(
                 NewFeedback(
                     kind="signal",
                     signal="edit",
@@ -92,7 +92,7 @@ def _feedback(actor: Any, chat_id: UUID, comment: str) -> Any:
         context={"chat_id": str(chat_id), "message_index": 1},
         turn_id="t1",
     )
-    return feedback_intake.give_feedback(new, actor=actor)
+    return feedback_intake.record_feedback(new, actor=actor).row
 
 
 def _messages(session_id: UUID, begin: datetime) -> list[NewMessage]:

@@ -151,7 +151,7 @@ def many(app: Flask, workspace: Workspace, number: int) -> None:
                 comment=f"number {index}",
                 created_at=begin + timedelta(minutes=index),
             )
-            feedback_intake.give_feedback(new, actor=member)
+            feedback_intake.record_feedback(new, actor=member)
 
 
 def test_pages_are_steady_while_rows_arrive(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

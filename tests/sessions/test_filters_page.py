@@ -68,7 +68,7 @@ def test_conversations_by_person_and_by_how_they_were_received(
         new = NewFeedback(
             source_type="chat", rating="positive", chat_id="conv-1", context={"chat_id": "conv-1", "message_index": 0}
         )
-        feedback_intake.give_feedback(new, actor=member)
+        feedback_intake.record_feedback(new, actor=member)
         other = named.id
     client = sign_in(workspace.actor())
     wanted = {

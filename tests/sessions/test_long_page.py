@@ -49,7 +49,7 @@ def long_session(app: Flask, workspace: Workspace) -> tuple[UUID, list[UUID]]:
                 ids += session_store.append_events(session.id, events[start : start + 1000], actor=admin)
         with acting_as(member), transaction():
             for comment, event in (("near the end", str(ids[1900])), ("about all of it", None)):
-                feedback_intake.give_feedback(
+                feedback_intake.record_feedback(
                     NewFeedback(
                         source_type="session",
                         rating="negative",
@@ -165,7 +165,7 @@ def test_a_long_conversation_comes_in_parts(app: Flask, workspace: Workspace, si
             comment="Here",
             context={"chat_id": str(chat.id), "message_index": 220},
         )
-        feedback_intake.give_feedback(new, actor=member)
+        feedback_intake.record_feedback(new, actor=member)
         url = f"{CHATS}/{chat.id}"
     client = sign_in(workspace.actor())
     page = soup(client.get(url))

@@ -85,7 +85,7 @@ def test_members_open_the_workspaces_own_work_and_see_their_own_feedback(
         for role in ("member", "other"):
             with acting_as(workspace.actor(role)), transaction():
                 new = NewFeedback(source_type="session", rating="negative", session_id=shared, comment=f"By {role}")
-                feedback_intake.give_feedback(new, actor=workspace.actor(role))
+                feedback_intake.record_feedback(new, actor=workspace.actor(role))
 
     for role, session_id, notes in (("member", filled.session, 2), ("member", shared, 1), ("other", shared, 1)):
         page = soup(sign_in(workspace.actor(role)).get(f"/sessions/{session_id}"))

@@ -106,7 +106,7 @@ def test_the_audit_trail_names_people_and_keys(app, workspace, sign_in):
     admin, owner, member = (workspace.actor(role) for role in ("admin", "owner", "member"))
     with app.app_context():
         with acting_as(member), transaction():
-            said = feedback_intake.give_feedback(
+            said = feedback_intake.record_feedback(
                 feedback_intake.NewFeedback(kind="signal", signal="helpful", message_id="a-1"), actor=member
             )
         with acting_as(admin), transaction():

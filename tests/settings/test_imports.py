@@ -146,7 +146,7 @@ def test_an_import_is_undone_as_a_whole(workspace: Any) -> None:
         said_about = session_store.find_session("1", actor=admin)
         assert said_about is not None
         with transaction():
-            feedback_intake.give_feedback(
+            feedback_intake.record_feedback(
                 NewFeedback(source_type="session", rating="positive", comment="Good", session_id=said_about.id),
                 actor=admin,
             )

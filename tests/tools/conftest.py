@@ -64,7 +64,7 @@ class Bench:
         new = feedback_intake.NewFeedback(
             source_type="observation", rating="negative", comment=comment, agent_id=self.agent_id, kind="comment"
         )
-        found: UUID = self.within(lambda: feedback_intake.give_feedback(new, actor=self.actor(role)).id, role)
+        found: UUID = self.within(lambda: feedback_intake.record_feedback(new, actor=self.actor(role)).id, role)
         return found
 
 

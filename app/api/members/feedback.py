@@ -161,7 +161,7 @@ class FeedbackRead(FeedbackItem):
     " comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours.",
 )
 def create(body: NewFeedback) -> FeedbackAnswer:
-    row = feedback_intake.give_feedback(
+    stored = feedback_intake.record_feedback(
         feedback_intake.NewFeedback(
             source_type=body.source_type,
             rating=body.rating,
@@ -180,9 +180,9 @@ def create(body: NewFeedback) -> FeedbackAnswer:
             occurred_at=body.occurred_at or body.ts,
         ),
         actor=g.actor,
-        last=idempotency.is_last(),
+        commit=idempotency.is_last(),
     )
-    return FeedbackAnswer.model_validate(row)
+    return FeedbackAnswer.model_validate(stored.row)
 
 
 def kind_of(body: NewFeedback) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,9 @@ from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
 from app.models import Agent, AgentSession, Chat, Feedback, Message
+from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import counted_ratings
+from app.services.feedback.own import OwnRow
 from app.services.lists import text_search
 from app.services.lists.filters import ChatFilters
 
@@ -39,7 +41,7 @@ class OwnChatRow:
 
 
 @dataclass(frozen=True)
-class Said:
+class ChatMessage:
     """A message, and of the session behind it the model and how it ended."""
 
     message: Message
@@ -49,20 +51,21 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class MessageWindow:
     """A part of a conversation: its latest messages, or those before a place in it. `earlier` is where the page before
     them ends, None when they begin with the first."""
 
-    said: list[Said]
+    said: list[ChatMessage]
     earlier: int | None = None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A message of an agent to this person."""
+    """An agent's message to this person, with the feedback that they gave on it."""
 
     chat: Chat
     message: Message
+    rows: Sequence[OwnRow] = ()
 
 
 def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChatRow]:
@@ -115,16 +118,16 @@ def list_beside(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetim
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def read_own(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> Stretch:
+def read_own(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> MessageWindow:
     """What was said in a conversation of the actor's: the latest, what is before a place, or what is around one that is
     further back. One query."""
     if before is None and at is not None and at < chat.message_count - MOST_MESSAGES:
         before = at + MOST_MESSAGES // 2
     where = [] if before is None else [Message.message_index < before]
     rows = _said(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)
-    said = [Said(*row) for row in db.session.execute(rows)][::-1]
+    said = [ChatMessage(*row) for row in db.session.execute(rows)][::-1]
     first = said[0].message.message_index if said else 0
-    return Stretch(said, first if first > 0 else None)
+    return MessageWindow(said, first if first > 0 else None)
 
 
 def _said(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
@@ -137,7 +140,10 @@ def _said(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str 
 
 
 def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
-    """What an agent said at this place in a conversation of the actor's. One query."""
+    """Return an agent's answer in a conversation of the actor's, with their feedback on it. Three queries.
+
+    Feedback on another answer to the same question is not about this one.
+    """
     wanted = (
         select(Chat, Message)
         .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
@@ -146,17 +152,20 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     row = db.session.execute(wanted).one_or_none() if index <= LAST_PLACE else None
     if row is None:
         raise NotFound("There is no such answer in a conversation of yours.")
-    return Answer(row[0], row[1])
+    chat, message = row
+    beside = [one.message for one in answers_beside(message, actor=actor)]
+    rows = feedback_own.group_by_message(feedback_own.rows_in_chat(chat, actor=actor), beside)
+    return Answer(chat, message, rows.get(message.id, []))
 
 
-def read_after(chat_id: UUID, index: int, *, actor: Actor) -> list[Said]:
+def read_after(chat_id: UUID, index: int, *, actor: Actor) -> list[ChatMessage]:
     """What was said in a conversation of the actor's after a place in it. One query."""
     rows = _said(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
-    return [Said(*row) for row in db.session.execute(rows.limit(MOST_MESSAGES))]
+    return [ChatMessage(*row) for row in db.session.execute(rows.limit(MOST_MESSAGES))]
 
 
-def answers_beside(answer: Message, *, actor: Actor) -> list[Said]:
+def answers_beside(answer: Message, *, actor: Actor) -> list[ChatMessage]:
     """All answers in the turn of this one, in order. One query."""
     where = [Message.role == "agent", Message.turn_id == answer.turn_id]
     rows = _said(answer.chat_id, where, actor).order_by(Message.message_index)
-    return [Said(*row) for row in db.session.execute(rows)]
+    return [ChatMessage(*row) for row in db.session.execute(rows)]

@@ -16,7 +16,7 @@ from app.formats.response_values import find_misfits, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
 from app.services import audit
 from app.services.agents import versions
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
 from app.services.sessions.store import NewEvent, NewSession, create_session, get_session, runs_here
 
@@ -198,7 +198,7 @@ def _report(row: EntityResponse, why: str, field_name: str | None, actor: Actor,
             "criteria_set_id": str(row.criteria_set_id) if row.criteria_set_id else None,
             "field_name": field,
         }
-    give_feedback(
+    record_feedback(
         NewFeedback(
             source_type="extraction" if row.extracted else "response",
             kind="extraction_rejection" if row.extracted else "response_rejection",

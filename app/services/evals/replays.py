@@ -253,7 +253,7 @@ def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: s
         db.session.flush()
         audit.record(actor, "feedback.changed", "feedback", row.id, kind=row.kind, replays=len(replays))
         return
-    feedback_intake.give_feedback(
+    feedback_intake.record_feedback(
         NewFeedback(
             source_type="session",
             kind="replay_failure",

@@ -1,4 +1,4 @@
-"""The one function that writes feedback. Every channel goes through it."""
+"""Write and retract feedback. Every channel uses `record_feedback`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import select, text
+from sqlalchemy import ColumnElement, delete, exists, select, text, update
 
 from app.actor import Actor
 from app.db import db
@@ -17,29 +17,33 @@ from app.errors import Forbidden, Invalid
 from app.formats.feedback_details import read_context, read_details
 from app.learning.edits import edit_distance
 from app.learning.signals import OPPOSITE, rating_of
-from app.models import Feedback, Membership
+from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
-from app.services.feedback import links as feedback_links
+from app.services import audit
 from app.services.feedback import store, volume
-from app.services.feedback.links import Links
-from app.services.feedback.retractions import take_back
+from app.services.feedback.links import Links, resolve_links
 from app.services.workspaces.masking import masking_of_words
 
-AHEAD = timedelta(minutes=5)
-LONGEST_COMMENT = 4096
-LONGEST_ID = 256
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+MAX_COMMENT_LENGTH = 4096
+MAX_ID_LENGTH = 256
 # The ids that a visitor may read back besides that of the message.
-SENT = ("chat_id", "trace_id")
-SURE_ENOUGH = 0.70
+VISITOR_IDS = ("chat_id", "trace_id")
+MIN_CONFIDENCE = 0.70
+RETRACTED = "retracted_at"
+NOT_RETRACTED = ~Feedback.details.has_key(RETRACTED)
+LINKED = exists().where(
+    SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
+)
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewFeedback:
-    """What somebody, or something, says about an agent's work.
+    """Feedback about an agent's work, from a person, the product or a model.
 
-    `id`, `status`, `outcome` and `created_at` are for the product's own channels; no client supplies them. What is left
-    out of the links is filled in from the message, the session or the trace.
+    `id`, `status`, `outcome` and `created_at` are for the product's own channels; no client supplies them. Missing
+    links are filled in from the message, the session or the trace.
     """
 
     id: UUID | None = None
@@ -67,46 +71,46 @@ class NewFeedback:
 
     @property
     def opposite(self) -> str | None:
-        """The signal that does not stand beside this one."""
+        """The signal that this one replaces."""
         return OPPOSITE.get(self.signal or "") if self.origin == "user" else None
 
 
 @dataclass(frozen=True)
-class Put:
+class StoredFeedback:
     """A row that was written, and whether it is new."""
 
     row: Any
     created: bool
 
+    @property
+    def id(self) -> UUID:
+        found: UUID = self.row.id
+        return found
 
-def give_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Any:
-    """Write one row of feedback and give it back, column by column."""
-    return put_feedback(new, actor=actor, last=last).row
 
+def record_feedback(new: NewFeedback, *, actor: Actor, commit: bool = False) -> StoredFeedback:
+    """Write one row of feedback. Chat pages, the API, reactions, tools and imports all use this function.
 
-def put_feedback(new: NewFeedback, *, actor: Actor, last: bool = False) -> Put:
-    """Write one row of feedback; say whether it is new. Whoever does nothing after it in the same transaction says
-    `last`: then it may be committed when this returns.
-
-    The same signal on the same message by the same person, and a second reaction to a turn, change the row that is
-    there. A thumb takes its opposite back, also one that is given at the same moment. A session fails once, however
-    often that is reported.
+    The same signal by the same person on the same message changes the existing row, and so does a second reaction to a
+    turn. A thumb retracts its opposite, also one that is given at the same moment. A session fails once, however often
+    that is reported. `commit=True` may commit with the insert, which saves a round trip; it is only for callers that
+    write nothing else.
     """
     _check(new, actor)
-    new = _masked(new, actor)
-    links = feedback_links.resolve(new, actor)
+    new = _mask(new, actor)
+    links = resolve_links(new, actor)
     if new.kind == "reaction" and new.origin == "user" and links.chat_id is None:
         raise Invalid.of({"chat_id": "Send the id of the turn's conversation."})
     values = _values(new, links, actor)
     with _as_the_product(values["origin"]):
-        alone = last and new.origin == "user" and not links.thumbed
-        row, opposite_id = store.store(values, actor=actor, opposite=new.opposite, last=alone)
+        alone = commit and new.origin == "user" and not links.thumbed
+        row, opposite_id = store.write_row(values, actor=actor, opposite=new.opposite, commit=alone)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     if opposite_id is not None:
-        take_back(Feedback.id == opposite_id, actor=actor)
-    volume.note(actor.tenant_id)
-    return Put(row, row.id == values["id"])
+        retract_feedback(Feedback.id == opposite_id, actor=actor)
+    volume.mark_stale(actor.tenant_id)
+    return StoredFeedback(row, row.id == values["id"])
 
 
 def _check(new: NewFeedback, actor: Actor) -> None:
@@ -122,8 +126,8 @@ def _check(new: NewFeedback, actor: Actor) -> None:
     if new.signal is None and new.rating is None:
         wrong.setdefault("rating", f"Use one of {', '.join(RATINGS)}.")
     for name in ("message_id", "chat_id", "turn_id", "trace_id", "project"):
-        if len(getattr(new, name) or "") > LONGEST_ID:
-            wrong[name] = f"At most {LONGEST_ID} characters."
+        if len(getattr(new, name) or "") > MAX_ID_LENGTH:
+            wrong[name] = f"At most {MAX_ID_LENGTH} characters."
     wrong |= _check_words(new) | _check_time(new) | _check_kind(new)
     if wrong:
         raise Invalid.of(wrong)
@@ -131,7 +135,7 @@ def _check(new: NewFeedback, actor: Actor) -> None:
         raise Forbidden("Only an admin flags somebody else's work; give feedback instead.")
 
 
-def _masked(new: NewFeedback, actor: Actor) -> NewFeedback:
+def _mask(new: NewFeedback, actor: Actor) -> NewFeedback:
     masking = masking_of_words(new.comment, new.details, actor=actor)
     comment = masking.text(new.comment) if new.comment else new.comment
     if comment == new.comment and not new.details and not new.context:
@@ -140,8 +144,8 @@ def _masked(new: NewFeedback, actor: Actor) -> NewFeedback:
 
 
 def _check_words(new: NewFeedback) -> dict[str, str]:
-    if len(new.comment or "") > LONGEST_COMMENT:
-        return {"comment": f"At most {LONGEST_COMMENT:,} characters."}
+    if len(new.comment or "") > MAX_COMMENT_LENGTH:
+        return {"comment": f"At most {MAX_COMMENT_LENGTH:,} characters."}
     index = new.context.get("message_index")
     if isinstance(index, bool) or (isinstance(index, int) and not 0 <= index < 2**31):
         return {"context.message_index": f"Send a whole number from 0 to {2**31 - 1:,}."}
@@ -155,7 +159,7 @@ def _check_time(new: NewFeedback) -> dict[str, str]:
         return {}
     if new.occurred_at.tzinfo is None:
         return {"occurred_at": "Say the offset, as in 2026-03-31T09:30:00+02:00."}
-    if new.occurred_at > datetime.now(UTC) + AHEAD:
+    if new.occurred_at > datetime.now(UTC) + MAX_CLOCK_SKEW:
         return {"occurred_at": "This is more than five minutes ahead of our clock."}
     return {}
 
@@ -168,8 +172,8 @@ def _check_kind(new: NewFeedback) -> dict[str, str]:
     if new.kind == "reaction" and new.origin == "user" and not (new.turn_id or new.message_id):
         return {"turn_id": "Say which turn this is about."}
     sure = 1.0 if new.origin == "user" else new.confidence
-    if not (SURE_ENOUGH if new.origin == "machine" else 0.0) <= sure <= 1.0:
-        return {"confidence": f"From {SURE_ENOUGH:.2f} to 1 for a machine."}
+    if not (MIN_CONFIDENCE if new.origin == "machine" else 0.0) <= sure <= 1.0:
+        return {"confidence": f"From {MIN_CONFIDENCE:.2f} to 1 for a machine."}
     return {}
 
 
@@ -179,7 +183,7 @@ def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
     details = _details(new, links)
     if actor.vouched_by is not None:
         # Visitors read back what they sent. What it was found to be about is not theirs to know.
-        details["sent"] = {name: getattr(new, name) for name in SENT if getattr(new, name) is not None}
+        details["sent"] = {name: getattr(new, name) for name in VISITOR_IDS if getattr(new, name) is not None}
     return {
         "id": new.id or uuid4(),
         "tenant_id": actor.tenant_id,
@@ -222,7 +226,7 @@ def _status(new: NewFeedback, actor: Actor, now: datetime) -> dict[str, Any]:
 
 
 def _details(new: NewFeedback, links: Links) -> dict[str, Any]:
-    """An edit keeps the answer that was wanted, and how far it is from the one that was given."""
+    """Check the details. An edit also keeps the preferred answer and its distance from the given one."""
     details = read_details(new.details)
     if new.signal != "edit":
         return details
@@ -240,7 +244,7 @@ def _details(new: NewFeedback, links: Links) -> dict[str, Any]:
 
 
 def _system_user(actor: Actor) -> UUID:
-    """What no person said belongs to the workspace's system user."""
+    """Return the author of feedback that no person gave."""
     if actor.role == "system":
         return actor.id
     return db.session.execute(
@@ -250,7 +254,7 @@ def _system_user(actor: Actor) -> UUID:
 
 @contextmanager
 def _as_the_product(origin: str) -> Iterator[None]:
-    """What the product itself reports is not a member's row, so a member's transaction writes it as the product."""
+    """Write the product's own reports with its role, also in a member's transaction."""
     bound: Actor | None = db.session().info.get("actor")
     if origin == "user" or bound is None or bound.bound_role != "member":
         yield
@@ -258,3 +262,25 @@ def _as_the_product(origin: str) -> Iterator[None]:
     db.session.execute(SET_ROLE, {"role": "system"})
     yield
     db.session.execute(SET_ROLE, {"role": bound.bound_role})
+
+
+def retract_feedback(*which: ColumnElement[bool], actor: Actor) -> None:
+    """Delete the actor's own rows that nobody acted on; mark the others, which explain a decision, as retracted."""
+    rows = db.session.execute(
+        select(Feedback.id, Feedback.kind, Feedback.rating, Feedback.details, is_untouched().label("untouched"))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.created_by == actor.id, NOT_RETRACTED, *which)
+        .with_for_update(of=Feedback)
+    ).all()
+    for row in rows:
+        if row.untouched:
+            db.session.execute(delete(Feedback).where(Feedback.id == row.id))
+        else:
+            marked = row.details | {RETRACTED: datetime.now(UTC).isoformat()}
+            db.session.execute(update(Feedback).where(Feedback.id == row.id).values(details=marked))
+        audit.record(actor, "feedback.retracted", "feedback", row.id, kind=row.kind, rating=row.rating)
+        volume.mark_stale(actor.tenant_id)
+
+
+def is_untouched() -> ColumnElement[bool]:
+    """Match rows that nobody acted on."""
+    return (Feedback.status == "pending") & ~LINKED

@@ -74,7 +74,7 @@ LINKS = """
 """
 
 
-class Found(NamedTuple):
+class LinkRow(NamedTuple):
     """What the statement gives: the message with its chat, the session, which of our own ids exist, and for a thumb
     whether its author gave one on the same message before."""
 
@@ -125,7 +125,7 @@ class Links:
         return {name: value for name, value in known.items() if value is not None}
 
 
-def resolve(new: NewFeedback, actor: Actor) -> Links:
+def resolve_links(new: NewFeedback, actor: Actor) -> Links:
     """The links as far as they can be known. Links that name rows of another workspace, or of another person's
     conversation, are links to nothing.
 
@@ -147,7 +147,7 @@ def resolve(new: NewFeedback, actor: Actor) -> Links:
         ours = bool(links.entity_id or links.agent_id)
         thumb = new.opposite is not None
         with _looking_for(actor):
-            found = Found(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
+            found = LinkRow(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
         _check_ours(links, found)
         thumbed = bool(found.thumbed or actor.vouched_by)
         links = replace(_from_session(_from_message(links, new, found), found), thumbed=thumbed)
@@ -170,7 +170,7 @@ def _looking_for(actor: Actor) -> Iterator[None]:
     run(SET_USER, {"user": actor.id})
 
 
-def hold_thumbs(author: UUID, message_id: str) -> None:
+def lock_thumbs(author: UUID, message_id: str) -> None:
     """Until the transaction ends, nobody else writes this person's thumbs on the message."""
     run(f"SELECT {HOLD.format(message='%(message)s::text')}", {"author": author, "message": message_id})
 
@@ -235,7 +235,7 @@ def _as_id(text: str | None) -> str | None:
     return text if parse_id(text) else None
 
 
-def _check_ours(links: Links, found: Found) -> None:
+def _check_ours(links: Links, found: LinkRow) -> None:
     known = {"session_id": found.run_id, "entity_id": found.entity_id, "agent_id": found.our_agent_id}
     for name, there in known.items():
         wanted = getattr(links, name)
@@ -244,7 +244,7 @@ def _check_ours(links: Links, found: Found) -> None:
             raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
 
 
-def _from_message(links: Links, new: NewFeedback, found: Found) -> Links:
+def _from_message(links: Links, new: NewFeedback, found: LinkRow) -> Links:
     if found.id is None:
         return links
     # Each person has one reaction to a turn, so reactions call their chat by our id, whichever name the sender used.
@@ -263,7 +263,7 @@ def _from_message(links: Links, new: NewFeedback, found: Found) -> Links:
     )
 
 
-def _from_session(links: Links, found: Found) -> Links:
+def _from_session(links: Links, found: LinkRow) -> Links:
     if found.run_id is None:
         return links
     return replace(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -15,8 +15,18 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.formats.ids import parse_id
-from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, Feedback, SharedContext, SharedContextFeedback
-from app.services.feedback.retractions import RETRACTED
+from app.models import (
+    Agent,
+    AgentSession,
+    Chat,
+    Entity,
+    EntityResponse,
+    Feedback,
+    Message,
+    SharedContext,
+    SharedContextFeedback,
+)
+from app.services.feedback.intake import RETRACTED
 from app.services.lists import text_search
 from app.services.lists.filters import FeedbackFilters
 
@@ -58,14 +68,6 @@ class OwnRow:
     def edit_distance(self) -> int | None:
         found = self.details.get("output_review", {}).get("edit_distance")
         return found if isinstance(found, int) else None
-
-    @property
-    def marks(self) -> list[str]:
-        """The names by which it can mean a message, the most exact first."""
-        index = self.context.get("message_index")
-        place = f"#{index}" if index is not None else None
-        answer = f"{self.turn_id}:agent" if self.turn_id else None
-        return [mark for mark in (self.message_id, place, answer) if mark]
 
 
 @dataclass(frozen=True)
@@ -120,9 +122,29 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Own
 
 
 def rows_in_chat(chat: Chat, *, actor: Actor) -> list[OwnRow]:
-    """What the actor said about a conversation, oldest first. One query."""
+    """Return the actor's feedback on a conversation that was not retracted, oldest first. One query."""
     names = [str(chat.id), *([chat.external_id] if chat.external_id else [])]
-    return _rows([Feedback.chat_id.in_(names)], actor)
+    return [row for row in _rows([Feedback.chat_id.in_(names)], actor) if row.stands]
+
+
+def group_by_message(rows: Iterable[OwnRow], messages: Sequence[Message]) -> dict[UUID | None, list[OwnRow]]:
+    """Group rows by the id of the message they are about; None has those about the whole conversation.
+
+    A row is about the message it names, else about the one at its place, else about the answer in its turn. Rows about
+    messages that are not given are left out.
+    """
+    named = {
+        name: message.id for message in reversed(messages) for name in (str(message.id), message.external_id) if name
+    }
+    placed = {message.message_index: message.id for message in messages}
+    answers = {message.turn_id: message.id for message in reversed(messages) if message.role != "user"}
+    found: dict[UUID | None, list[OwnRow]] = {}
+    for row in rows:
+        index: Any = row.context.get("message_index")
+        message_id = named.get(row.message_id or "") or placed.get(index) or answers.get(row.turn_id or "")
+        if message_id or not (row.message_id or row.turn_id or index is not None):
+            found.setdefault(message_id, []).append(row)
+    return found
 
 
 def rows_about(entity_id: UUID, *, actor: Actor) -> list[OwnRow]:

@@ -23,8 +23,8 @@ from app.errors import Invalid
 from app.formats.ids import parse_id
 from app.learning.reactions import Counts, Reaction, by_turn, user_type_of
 from app.models import Chat, Feedback, Membership, Message
+from app.services.feedback.intake import NOT_RETRACTED
 from app.services.feedback.reactions import Conversation
-from app.services.feedback.retractions import STANDS
 from app.services.privacy import is_hidden
 
 COUNTED = {"user": "user", "machine": "machine", "positive": "ok", "negative": "not_ok", "neutral": "neutral"}
@@ -150,7 +150,7 @@ def _counted(actor: Actor) -> list[ColumnElement[bool]]:
         Feedback.tenant_id == actor.tenant_id,
         Feedback.kind == "reaction",
         Feedback.origin.in_(("user", "machine")),
-        STANDS,
+        NOT_RETRACTED,
         *([] if actor.is_admin else [Feedback.created_by == actor.id]),
     ]
 

@@ -13,9 +13,8 @@ from app.db import db
 from app.errors import NotFound
 from app.learning.reactions import Reaction, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Message
-from app.services.feedback.intake import NewFeedback, give_feedback
+from app.services.feedback.intake import NewFeedback, record_feedback, retract_feedback
 from app.services.feedback.links import is_chat
-from app.services.feedback.retractions import take_back
 
 NOTHING = "There is no such conversation or turn in this workspace."
 
@@ -57,7 +56,7 @@ def react(
     """Say what the turn was like, instead of what one said before; None takes that back."""
     _check_turn(conversation, turn_id, actor)
     if reaction is None:
-        take_back(
+        retract_feedback(
             Feedback.kind == "reaction",
             Feedback.origin == "user",
             Feedback.chat_id == str(conversation.id),
@@ -65,7 +64,7 @@ def react(
             actor=actor,
         )
         return None
-    row = give_feedback(
+    stored = record_feedback(
         NewFeedback(
             kind="reaction",
             source_type="chat",
@@ -79,6 +78,7 @@ def react(
         ),
         actor=actor,
     )
+    row = stored.row
     return Reaction(
         row.id, conversation.name, turn_id, row.rating, row.comment, row.confidence, row.origin, row.occurred_at,
         user_type_of(actor.role, row.origin),

@@ -21,9 +21,15 @@ from app.db import db
 from app.db.paging import Cursor, Page, Slice
 from app.learning.signals import OPPOSITE, weight_of
 from app.models import Chat, Feedback
-from app.services.feedback.intake import SENT, NewFeedback, put_feedback
-from app.services.feedback.links import hold_thumbs, is_chat
-from app.services.feedback.retractions import STANDS, take_back, untouched
+from app.services.feedback.intake import (
+    NOT_RETRACTED,
+    VISITOR_IDS,
+    NewFeedback,
+    is_untouched,
+    record_feedback,
+    retract_feedback,
+)
+from app.services.feedback.links import is_chat, lock_thumbs
 from app.services.workspaces import identity
 
 COLUMNS = (
@@ -75,7 +81,7 @@ class SignalFilters:
 
 def _column(name: str, actor: Actor) -> Any:
     """Where what is asked for is found. A visitor asks for what they sent, not for what the server made of it."""
-    if actor.vouched_by is not None and name in SENT:
+    if actor.vouched_by is not None and name in VISITOR_IDS:
         return Feedback.details["sent"][name].astext
     return getattr(Feedback, name)
 
@@ -91,11 +97,11 @@ class Elsewhere:
     created_at: datetime
 
 
-def give_signal(new: NewSignal, *, actor: Actor, last: bool = False) -> tuple[SignalRow, bool]:
+def give_signal(new: NewSignal, *, actor: Actor, commit: bool = False) -> tuple[SignalRow, bool]:
     """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back. What
     is `last` in its transaction may be committed along the way."""
     if not _in_a_browser(actor):
-        return _write(new, actor, last=last)
+        return _write(new, actor, commit=commit)
     places = identity.tenants_of(actor.id)
     if places == [actor.tenant_id]:
         return _write(new, actor)
@@ -123,13 +129,15 @@ def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
 
 
 def _take_back(message_id: str, signal: str, place: Actor) -> None:
-    take_back(Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(place), actor=place)
+    retract_feedback(
+        Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(place), actor=place
+    )
 
 
 def _write(
-    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None, *, last: bool = False
+    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None, *, commit: bool = False
 ) -> tuple[SignalRow, bool]:
-    put = put_feedback(
+    stored = record_feedback(
         NewFeedback(
             id=id,
             kind="signal",
@@ -143,9 +151,9 @@ def _write(
             occurred_at=datetime.now(UTC),
         ),
         actor=actor,
-        last=last,
+        commit=commit,
     )
-    return _row(put.row, actor), put.created
+    return _row(stored.row, actor), stored.created
 
 
 def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
@@ -154,7 +162,7 @@ def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow
     known: list[Elsewhere] = []
     name, opposite = new.message_id or new.trace_id, OPPOSITE.get(new.signal)
     if name and opposite:
-        hold_thumbs(actor.id, name)
+        lock_thumbs(actor.id, name)
     for place in _workspaces_of(actor):
         if name and opposite:
             _take_back(name, opposite, place)
@@ -186,7 +194,7 @@ def _same_signal(new: NewSignal, place: Actor) -> list[Elsewhere]:
             Feedback.kind == "signal",
             Feedback.signal == new.signal,
             which,
-            STANDS,
+            NOT_RETRACTED,
         )
     )
     return [Elsewhere(place, *row) for row in rows]
@@ -200,8 +208,8 @@ def _has_chat(chat_id: str, place: Actor) -> bool:
 def _take_out(one: Elsewhere) -> bool:
     """Take the row out of its workspace; false when something was decided about it there, so that it stays, marked."""
     identity.work_as(one.actor)
-    alone = db.session.scalar(select(untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
-    take_back(Feedback.id == one.id, actor=one.actor)
+    alone = db.session.scalar(select(is_untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
+    retract_feedback(Feedback.id == one.id, actor=one.actor)
     return bool(alone)
 
 
@@ -211,7 +219,7 @@ def _own(which: list[ColumnElement[bool]], cursor: Cursor | None, limit: int, ac
         Feedback.tenant_id == bound.tenant_id,
         Feedback.created_by == actor.id,
         Feedback.kind == "signal",
-        STANDS,
+        NOT_RETRACTED,
         *which,
     )
     if cursor is not None:
@@ -225,7 +233,7 @@ def _row(row: Any, actor: Actor) -> SignalRow:
     review = row.details.get("output_review", {})
     ids = {"chat_id": row.chat_id, "trace_id": row.trace_id}
     if actor.vouched_by is not None:
-        review, ids = {}, {name: row.details.get("sent", {}).get(name) for name in SENT}
+        review, ids = {}, {name: row.details.get("sent", {}).get(name) for name in VISITOR_IDS}
     return SignalRow(
         id=row.id,
         message_id=row.message_id,

@@ -1,4 +1,4 @@
-"""How a row of feedback is written: the row, what it replaces, and its line in the audit trail, in one statement."""
+"""Write a feedback row with what it replaces and its audit line, in one statement."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from app.actor import Actor
 from app.db import db, run
 from app.models import Feedback
 from app.services import audit
-from app.services.feedback.links import hold_thumbs
+from app.services.feedback.links import lock_thumbs
 
-# What is given with a row; the rest is the database's or comes later.
-GIVEN = (
+COLUMNS = (
     "id", "tenant_id", "source_type", "rating", "kind", "origin", "confidence", "signal", "comment", "session_id",
     "entity_id", "agent_id", "message_id", "chat_id", "turn_id", "trace_id", "project", "context", "details",
     "error_categories", "created_by", "created_at", "occurred_at", "status", "outcome", "reviewed_at",
     "reviewed_by_user_id", "reviewed_by_agent_id",
 )  # fmt: skip
 _json = json.JSONEncoder(default=str).encode
-LATER = ("review_notes", "assignee_id", "replay_session_id")
-# What an admin thinks of the answer outlives what the author says anew.
-SAID = """comment = excluded.comment, occurred_at = excluded.occurred_at,
+UNSET_COLUMNS = ("review_notes", "assignee_id", "replay_session_id")
+# The admin's assessment survives a change by the author.
+CHANGED_COLUMNS = """comment = excluded.comment, occurred_at = excluded.occurred_at,
     trace_id = coalesce(excluded.trace_id, f.trace_id), chat_id = coalesce(excluded.chat_id, f.chat_id),
     details = excluded.details || CASE WHEN f.details ? 'assessment'
         THEN jsonb_build_object('assessment', f.details -> 'assessment') ELSE '{}' END
@@ -35,15 +34,15 @@ SAID = """comment = excluded.comment, occurred_at = excluded.occurred_at,
     error_categories = excluded.error_categories || ARRAY(
         SELECT c FROM jsonb_array_elements_text(coalesce(f.details #> '{assessment,error_categories}', '[]')) AS c
          WHERE c <> ALL (excluded.error_categories))"""
-# Whoever sends a signal again may know more by now: the chat, and with it the session, the agent and the turn.
-REPLACING = {
-    "signal": f"""(tenant_id, message_id, created_by, signal) WHERE kind = 'signal' DO UPDATE SET {SAID},
+# A signal that is sent again may name more: the chat, and with it the session, the agent and the turn.
+ON_CONFLICT = {
+    "signal": f"""(tenant_id, message_id, created_by, signal) WHERE kind = 'signal' DO UPDATE SET {CHANGED_COLUMNS},
     session_id = coalesce(f.session_id, excluded.session_id), agent_id = coalesce(f.agent_id, excluded.agent_id),
     turn_id = coalesce(f.turn_id, excluded.turn_id),
     source_type = CASE WHEN f.chat_id IS NULL THEN excluded.source_type ELSE f.source_type END,
     context = CASE WHEN f.chat_id IS NULL THEN excluded.context ELSE f.context END""",
     "reaction": f"""(tenant_id, chat_id, turn_id, created_by) WHERE kind = 'reaction' AND origin = 'user'
-    DO UPDATE SET {SAID}, rating = excluded.rating, context = excluded.context""",
+    DO UPDATE SET {CHANGED_COLUMNS}, rating = excluded.rating, context = excluded.context""",
     None: "DO NOTHING",
 }
 OPPOSITE = """SELECT o.id FROM feedback AS o WHERE o.kind = 'signal' AND o.tenant_id = %(tenant_id)s
@@ -58,30 +57,30 @@ noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, actio
 SELECT w.id, {opposite} FROM written AS w"""
 
 
-def store(
-    values: dict[str, Any], *, actor: Actor, opposite: str | None = None, last: bool = False
+def write_row(
+    values: dict[str, Any], *, actor: Actor, opposite: str | None = None, commit: bool = False
 ) -> tuple[Any, UUID | None]:
-    """Write the row; give it back with the columns of `feedback`. None is there already and somebody else's. Beside it
-    comes the row of the `opposite` signal that is to be taken back now: a thumb's author holds their thumbs on the
-    message. With `last` nothing else happens in this transaction, and it is committed along with the row.
+    """Write the row and return it with the columns of `feedback`, or None where it belongs to another person.
 
-    Most rows are new. Only where one of the same kind is there already, it is changed by a second statement.
+    Beside it comes the id of the `opposite` signal that is to be retracted now; the author of a thumb holds the lock on
+    their thumbs. With `commit` nothing else happens in this transaction, and it is committed along with the row. Most
+    rows are new, so only where one of the same kind exists, a second statement changes it.
     """
-    whole = dict.fromkeys((*GIVEN, *LATER)) | values
+    whole = dict.fromkeys((*COLUMNS, *UNSET_COLUMNS)) | values
     row = _columns(whole) | {"opposite": opposite}
     thumb = opposite is not None
     if written := run(
-        _statement(None, thumb, last),
+        _statement(None, thumb, commit),
         row | _noted("feedback.created", actor, source_type=values["source_type"], kind=values["kind"]),
-        last=last,
+        last=commit,
     ):
         return SimpleNamespace(**whole), written[0][1]
-    if last:
-        # Nothing was written. What happens from here on happens for the same person, in another transaction.
+    if commit:
+        # Nothing was written. Continue as the same person in another transaction.
         db.session.commit()
         if thumb:
-            hold_thumbs(values["created_by"], values["message_id"])
-            return store(values, actor=actor, opposite=opposite)
+            lock_thumbs(values["created_by"], values["message_id"])
+            return write_row(values, actor=actor, opposite=opposite)
     if values["kind"] == "signal" or (values["kind"] == "reaction" and values["origin"] == "user"):
         noted = _noted("feedback.changed", actor, rating=values["rating"])
         changed = run(_statement(values["kind"], thumb), row | noted)
@@ -92,13 +91,13 @@ def store(
 
 
 def _columns(whole: dict[str, Any]) -> dict[str, Any]:
-    """The row as its columns take it."""
+    """Encode the values for the driver."""
     texts = {name: _json(whole[name]) if whole[name] else "{}" for name in ("context", "details", "outcome")}
     return whole | texts | {"error_categories": f"{{{','.join(whole['error_categories'])}}}"}
 
 
 def _noted(action: str, actor: Actor, **details: Any) -> dict[str, Any]:
-    """The row's line in the audit trail."""
+    """Return the parameters of the audit line."""
     return {
         "action": action,
         "user": actor.id,
@@ -109,15 +108,15 @@ def _noted(action: str, actor: Actor, **details: Any) -> dict[str, Any]:
 
 
 @cache
-def _statement(replaced: str | None, thumb: bool, last: bool = False) -> str:
-    """The statement for what replaces an earlier row, or for what does not. A thumb that is the last of its transaction
-    is not written while its opposite stands, since that could not be taken back any more."""
-    values = ", ".join(f"%({name})s" for name in GIVEN)
+def _statement(replaced: str | None, thumb: bool, commit: bool = False) -> str:
+    """Build the statement. A thumb that commits is not written while its opposite exists, since that could not be
+    retracted afterwards."""
+    values = ", ".join(f"%({name})s" for name in COLUMNS)
     return STATEMENT.format(
-        columns=", ".join(GIVEN),
-        row=f"SELECT {values} WHERE NOT EXISTS ({OPPOSITE})" if thumb and last else f"VALUES ({values})",
-        replacing=REPLACING[replaced],
-        opposite=f"({OPPOSITE})" if thumb and not last else "NULL::uuid",
+        columns=", ".join(COLUMNS),
+        row=f"SELECT {values} WHERE NOT EXISTS ({OPPOSITE})" if thumb and commit else f"VALUES ({values})",
+        replacing=ON_CONFLICT[replaced],
+        opposite=f"({OPPOSITE})" if thumb and not commit else "NULL::uuid",
     )
 
 

@@ -103,7 +103,7 @@ def volume(*, actor: Actor, now: datetime | None = None) -> Volume:
     for at, rating in found.fresh or ():
         counts[datetime.fromtimestamp(at, zone).date(), rating] += 1
     if found.fresh:
-        note(actor.tenant_id)
+        mark_stale(actor.tenant_id)
     today = now.astimezone(zone).date()
     return Volume([_day(today - timedelta(days=back), counts) for back in range(DAYS - 1, -1, -1)])
 
@@ -184,13 +184,13 @@ def zone_called(name: str) -> tzinfo:
         return UTC
 
 
-def note(tenant_id: UUID) -> None:
+def mark_stale(tenant_id: UUID) -> None:
     """Remember that a workspace has something to count."""
     with _lock:
         _waiting.add(tenant_id)
 
 
-def take() -> Iterable[UUID]:
+def take_stale() -> Iterable[UUID]:
     """The workspaces that were noted since the last time."""
     with _lock:
         found = sorted(_waiting)

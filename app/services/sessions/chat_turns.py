@@ -57,7 +57,7 @@ class ChatRun:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ChatState:
     """How a conversation stands: who answers in it, how much was said, who spoke last, and the latest run."""
 
     chat: Chat
@@ -108,7 +108,7 @@ def list_partners(*, actor: Actor) -> list[Partner]:
     return [Partner(row[0], row[1], row[2], row[3], read_config(row[4])) for row in rows]
 
 
-def begin_talk(agent: str, text: str, *, actor: Actor) -> Chat:
+def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
     """Begin a conversation: it, what was said first and the run that answers it, all or nothing."""
     if not agent:
         raise Invalid.of({"agent": "Choose who should answer."})
@@ -120,7 +120,7 @@ def begin_talk(agent: str, text: str, *, actor: Actor) -> Chat:
     return chat
 
 
-def say(chat_id: UUID, text: str, *, actor: Actor) -> AgentSession:
+def send_message(chat_id: UUID, text: str, *, actor: Actor) -> AgentSession:
     """Say something in a conversation of one's own; the run that answers it."""
     chat, agent = _hold(chat_id, actor)
     return _ask(chat, agent, text, actor)
@@ -132,7 +132,7 @@ def ask_again(chat_id: UUID, *, actor: Actor) -> AgentSession:
     chat, agent = _hold(chat_id, actor)
     asked, answer = _last_turn(chat)
     if answer is not None and not answer.details.get("stopped"):
-        ratings.want_another(Answer(chat, answer), actor=actor)
+        ratings.request_another(Answer(chat, answer), actor=actor)
     return start.start_run(
         agent,
         [asked.content],
@@ -146,7 +146,7 @@ def ask_again(chat_id: UUID, *, actor: Actor) -> AgentSession:
 
 def stop_answer(chat_id: UUID, *, actor: Actor) -> None:
     """Stop the answer that is being written. One that is there already stays as it is."""
-    run = standing(chat_id, actor=actor).run
+    run = chat_state(chat_id, actor=actor).run
     if run is None or not run.open or run.stopping:
         return
     try:
@@ -206,7 +206,7 @@ def _last_turn(chat: Chat) -> tuple[Message, Message | None]:
     return asked, answer
 
 
-def standing(chat_id: UUID, *, actor: Actor) -> Standing:
+def chat_state(chat_id: UUID, *, actor: Actor) -> ChatState:
     """How a conversation of the actor's stands. One query."""
     latest = (
         select(AgentSession.id)
@@ -240,7 +240,7 @@ def standing(chat_id: UUID, *, actor: Actor) -> Standing:
     if row is None:
         raise NotFound("You have no such conversation in this workspace.")
     chat, last_role, agent, name, kind, archived_at, session_id, *rest = row
-    return Standing(chat, last_role, agent, name, kind, archived_at is not None, _run(session_id, *rest))
+    return ChatState(chat, last_role, agent, name, kind, archived_at is not None, _run(session_id, *rest))
 
 
 def _run(

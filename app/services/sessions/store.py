@@ -309,12 +309,12 @@ def after_end(session: AgentSession, actor: Actor) -> None:
 
 def report_failure(session: AgentSession, actor: Actor) -> None:
     """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
-    from app.services.feedback.intake import NewFeedback, give_feedback
+    from app.services.feedback.intake import NewFeedback, record_feedback
 
     if session.eval_source is not None:
         return
     reason = session.error or NO_REASON
-    give_feedback(
+    record_feedback(
         NewFeedback(
             source_type="session",
             kind="session_failure",

@@ -18,12 +18,12 @@ from app.errors import Invalid, Refused
 from app.models import Message
 from app.security.access import access
 from app.services.chats import own as chat_own
-from app.services.chats.own import Said
+from app.services.chats.own import ChatMessage
 from app.services.sessions import chat_turns
 from app.services.sessions import transcript as session_transcript
-from app.services.sessions.chat_turns import Standing
+from app.services.sessions.chat_turns import ChatState
 from app.views.chat import bp
-from app.views.chat.messages import Moment, alternatives, moments_of
+from app.views.chat.messages import MessageView, alternatives, moments_of
 from app.views.forms import typed
 from app.views.htmx import Toast, swap, varied, wants_fragment
 from app.views.transcript import turns as transcript_turns
@@ -40,7 +40,7 @@ LONGEST_SPOKEN = 2000
 @access("member")
 def follow_answer(chat_id: UUID) -> Any:
     """What is new since the page last asked; nothing, in 204, when nothing is."""
-    now = chat_turns.standing(chat_id, actor=g.actor)
+    now = chat_turns.chat_state(chat_id, actor=g.actor)
     if not wants_fragment():
         return varied(redirect(_end_of(chat_id), 303))
     if request.args.get("seen") == now.mark:
@@ -54,7 +54,7 @@ def send_message(chat_id: UUID) -> Any:
     """What the person says next."""
     try:
         with transaction():
-            chat_turns.say(chat_id, typed("message"), actor=g.actor)
+            chat_turns.send_message(chat_id, typed("message"), actor=g.actor)
     except Invalid as refusal:
         return _answer(chat_id, 422, error=refusal.fields.get("message", refusal.detail))
     except Refused as refusal:
@@ -85,7 +85,7 @@ def stop_answer(chat_id: UUID) -> Any:
 
 def _answer(chat_id: UUID, status: int = 200, *, error: str = "") -> Response:
     if wants_fragment():
-        return _live(chat_turns.standing(chat_id, actor=g.actor), status, error=error)
+        return _live(chat_turns.chat_state(chat_id, actor=g.actor), status, error=error)
     return swap("chat/_run.html", fallback=_end_of(chat_id), toasts=[Toast(error, "error")] if error else ())
 
 
@@ -93,7 +93,7 @@ def _end_of(chat_id: UUID) -> str:
     return url_for("chat.detail", chat_id=chat_id) + "#run"
 
 
-def _live(now: Standing, status: int = 200, *, error: str = "") -> Response:
+def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     """What the page does not have yet, and the end of the conversation as it is."""
     had = _had()
     fresh = chat_own.read_after(now.chat_id, had, actor=g.actor)
@@ -112,7 +112,7 @@ def _had() -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
 
 
-def _moments(now: Standing, fresh: list[Said], had: int) -> tuple[list[Moment], int | None]:
+def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
     """The fresh messages, and the moment on the page that the first of them stands instead of."""
     agent = now.agent_name or "Agent"
     if not fresh or not _another(fresh[0].message):
@@ -128,7 +128,7 @@ def _another(message: Message) -> bool:
     return message.role == "agent" and "instead_of" in message.details
 
 
-def _spoken(now: Standing, fresh: Sequence[Said]) -> str:
+def _spoken(now: ChatState, fresh: Sequence[ChatMessage]) -> str:
     """What is said aloud: a whole answer, once, and never a part of one."""
     said = [one.message.content for one in fresh if one.message.role == "agent"]
     if said:
@@ -138,31 +138,31 @@ def _spoken(now: Standing, fresh: Sequence[Said]) -> str:
     return ""
 
 
-def live_now(now: Standing, last: int) -> dict[str, Any]:
+def live_now(now: ChatState, last: int) -> dict[str, Any]:
     """What the page of a conversation needs when it shows it to its end."""
     to_the_end = last + 1 >= now.chat.message_count
     return {"to_the_end": to_the_end, **(_end(now, last) if to_the_end else {"now": now})}
 
 
-def _end(now: Standing, last: int) -> dict[str, Any]:
+def _end(now: ChatState, last: int) -> dict[str, Any]:
     return {"now": now, "after": last, "lines": _lines(now), "pace": _pace(now), "unclaimed": _unclaimed(now)}
 
 
-def _age(now: Standing) -> float:
+def _age(now: ChatState) -> float:
     return (datetime.now(UTC) - now.run.created_at).total_seconds() if now.run else 0.0
 
 
-def _pace(now: Standing) -> int:
+def _pace(now: ChatState) -> int:
     if not now.running:
         return SELDOM
     return SOON if _age(now) < LONG_SECONDS else LATER
 
 
-def _unclaimed(now: Standing) -> bool:
+def _unclaimed(now: ChatState) -> bool:
     return now.run is not None and now.run.status == "pending" and _age(now) > NOBODY_SECONDS
 
 
-def _lines(now: Standing) -> list[transcript_turns.Part]:
+def _lines(now: ChatState) -> list[transcript_turns.Part]:
     """What the agent has done so far."""
     if now.run is None or not now.run.open:
         return []

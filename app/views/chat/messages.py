@@ -11,7 +11,7 @@ from flask import g
 from app.models import Chat, Message
 from app.services.chats import own as chat_own
 from app.services.chats import ratings
-from app.services.chats.own import Answer, Said
+from app.services.chats.own import Answer, ChatMessage
 from app.services.feedback import own as feedback_own
 from app.services.feedback.own import Learned, OwnRow
 from app.services.sessions import transcript as session_transcript
@@ -35,7 +35,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Received:
+class AnswerFeedback:
     """How one answer was received by the person it was for."""
 
     chat_id: UUID
@@ -54,13 +54,13 @@ class Received:
 
 
 @dataclass(frozen=True)
-class Moment:
+class MessageView:
     """One thing that was said. `places` are all answers to the same question, when there are several; `marks` say
     what to know about this one, `trouble` why a question has no answer."""
 
     turn: transcript_turns.Turn
     index: int
-    received: Received | None = None
+    received: AnswerFeedback | None = None
     places: tuple[int, ...] = ()
     marks: tuple[str, ...] = ()
     trouble: str = ""
@@ -80,7 +80,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Wish:
+class OpenForm:
     """What the address asks for: the answer at a place, and the form under it."""
 
     index: int | None = None
@@ -89,18 +89,18 @@ class Wish:
 
 
 def moments_of(
-    chat: Chat, stretch: Sequence[Said], agent: str, wish: Wish | None = None, *, fresh: bool = False
-) -> list[Moment]:
+    chat: Chat, stretch: Sequence[ChatMessage], agent: str, wish: OpenForm | None = None, *, fresh: bool = False
+) -> list[MessageView]:
     """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
     for. What is `fresh` was not received in any way yet. At most three queries."""
-    wish = wish or Wish()
+    wish = wish or OpenForm()
     messages = [one.message for one in stretch]
     groups = alternatives(messages)
     hidden = {index for places in groups.values() for index in places} - {_shown(p, wish) for p in groups.values()}
     sessions = {message.session_id for message in messages if message.session_id}
     work = session_transcript.work_of(sessions, actor=g.actor)
     turns = transcript_turns.of_messages(messages, person=g.actor.name or "You", agent=agent, work=work)
-    said, learned = ({}, {}) if fresh else _said(chat, turns)
+    rows, learned = ({}, {}) if fresh else _own_rows(chat, messages)
     places = {index: tuple(group) for group in groups.values() for index in group if len(group) > 1}
     answered = {message.turn_id for message in messages if message.role == "agent"}
     last = max((m.message_index for m in messages if m.role == "user"), default=-1)
@@ -111,11 +111,12 @@ def moments_of(
             continue
         received = None
         if message.role == "agent":
-            asked = wish if index == wish.index else Wish()
-            received = receive(Answer(chat, message), said.get(turn.key, []), learned, asked.kind, asked.form)
+            asked = wish if index == wish.index else OpenForm()
+            answer = Answer(chat, message, rows.get(message.id, []))
+            received = answer_feedback(answer, learned, asked.kind, asked.form)
         unanswered = message.role == "user" and message.turn_id not in answered and index != last
         trouble = _trouble(one) if unanswered else ""
-        found.append(Moment(turn, index, received, places.get(index, ()), _marks(one), trouble))
+        found.append(MessageView(turn, index, received, places.get(index, ()), _marks(one), trouble))
     return found
 
 
@@ -133,11 +134,11 @@ def alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
     return groups
 
 
-def _shown(places: Sequence[int], wish: Wish) -> int:
+def _shown(places: Sequence[int], wish: OpenForm) -> int:
     return wish.index if wish.index is not None and wish.index in places else places[-1]
 
 
-def _marks(one: Said) -> tuple[str, ...]:
+def _marks(one: ChatMessage) -> tuple[str, ...]:
     if one.message.role != "agent":
         return ()
     details = one.message.details
@@ -145,60 +146,47 @@ def _marks(one: Said) -> tuple[str, ...]:
     return tuple(word for word, true in found.items() if true)
 
 
-def _trouble(one: Said) -> str:
+def _trouble(one: ChatMessage) -> str:
     if one.status == "failed":
         return f"No answer: {one.error or 'the session failed.'}"
     return "No answer: it was stopped." if one.status == "cancelled" else ""
 
 
-def _said(chat: Chat, turns: list[transcript_turns.Turn]) -> tuple[dict[str, list[OwnRow]], Mapping[UUID, Learned]]:
-    """One's rows by the answer they mean. What means the whole conversation is with its last answer."""
-    rows = [row for row in feedback_own.rows_in_chat(chat, actor=g.actor) if row.stands]
-    last = next((turn for turn in reversed(turns) if turn.agent), None)
-    found: dict[str, list[OwnRow]] = {}
-    for row in rows:
-        turn = transcript_turns.find(turns, row.marks) or (None if row.marks else last)
-        if turn is not None:
-            found.setdefault(turn.key, []).append(row)
+def _own_rows(
+    chat: Chat, messages: Sequence[Message]
+) -> tuple[dict[UUID | None, list[OwnRow]], Mapping[UUID, Learned]]:
+    """Return the person's rows by message. Those about the whole conversation are with its last answer."""
+    rows = feedback_own.rows_in_chat(chat, actor=g.actor)
+    found = feedback_own.group_by_message(rows, messages)
+    last = next((message.id for message in reversed(messages) if message.role != "user"), None)
+    if last and None in found:
+        found[last] = sorted([*found.get(last, []), *found[None]], key=lambda row: (row.created_at, row.id))
     return found, feedback_own.learned_from(rows, actor=g.actor)
 
 
-def said_about(answer: Answer) -> list[OwnRow]:
-    """One's rows about one answer. Those about another answer to the same question are not about this one."""
-    beside = chat_own.answers_beside(answer.message, actor=g.actor)
-    turns = transcript_turns.of_messages([one.message for one in beside], person="", agent="")
-    mine = str(answer.message.message_index)
-    rows = feedback_own.rows_in_chat(answer.chat, actor=g.actor)
-    return [row for row in rows if row.stands and _key(transcript_turns.find(turns, row.marks)) == mine]
+def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form | None = None) -> AnswerFeedback:
+    """Read an answer with the person's feedback on it."""
+    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
+    return answer_feedback(answer, feedback_own.learned_from(answer.rows, actor=g.actor), kind, filled)
 
 
-def _key(turn: transcript_turns.Turn | None) -> str:
-    return turn.key if turn else ""
-
-
-def receive(
-    answer: Answer,
-    said: Sequence[OwnRow] | None = None,
-    learned: Mapping[UUID, Learned] | None = None,
-    kind: str = "",
-    filled: Form | None = None,
-) -> Received:
-    """How an answer was received. `kind` names the form to open under it; `filled` is one that was refused."""
-    if said is None:
-        said = said_about(answer)
-        learned = feedback_own.learned_from(said, actor=g.actor)
+def answer_feedback(
+    answer: Answer, learned: Mapping[UUID, Learned], kind: str = "", filled: Form | None = None
+) -> AnswerFeedback:
+    """Describe the feedback on an answer. `kind` names the form to open under it; `filled` is one that was refused."""
+    said = answer.rows
     thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
     edit = next((row for row in said if row.signal == "edit"), None)
     wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
-    return Received(
+    return AnswerFeedback(
         chat_id=answer.chat.id,
         index=answer.message.message_index,
         up=latest is not None and latest.signal in ratings.UP,
         down=latest is not None and latest.signal in ratings.DOWN,
         explained=any(row.comment or row.details for row in thumbs),
-        rows=[as_own(row, learned or {}) for row in said if row is not edit],
-        edit=as_own(edit, learned or {}) if edit else None,
+        rows=[as_own(row, learned) for row in said if row is not edit],
+        edit=as_own(edit, learned) if edit else None,
         diff=word_diff(answer.message.content, wanted) if edit else [],
         form=filled or _form(kind, answer, said, wanted),
     )

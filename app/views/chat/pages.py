@@ -1,12 +1,13 @@
-"""Chat: a person's own conversations, and a say about every answer in them."""
+"""Chat pages: a person's own conversations, and their feedback on each answer."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import g, redirect, request, url_for
+from flask import current_app, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
@@ -14,14 +15,13 @@ from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats import ratings
-from app.services.chats.own import Answer
 from app.services.lists.filters import ChatFilters
 from app.services.sessions import chat_turns
+from app.services.sessions.chat_turns import Partner
 from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.live import live_now
-from app.views.chat.messages import Form, Wish, moments_of, receive, said_about
-from app.views.chat.partners import Opening, partners
+from app.views.chat.messages import Form, OpenForm, load_answer_feedback, moments_of
 from app.views.format import query
 from app.views.forms import typed
 from app.views.htmx import Toast, page, swap, varied, wants_fragment
@@ -30,15 +30,43 @@ from app.views.layout.tabs import agent_menu
 FORMS = ("why", "edit")
 NOTED = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can say why."}
 
+CAN = {
+    "context": "workspace knowledge",
+    "entities-read": "reads records",
+    "entities-write": "changes records",
+    "feedback-review": "reads feedback",
+    "agents-admin": "changes agents",
+}
+
+
+@dataclass(frozen=True)
+class NewChatForm:
+    """The form that begins a conversation."""
+
+    agent: str = ""
+    message: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An agent in that form."""
+
+    slug: str
+    name: str
+    about: str
+    can: str
+    offline: bool
+
 
 @bp.get("")
 @access("member")
 def index() -> Any:
     """One's own conversations, the liveliest first, and who can be asked something new."""
-    return _index(Opening(request.args.get("agent", "")))
+    return _index(NewChatForm(request.args.get("agent", "")))
 
 
-def _index(opening: Opening, status: int = 200) -> Response:
+def _index(opening: NewChatForm, status: int = 200) -> Response:
     asked = listing.read(ChatFilters)
     found = chat_own.list_own(asked.filters, asked.page, actor=g.actor)
     return page(
@@ -59,10 +87,10 @@ def _index(opening: Opening, status: int = 200) -> Response:
 @access("member")
 def begin() -> Any:
     """A new conversation with what is said first in it."""
-    opening = Opening(request.form.get("agent", ""), typed("message"))
+    opening = NewChatForm(request.form.get("agent", ""), typed("message"))
     try:
         with transaction():
-            chat = chat_turns.begin_talk(opening.agent, opening.message, actor=g.actor)
+            chat = chat_turns.start_chat(opening.agent, opening.message, actor=g.actor)
     except Invalid as refusal:
         return _index(replace(opening, errors=refusal.fields), 422)
     except (NotFound, Refused) as refusal:
@@ -77,25 +105,25 @@ def detail(chat_id: UUID) -> Any:
     answer to the same question."""
     wish = _wish()
     if wants_fragment() and wish.index is not None:
-        answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         if wish.kind != "answer":
-            received = receive(answer, kind=wish.kind)
+            received = load_answer_feedback(chat_id, wish.index, wish.kind)
             return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
+        answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         beside = chat_own.answers_beside(answer.message, actor=g.actor)
-        agent = chat_turns.standing(chat_id, actor=g.actor).agent_name or "Agent"
+        agent = chat_turns.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in moments_of(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
     return _shown(chat_id, wish)
 
 
-def _wish() -> Wish:
+def _wish() -> OpenForm:
     """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer; `?answer=3`: which
     of several answers to show."""
     for kind in (*FORMS, "said", "answer"):
         place = _place(kind)
         if place is not None:
-            return Wish(place, kind)
-    return Wish()
+            return OpenForm(place, kind)
+    return OpenForm()
 
 
 def _place(name: str) -> int | None:
@@ -104,16 +132,16 @@ def _place(name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
-def _shown(chat_id: UUID, wish: Wish, status: int = 200) -> Response:
+def _shown(chat_id: UUID, wish: OpenForm, status: int = 200) -> Response:
     template = "chat/detail.html"
     fragment = "chat/_panel.html" if request.args.get("panel") == "1" else template
     return page(template, fragment, status=status, **_read(chat_id, wish))
 
 
-def _read(chat_id: UUID, wish: Wish) -> dict[str, Any]:
+def _read(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
     """What both the page and the panel show."""
     at = wish.index if wish.index is not None else _place("at")
-    now = chat_turns.standing(chat_id, actor=g.actor)
+    now = chat_turns.chat_state(chat_id, actor=g.actor)
     found = chat_own.read_own(now.chat, actor=g.actor, before=_place("before"), at=at)
     agent = now.agent_name or now.agent or "Agent"
     return {
@@ -129,86 +157,84 @@ def _read(chat_id: UUID, wish: Wish) -> dict[str, Any]:
 @bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/thumb")
 @access("member")
 def thumb(chat_id: UUID, index: int) -> Any:
-    """Thumb up or down, or take it back. The form says which of the two it wants, so that sending it twice does not
-    undo it."""
+    """Give or retract a thumb. The form says which of the two it wants, so sending it twice does not undo it."""
     signal, wanted = request.form.get("signal", ""), request.form.get("do", "give")
-    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     with transaction():
         if wanted == "retract":
-            ratings.take_back(said_about(answer), signal, actor=g.actor)
+            ratings.retract_rating(chat_id, index, signal, actor=g.actor)
         else:
-            ratings.rate_answer(answer, signal, said_about(answer), actor=g.actor)
+            ratings.rate_answer(chat_id, index, signal, actor=g.actor)
     if wanted == "retract":
-        return _answer(answer, spoken="Taken back.")
-    return _answer(answer, spoken=NOTED[signal], form="why" if signal == "not_helpful" else "")
+        return _answer(chat_id, index, spoken="Taken back.")
+    return _answer(chat_id, index, spoken=NOTED[signal], form="why" if signal == "not_helpful" else "")
 
 
 @bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/why")
 @access("member")
 def why(chat_id: UUID, index: int) -> Any:
-    """What was wrong with an answer."""
+    """Set the reasons for a thumb down."""
     form = Form("why", frozenset(request.form.getlist("reasons")), typed("missing"), typed("comment"))
-    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     try:
         with transaction():
-            ratings.explain_answer(
-                answer,
-                said_about(answer),
-                reasons=form.reasons,
-                missing=form.missing,
-                comment=form.comment,
-                actor=g.actor,
+            ratings.explain_rating(
+                chat_id, index, reasons=form.reasons, missing=form.missing, comment=form.comment, actor=g.actor
             )
     except Invalid as refusal:
-        return _refused(answer, form, refusal)
-    return _answer(answer, Toast("Thank you. The admins of this workspace see it."))
+        return _refused(chat_id, index, form, refusal)
+    return _answer(chat_id, index, Toast("Thank you. The admins of this workspace see it."))
 
 
 @bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/edit")
 @access("member")
 def edit(chat_id: UUID, index: int) -> Any:
-    """The answer that was wanted."""
+    """Store the answer that the person wanted."""
     form = Form("edit", text=typed("text"))
-    answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     try:
         with transaction():
-            changed = ratings.prefer_answer(answer, said_about(answer), form.text, actor=g.actor)
+            changed = ratings.prefer_answer(chat_id, index, form.text, actor=g.actor)
     except Invalid as refusal:
-        return _refused(answer, form, refusal)
+        return _refused(chat_id, index, form, refusal)
     undo = Toast(
         f"Your answer is kept, {changed} % of it changed.",
         undo=url_for(".thumb", chat_id=chat_id, index=index),
         target=f"#received-m-{index}",
         fields=(("signal", "edit"), ("do", "retract")),
     )
-    return _answer(answer, undo)
+    return _answer(chat_id, index, undo)
 
 
-def _refused(answer: Answer, form: Form, refusal: Invalid) -> Response:
-    """The same form with its text kept and a sentence under what does not fit."""
+def _refused(chat_id: UUID, index: int, form: Form, refusal: Invalid) -> Response:
+    """Show the same form with its text kept and an error under each wrong field."""
     fields = {name.rsplit(".", 1)[-1]: sentence for name, sentence in refusal.fields.items()}
     renamed = {"preferred_answer": "text", "missing_context": "missing"}
     errors = {renamed.get(name, name): sentence for name, sentence in fields.items()}
-    filled = Form(form.kind, form.reasons, form.missing, form.comment, form.text, errors or {"text": refusal.detail})
-    index = answer.message.message_index
+    filled = replace(form, errors=errors or {"text": refusal.detail})
     if not wants_fragment():
-        return _shown(answer.chat.id, Wish(index, form=filled), 422)
-    received = receive(answer, filled=filled)
+        return _shown(chat_id, OpenForm(index, form=filled), 422)
+    received = load_answer_feedback(chat_id, index, filled=filled)
     return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", status=422, received=received)
 
 
-def _answer(answer: Answer, *toasts: Toast, spoken: str = "", form: str = "", status: int = 200) -> Response:
-    """The say about the answer as it is now; without a script, the conversation at that place."""
-    index = answer.message.message_index
-    opened = {form or "at": index}
-    back = query(url_for(".detail", chat_id=answer.chat.id), opened) + f"#m-{index}"
+def _answer(chat_id: UUID, index: int, *toasts: Toast, spoken: str = "", form: str = "") -> Response:
+    """Show the feedback on the answer; without a script, the conversation at that place."""
+    back = query(url_for(".detail", chat_id=chat_id), {form or "at": index}) + f"#m-{index}"
     if not wants_fragment():
-        return swap("chat/_answer_feedback.html", fallback=back, status=status, toasts=toasts)
-    return swap(
-        "chat/_feedback.html",
-        fallback=back,
-        status=status,
-        toasts=toasts,
-        received=receive(answer, kind=form),
-        spoken=spoken,
-    )
+        return swap("chat/_answer_feedback.html", fallback=back, toasts=toasts)
+    received = load_answer_feedback(chat_id, index, form)
+    return swap("chat/_feedback.html", fallback=back, toasts=toasts, received=received, spoken=spoken)
+
+
+def partners() -> list[Choice]:
+    """The agents that one can talk to."""
+    usual: str = current_app.config["SETTINGS"].model
+    return [_choice(partner, usual) for partner in chat_turns.list_partners(actor=g.actor)]
+
+
+def _choice(partner: Partner, usual: str) -> Choice:
+    config = partner.config
+    can = [words for group, words in CAN.items() if group in config.tool_groups]
+    can += [tool.name for tool in config.http_tools] + [server.name for server in config.mcp_servers]
+    if partner.kind == "endpoint":
+        can = [f"answers from {urlsplit(config.endpoint_url).hostname or 'elsewhere'}"]
+    offline = partner.kind == "builtin" and (config.model or usual) == "offline"
+    return Choice(partner.slug, partner.name, partner.description or "", ", ".join(can[:6]), offline)

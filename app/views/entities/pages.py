@@ -247,7 +247,7 @@ def flag(entity_id: UUID) -> Any:
     try:
         form.check()
         with transaction():
-            feedback_intake.give_feedback(
+            feedback_intake.record_feedback(
                 feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",

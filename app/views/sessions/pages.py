@@ -124,7 +124,7 @@ def flag(session_id: UUID) -> Any:
         form.check()
         with transaction():
             session_store.get_session(session_id, actor=g.actor)
-            row = feedback_intake.give_feedback(
+            row = feedback_intake.record_feedback(
                 feedback_intake.NewFeedback(
                     source_type="observation",
                     kind="flag",
@@ -134,7 +134,7 @@ def flag(session_id: UUID) -> Any:
                     context=_meant(session_id, form.at),
                 ),
                 actor=g.actor,
-            )
+            ).row
     except Invalid as refusal:
         return _refused(session_id, form.with_errors(refusal))
     back = query(url_for(".detail", session_id=session_id), form.args)
