@@ -95,10 +95,10 @@ class Bench:
 
         from app.db import acting_as, db, transaction
         from app.models import AgentSession
-        from app.services.evals import golden as eval_golden
+        from app.services.evals import promotion
         from app.services.evals import runs as eval_runs
 
         with self.app.app_context(), acting_as(self.system), transaction():
             for session_id in db.session.scalars(select(AgentSession.id)).all():
-                eval_golden.promote_session(session_id, eval_golden.Promotion(), actor=self.system)
+                promotion.promote_session(session_id, promotion.Promotion(), actor=self.system)
             eval_runs.start_run(eval_runs.NewRun(set_name="default"), actor=self.system)

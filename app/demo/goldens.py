@@ -15,9 +15,9 @@ from app.db import db
 from app.demo.talks import place_of
 from app.demo.world import World, load
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, Feedback
-from app.services.evals import golden as eval_golden
+from app.services.evals import promotion
 from app.services.evals import runs as eval_runs
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.evals.runs import NewRun
 from app.services.feedback import review as feedback_review
 
@@ -54,7 +54,7 @@ def _promote(world: World, entry: dict[str, Any]) -> None:
     """Sets are named after the persona whose conversations they hold."""
     given = Promotion(set_name=entry["talk"].rpartition("-")[0], note=entry["note"], expected=entry.get("expected"))
     session_id = world.refs[f"session.{entry['talk']}"]
-    eval_golden.promote_session(session_id, given, actor=world.people["admin"], at=world.at(entry["when"]))
+    promotion.promote_session(session_id, given, actor=world.people["admin"], at=world.at(entry["when"]))
 
 
 def start(world: World, entry: dict[str, Any]) -> Started:

@@ -14,9 +14,8 @@ from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
 from app.models import EvalRun
-from app.services.evals import golden as eval_golden
+from app.services.evals import promotion, run_control
 from app.services.evals import replays as eval_replays
-from app.services.evals import run_control
 from app.services.sessions import leases
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Ending, Lease
@@ -95,7 +94,7 @@ def test_a_replay_takes_the_place_of_its_golden_while_it_ends(bench: Bench) -> N
     done = ends_while(
         bench,
         lease,
-        lambda: eval_golden.promote_replay(golden_id, lease.session_id, actor=bench.admin).golden["set"],
+        lambda: promotion.promote_replay(golden_id, lease.session_id, actor=bench.admin).golden["set"],
     )
 
     assert done.result() == "smoke"

@@ -22,10 +22,9 @@ from app.jobs.executor import Executor
 from app.models import Agent, AuditEntry
 from app.services.agents import versions
 from app.services.analytics import tab_counts
-from app.services.evals import golden as eval_golden
+from app.services.evals import promotion, run_control, run_lists
 from app.services.evals import replays as eval_replays
-from app.services.evals import run_control, run_lists
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.tasks import schedules as task_schedules
@@ -59,7 +58,7 @@ class Booking:
         session_id = self.bench.desk.ask("Book a table", agent="booker")
         self.executor.drain()
         with self.bench.acting():
-            eval_golden.promote_session(session_id, Promotion(set_name=set_name), actor=self.bench.admin)
+            promotion.promote_session(session_id, Promotion(set_name=set_name), actor=self.bench.admin)
         return session_id
 
 

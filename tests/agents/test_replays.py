@@ -20,9 +20,9 @@ from app.models import AgentSession, EvalRun, Feedback
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.evals import golden as eval_golden
-from app.services.evals import run_control, traces
+from app.services.evals import promotion, run_control, traces
 from app.services.evals import runs as eval_runs
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.evals.runs import NewRun
 from app.services.feedback import review as feedback_review
 from app.services.knowledge import rows as knowledge_rows
@@ -76,7 +76,7 @@ class Bench:
         session_id = self.desk.ask(*turns)
         self.drain()
         with self.acting():
-            eval_golden.promote_session(session_id, Promotion(**given), actor=self.admin)
+            promotion.promote_session(session_id, Promotion(**given), actor=self.admin)
         return session_id
 
     def run(self, *, drain: bool = True, **asked: Any) -> EvalRun:

@@ -14,8 +14,7 @@ from click.testing import CliRunner, Result
 
 from app.cli import command, eval_run
 from app.services.agents import versions
-from app.services.evals import golden as eval_golden
-from app.services.evals import run_lists
+from app.services.evals import promotion, run_lists
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace
 
@@ -82,7 +81,7 @@ def test_an_agent_is_given_what_it_recorded_itself(
     other = bench.desk.ask("Sing a song", agent="stranger")
     bench.drain()
     with bench.acting():
-        eval_golden.promote_session(other, eval_golden.Promotion(), actor=bench.admin)
+        promotion.promote_session(other, promotion.Promotion(), actor=bench.admin)
     own = upshot(*args, "--agent", "stranger", "--json")
     assert own.exit_code == 0, own.output
     assert list(json.loads(own.stdout)["results"]) == [str(other)]

@@ -22,10 +22,9 @@ from app.models import AgentSession, Message, SessionEvent
 from app.security import access
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse, decide_response, submit_response
-from app.services.evals import golden as eval_golden
-from app.services.evals import golden as golden_swap
+from app.services.evals import promotion
 from app.services.evals import runs as eval_runs
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.evals.runs import NewRun
 from app.tools import TOOLS, Tool, ToolScope, run_tool
 from tests.agents.running import Desk
@@ -192,7 +191,7 @@ class Walk:
         golden_id = self.private.ids["session"]
 
         def start() -> UUID:
-            eval_golden.promote_session(golden_id, Promotion(recorded_is_right=True), actor=self.admin)
+            promotion.promote_session(golden_id, Promotion(recorded_is_right=True), actor=self.admin)
             return eval_runs.start_run(NewRun(golden_ids=[golden_id], trials=2), actor=self.admin).id
 
         run_id = self.within(start)
@@ -202,7 +201,7 @@ class Walk:
             replays = db.session.scalars(select(AgentSession).where(AgentSession.eval_run_id == run_id)).all()
             assert {replay.status for replay in replays} == {"completed"}
             self.private.ids["replay"] = replays[0].id
-            self.private.ids["copy"] = golden_swap.promote_replay(golden_id, replays[1].id, actor=self.admin).session.id
+            self.private.ids["copy"] = promotion.promote_replay(golden_id, replays[1].id, actor=self.admin).session.id
 
         self.within(swap)
 

@@ -15,9 +15,9 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused, Unprocessable
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services.evals import candidates, golden_sets
+from app.services.evals import candidates, golden_sets, promotion
 from app.services.evals import golden as eval_golden
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback
@@ -42,7 +42,7 @@ def ran(app: Flask, actor: Any, *events: NewEvent, status: str = "completed", **
 
 def promote(app: Flask, actor: Any, session_id: UUID, **given: Any) -> dict[str, Any]:
     with app.app_context(), acting_as(actor), transaction():
-        return eval_golden.promote_session(session_id, Promotion(**given), actor=actor).golden
+        return promotion.promote_session(session_id, Promotion(**given), actor=actor).golden
 
 
 def complain(app: Flask, actor: Any, session_id: UUID, source: str = "session", **more: Any) -> UUID:

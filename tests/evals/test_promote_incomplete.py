@@ -14,7 +14,7 @@ from app.errors import Refused
 from app.models import AgentSession
 from app.services.chats.store import NewMessage, append_messages, create_chat
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden as golden_swap
+from app.services.evals import promotion
 from app.services.sessions import bulk
 from app.services.sessions.store import NewEvent, NewSession
 from tests.agents.test_replays import Bench, bench
@@ -99,7 +99,7 @@ def test_a_replay_that_was_cut_takes_no_goldens_place_unconfirmed(bench: Bench, 
     with bench.acting():
         db.session.get_one(AgentSession, replay.id).truncated = True
     with pytest.raises(Refused, match="cut off"), bench.acting():
-        golden_swap.promote_replay(golden_id, replay.id, actor=bench.admin)
+        promotion.promote_replay(golden_id, replay.id, actor=bench.admin)
     client = sign_in(bench.admin)
     path = f"/diff/{golden_id}/{replay.id}"
     assert soup(client.get(f"{URL}{path}")).select(".u-instead input[name=confirm_incomplete]")

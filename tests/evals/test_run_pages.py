@@ -19,6 +19,7 @@ from app.jobs.ticks import begin_due
 from app.models import Agent, AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
+from app.services.evals import promotion
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
 from app.views import format
@@ -116,7 +117,7 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
         far = session_store.create_session(
             NewSession(agent="far-away", status="completed", events=said), actor=bench.admin
         )[0].id  # fmt: skip
-        eval_golden.promote_session(far, eval_golden.Promotion(set_name="far"), actor=bench.admin)
+        promotion.promote_session(far, promotion.Promotion(set_name="far"), actor=bench.admin)
     for url in (HOME, f"{HOME}/sets/far", f"{HOME}/{far}"):
         shown = soup(client.get(url))
         assert not shown.select(f"form[action='{RUNS}'], [formaction$=replay]"), url

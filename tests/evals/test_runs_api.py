@@ -15,8 +15,7 @@ from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden as golden_swap
-from app.services.evals import golden_lists, golden_sets, run_control, run_detail, run_lists
+from app.services.evals import golden_lists, golden_sets, promotion, run_control, run_detail, run_lists
 from app.services.evals.runs import told_left_out
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
@@ -86,7 +85,7 @@ def test_a_run_whose_replay_was_promoted_instead_stays(bench: Bench, admin: Api)
     run = bench.run(set_name="default")
     (replay,) = bench.replays(run)
     with bench.acting():
-        copy = golden_swap.promote_replay(golden_id, replay.id, actor=bench.admin).session.id
+        copy = promotion.promote_replay(golden_id, replay.id, actor=bench.admin).session.id
     refused = admin.delete(f"{RUNS}/{run.id}")
     assert refused.status_code == 409
     assert str(replay.id) in refused.json["detail"]
@@ -106,7 +105,7 @@ def test_who_deletes_and_who_promotes_at_once_leave_nothing_half_done(bench: Ben
 
     def promote(golden_id: UUID, replay_id: UUID) -> str:
         with bench.acting():
-            golden_swap.promote_replay(golden_id, replay_id, actor=bench.admin)
+            promotion.promote_replay(golden_id, replay_id, actor=bench.admin)
         return "promoted"
 
     def outcome(future: Any) -> str:
@@ -167,7 +166,7 @@ def stranger(bench: Bench, prompt: str, **given: Any) -> UUID:
     session_id = bench.desk.ask(prompt, agent="stranger")
     bench.drain()
     with bench.acting():
-        eval_golden.promote_session(session_id, eval_golden.Promotion(**given), actor=bench.admin)
+        promotion.promote_session(session_id, promotion.Promotion(**given), actor=bench.admin)
     return session_id
 
 

@@ -37,14 +37,14 @@ def replay_all(office: Place, tenant: UUID, *, promote: bool) -> UUID:
     from app.actor import Actor
     from app.db import acting_as, db, transaction
     from app.models import AgentSession
-    from app.services.evals import golden as eval_golden
+    from app.services.evals import promotion
     from app.services.evals import runs as eval_runs
 
     person = Actor(office.fetch("SELECT created_by FROM sessions LIMIT 1")[0][0], tenant, "admin", "Sam")
     with office.app.app_context(), acting_as(person), transaction():
         if promote:
             for session_id in db.session.scalars(select(AgentSession.id)).all():
-                eval_golden.promote_session(session_id, eval_golden.Promotion(), actor=person)
+                promotion.promote_session(session_id, promotion.Promotion(), actor=person)
         return eval_runs.start_run(eval_runs.NewRun(set_name="default"), actor=person).id
 
 

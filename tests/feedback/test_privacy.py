@@ -25,7 +25,7 @@ from app.models import (
     User,
 )
 from app.services.entities import responses
-from app.services.evals import golden as eval_golden
+from app.services.evals import promotion
 from app.services.feedback import teamwork
 from app.services.sessions import store as session_store
 from app.services.workspaces import store as workspace_store
@@ -60,8 +60,8 @@ class Told:
                 session_store.create_session(started, actor=self.member)[0].id, actor=self.member
             )
         with app.app_context(), acting_as(admin), transaction():
-            promotion = eval_golden.Promotion(set_name="smoke", recorded_is_right=True)
-            eval_golden.promote_session(filled.session, promotion, actor=admin)
+            given = promotion.Promotion(set_name="smoke", recorded_is_right=True)
+            promotion.promote_session(filled.session, given, actor=admin)
             teamwork.assign([filled.ids["reaction"]], admin.id, actor=admin)
             teamwork.add_comment(filled.ids["reaction"], "Who knows the deal?", actor=admin)
 

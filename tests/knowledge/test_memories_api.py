@@ -7,8 +7,8 @@ from collections.abc import Callable
 from app.db import db
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession
-from app.services.evals import golden as eval_golden
-from app.services.evals.golden import Promotion
+from app.services.evals import promotion
+from app.services.evals.promotion import Promotion
 from app.services.knowledge import memories
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace
@@ -24,7 +24,7 @@ def test_frozen_memories_reach_no_answer(bench: Bench, workspace: Workspace, api
     golden_id = bench.desk.ask("Sing a song", by="admin")
     bench.drain()
     with bench.acting():
-        eval_golden.promote_session(golden_id, Promotion(), actor=bench.admin)
+        promotion.promote_session(golden_id, Promotion(), actor=bench.admin)
     [replay] = bench.replays(bench.run(golden_ids=[golden_id]))
     assert replay.status == "completed"
     with bench.acting():

@@ -16,10 +16,9 @@ from app.errors import Unprocessable
 from app.models import AgentSession, SessionEvent
 from app.services.evals import compare as eval_compare
 from app.services.evals import diff as eval_diff
-from app.services.evals import golden as eval_golden
 from app.services.evals import promotion
 from app.services.evals import snapshot as eval_snapshot
-from app.services.evals.golden import Promotion
+from app.services.evals.promotion import Promotion
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import iterate_events
 from app.services.sessions.store import NewEvent, NewSession
@@ -71,7 +70,7 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
     size = db.session.get_one(AgentSession, first).event_bytes
     assert size > 14_000_000
     readers: dict[str, Callable[[], Any]] = {
-        "offer": lambda: promotion.offer(first, actor=acting),
+        "offer": lambda: promotion.load_offer(first, actor=acting),
         "compare": lambda: eval_compare.compare_sessions(first, second, actor=acting),
         "differs": lambda: eval_compare.compare_sessions(first, other, actor=acting),
         "diff": lambda: eval_diff.read_diff(first, second, actor=acting),
@@ -94,7 +93,7 @@ def test_a_large_session_becomes_golden_and_says_what_it_froze(acting: Any) -> N
 
     def promote() -> Any:
         with transaction():
-            return eval_golden.promote_session(session_id, Promotion(set_name="large"), actor=acting)
+            return promotion.promote_session(session_id, Promotion(set_name="large"), actor=acting)
 
     done, peak = peak_of(promote)
     assert peak < 8, peak
@@ -107,8 +106,8 @@ def test_more_input_than_a_golden_keeps_is_refused_before_it_is_read(acting: Any
         new = NewSession(agent="a", status="completed", events=said)
         session_id = session_store.create_session(new, actor=acting)[0].id
     for work in (
-        lambda: promotion.offer(session_id, actor=acting),
-        lambda: eval_golden.promote_session(session_id, Promotion(), actor=acting),
+        lambda: promotion.load_offer(session_id, actor=acting),
+        lambda: promotion.promote_session(session_id, Promotion(), actor=acting),
     ):
         with pytest.raises(Unprocessable, match="the most a golden can hold"), transaction():
             work()

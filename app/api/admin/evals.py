@@ -12,7 +12,8 @@ from app.api.admin import bp
 from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
 from app.api.kit.route import route
 from app.db import paging
-from app.services.evals import candidate_runs, candidates, golden_lists
+from app.evals.grouping import Candidate
+from app.services.evals import candidate_runs, candidates, golden_lists, promotion
 from app.services.evals import golden as eval_golden
 
 ADMIN = ("admin", "admin")
@@ -51,7 +52,7 @@ class RunAgain(Answer):
 class Resolution(Body):
     """What becomes of a group."""
 
-    feedbackIds: list[Id] = Field(max_length=candidates.MOST_IDS, strict=False)  # noqa: N815 - the API's name.
+    feedbackIds: list[Id] = Field(max_length=candidates.MAX_IDS, strict=False)  # noqa: N815 - the API's name.
     action: Literal["applied", "dismissed"]
     notes: str | None = Field(None, max_length=4096)
 
@@ -101,10 +102,10 @@ class NewGolden(Body):
 
     sessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
     set: SetName | None = Field(None, description="A slug; `default` if left out.")
-    note: str | None = Field(None, max_length=eval_golden.LONGEST_NOTE)
+    note: str | None = Field(None, max_length=eval_golden.MAX_NOTE_CHARS)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the same.
     feedbackIds: list[Id] = Field(  # noqa: N815 - the same.
-        [], max_length=candidates.MOST_IDS, strict=False, description="Pending complaints that this settles."
+        [], max_length=candidates.MAX_IDS, strict=False, description="Pending complaints that this settles."
     )
     expected: dict[str, Any] | None = Field(
         None, description="What should have happened: answer, mentions, must_not_mention, calls, no_calls, effects."
@@ -117,7 +118,7 @@ class GoldenChange(Body):
     """What to change; what is left out stays."""
 
     set: SetName = Field(default_factory=str)
-    note: str | None = Field(None, max_length=eval_golden.LONGEST_NOTE)
+    note: str | None = Field(None, max_length=eval_golden.MAX_NOTE_CHARS)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
 
 
@@ -133,7 +134,7 @@ def list_candidates(query: CandidateQuery) -> CandidateList:
     return CandidateList(items=items, next_cursor=found.next_cursor, total=found.total)
 
 
-def _candidate(one: candidates.Candidate) -> CandidateItem:
+def _candidate(one: Candidate) -> CandidateItem:
     return CandidateItem(
         prompt=one.prompt,
         agentId=one.agent_id,
@@ -195,7 +196,7 @@ def list_goldens(query: GoldenQuery) -> GoldenPage:
     " over.",
 )  # fmt: skip
 def promote(body: NewGolden) -> NewlyGolden:
-    given = eval_golden.Promotion(
+    given = promotion.Promotion(
         set_name=body.set,
         note=body.note,
         criteria_set_id=body.criteriaSetId,
@@ -204,7 +205,7 @@ def promote(body: NewGolden) -> NewlyGolden:
         recorded_is_right=body.recorded_is_right,
         confirm_incomplete=body.confirm_incomplete,
     )
-    done = candidates.promote_with(body.sessionId, given, actor=g.actor)
+    done = promotion.promote_session(body.sessionId, given, actor=g.actor)
     made = _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
     return NewlyGolden(**made.model_dump(), updated=done.applied)
 

@@ -6,9 +6,10 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.errors import Forbidden, Refused, Unprocessable
+from app.evals.grouping import Candidate
 from app.models import AgentSession
 from app.services import audit
-from app.services.evals.candidates import Candidate, find_candidate
+from app.services.evals.candidates import find_candidate
 from app.services.evals.golden import lock_session
 from app.services.sessions import start as session_start
 from app.services.sessions.events import events_of

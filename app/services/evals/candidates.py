@@ -19,23 +19,16 @@ from app.db.paging import not_a_cursor
 from app.errors import Forbidden, Invalid, NotFound, Stale
 from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
-from app.services.evals import golden
-from app.services.evals.golden import Promoted, Promotion
 from app.services.evals.golden_lists import can_replay
 from app.services.feedback import negative
 from app.services.feedback import review as feedback_review
 
-__all__ = [
-    "ACTIONS", "Candidate", "CandidatePage", "dismiss_candidate", "find_candidate", "list_candidates",
-    "promote_candidate", "promote_with", "resolve_group", "signals_of", "signals_with", "undo_group",
-]  # fmt: skip
-
 ACTIONS = ("applied", "dismissed")
-MOST_GROUPS = 100
-MOST_IDS = 200
+MAX_GROUPS = 100
+MAX_IDS = 200
 # The newest complaints that are looked at. A workspace with more open ones has other worries than their order.
-MOST_COMPLAINTS = 5000
-LONGEST_PROMPT = 4000
+SCAN_LIMIT = 5000
+MAX_PROMPT_CHARS = 4000
 SETTLED = "Somebody settled this request a moment ago."
 
 
@@ -55,7 +48,7 @@ def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None)
     groups = group_complaints(_complaints(actor))
     after = _read_cursor(cursor) if cursor else None
     left = [one for one in groups if after is None or one.key > after]
-    shown = left[: min(max(limit, 1), MOST_GROUPS)]
+    shown = left[: min(max(limit, 1), MAX_GROUPS)]
     following = _cursor_text(shown[-1]) if len(shown) < len(left) else None
     return CandidatePage(_with_reruns(shown, actor), len(groups), following)
 
@@ -136,7 +129,7 @@ def _complaints(actor: Actor) -> list[Complaint]:
             AgentSession.eval_source.is_(None),
         )
         .order_by(Feedback.created_at.desc(), Feedback.id)
-        .limit(MOST_COMPLAINTS)
+        .limit(SCAN_LIMIT)
     ).all()  # fmt: skip
     prompts = _prompts(sorted({row.session_id for row in rows}), actor)
     return [
@@ -155,7 +148,7 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
     if not session_ids:
         return {}
     rows = db.session.execute(
-        select(SessionEvent.session_id, func.left(SessionEvent.payload["text"].astext, LONGEST_PROMPT))
+        select(SessionEvent.session_id, func.left(SessionEvent.payload["text"].astext, MAX_PROMPT_CHARS))
         .ext(distinct_on(SessionEvent.session_id))
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
@@ -194,29 +187,14 @@ def _rerun_of(session_id: UUID, actor: Actor) -> UUID | None:
 
 
 def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
-    """What is pending about this session, and about the request that it stands for where it is a candidate."""
-    return signals_with(_group_of(session_id, actor), session_id, actor=actor)
+    """Pending complaints about a session, and about the candidate that it represents, if it does."""
+    return pending_signals(_group_of(session_id, actor), session_id, actor=actor)
 
 
-def signals_with(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:
+def pending_signals(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:
     """The complaints of a candidate, and those about its session that hang on a message, a turn or a trace."""
     found = negative.pending_about(session_id, actor=actor)
     return list(dict.fromkeys([*(group.feedback_ids if group else ()), *found]))
-
-
-def promote_candidate(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
-    """Make the session of a request golden and apply all that is pending about the request, however much it is."""
-    group = find_candidate(session_id, actor=actor)
-    signals = signals_with(group, session_id, actor=actor)
-    return promote_with(session_id, replace(given, feedback_ids=signals), actor=actor)
-
-
-def promote_with(session_id: UUID, given: Promotion, *, actor: Actor) -> Promoted:
-    """Make a session golden and apply the complaints that were named; Stale when somebody settled them all first."""
-    done = golden.promote_session(session_id, given, actor=actor)
-    if given.feedback_ids and not done.applied:
-        raise Stale(SETTLED)
-    return done
 
 
 def dismiss_candidate(session_id: UUID, *, actor: Actor) -> list[UUID]:
@@ -228,7 +206,7 @@ def dismiss_candidate(session_id: UUID, *, actor: Actor) -> list[UUID]:
 
 
 def resolve_group(
-    feedback_ids: Sequence[UUID], action: str, *, actor: Actor, notes: str | None = None, most: int | None = MOST_IDS
+    feedback_ids: Sequence[UUID], action: str, *, actor: Actor, notes: str | None = None, most: int | None = MAX_IDS
 ) -> list[UUID]:
     """Apply or dismiss what is still pending of a group; which rows moved. Of two who decide, one wins."""
     if not actor.is_admin:
@@ -246,8 +224,8 @@ def resolve_group(
 def undo_group(feedback_ids: Sequence[UUID], *, actor: Actor) -> int:
     """Put a dismissed group back; how many rows that were."""
     ids, moved = list(feedback_ids), 0
-    for start in range(0, len(ids), MOST_IDS):
-        moved += feedback_review.review(ids[start : start + MOST_IDS], "reopen", actor=actor)
+    for start in range(0, len(ids), MAX_IDS):
+        moved += feedback_review.review(ids[start : start + MAX_IDS], "reopen", actor=actor)
     return moved
 
 

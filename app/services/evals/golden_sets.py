@@ -151,7 +151,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     """Give a set another name; how many goldens moved with it. Its runs, its policy and its schedules go along."""
     _admins_only(actor)
-    target = golden.named_set(new_name)
+    target = golden.clean_set_name(new_name)
     ids = _check_there(name, actor)
     if target == name:
         return 0
@@ -160,8 +160,8 @@ def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     if under_way([name], actor=actor):
         raise Refused(f"A run of {name} is under way; rename the set when it has ended.")
     moved = 0
-    for start in range(0, len(ids), golden.MOST_SESSIONS):
-        moved += golden.move_goldens(ids[start : start + golden.MOST_SESSIONS], target, actor=actor)
+    for start in range(0, len(ids), golden.MAX_SESSIONS):
+        moved += golden.move_goldens(ids[start : start + golden.MAX_SESSIONS], target, actor=actor)
     for model, column in ((EvalRun, EvalRun.set_name), (GoldenSet, GoldenSet.name)):
         db.session.execute(
             update(model)

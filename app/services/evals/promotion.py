@@ -1,23 +1,260 @@
-"""What an admin sees before a session becomes golden: what would be frozen, and what it could be held to."""
+"""Promote sessions to goldens: what the form offers, the one way to promote, and a replay in its golden's place."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from sqlalchemy import case, func, select
+from sqlalchemy import case, func, select, text
 
 from app.actor import Actor
 from app.db import db
-from app.errors import NotFound
+from app.errors import Invalid, NotFound, Refused, Stale
+from app.evals.expected.contradictions import check_agreed
+from app.evals.expected.expectations import read_expected
 from app.evals.expected.mentions import suggest
-from app.models import Agent, AgentSession, AgentVersion, SessionEvent
-from app.services.evals import golden
-from app.services.evals.expected import recorded_changes
-from app.services.evals.snapshot import recorded_run
+from app.evals.snapshot import snapshot_hash
+from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
+from app.services import audit
+from app.services.evals.candidates import SETTLED, find_candidate, pending_signals, signals_of
+from app.services.evals.expected import check_possible, check_said, read_changes, recorded_changes
+from app.services.evals.golden import (
+    check_criteria_set,
+    check_promotable,
+    clean_note,
+    lock_session,
+    require_admin,
+    revoke_golden,
+    set_or_default,
+)
+from app.services.evals.snapshot import recorded_run, take_snapshot
 from app.services.feedback import negative
+from app.services.feedback import review as feedback_review
+
+COMPLAINED = "Say what should have happened, or that the recording is right after all."
+INCOMPLETE = "An answer in this session was cut off by a length limit. Confirm that it may be golden all the same."
+NOT_BOTH = "Say what should have happened, or that the recorded run is right; not both."
+# What a copied replay shares with its original.
+COPIED = (
+    "tenant_id", "title", "session_type", "output_type", "status", "agent_id", "agent_version_id", "entity_id",
+    "owner_id", "model", "input_tokens", "output_tokens", "cost", "duration_ms", "environment", "event_count",
+    "truncated", "event_bytes", "started_at",
+)  # fmt: skip
+# The marks that a replay left on its results are no part of the conversation.
+COPY_EVENTS = text("""
+    INSERT INTO session_events (tenant_id, session_id, sequence, event_type, payload, occurred_at)
+    SELECT tenant_id, :copy, sequence, event_type, payload - 'replay', occurred_at
+      FROM session_events WHERE tenant_id = :tenant AND session_id = :session
+     ORDER BY sequence
+""")
+
+
+class Incomplete(Refused):
+    """The session holds an answer that was cut off, and the admin did not confirm that it may be golden."""
+
+    title = "The answer is incomplete"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What is kept with a golden, and the complaints that promoting it settles.
+
+    `feedback_ids` names the complaints; None means all that are pending about the session and the request that it
+    represents. `of_candidate` requires that request to be an open candidate. `expected` is what should have happened
+    where the recorded run was wrong; `changes` says in lines what it should have changed, and no line that nothing may
+    change. `kept` says whether its own changes were right; None where the caller did not ask. `recorded_is_right` says
+    that the complaint was wrong.
+    """
+
+    set_name: str | None = None
+    note: str | None = None
+    criteria_set_id: UUID | None = None
+    feedback_ids: Sequence[UUID] | None = ()
+    of_candidate: bool = False
+    expected: dict[str, Any] | None = None
+    changes: Sequence[str] | None = None
+    kept: bool | None = None
+    recorded_is_right: bool = False
+    confirm_incomplete: bool = False
+
+    @property
+    def corrects(self) -> bool:
+        """Whether it says that something else should have happened."""
+        return bool(self.expected) or self.changes is not None
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """A new golden, and how many complaints were applied with it."""
+
+    session: AgentSession
+    golden: dict[str, Any]
+    applied: int = 0
+
+
+def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
+    """Freeze a completed session with everything that went into it, so that it can be replayed for ever.
+
+    Of two who promote it at once, one wins. The complaints that led here are applied in the same transaction; Stale
+    when others have settled all of them.
+    """
+    require_admin(actor)
+    # Only a form asks whether the changes were right, and only a form must not leave a complaint unanswered.
+    complained = given.kept is not None and negative.has_open_complaint(session_id, actor=actor)
+    if complained and not given.kept and not given.corrects and not given.recorded_is_right:
+        raise Invalid(COMPLAINED, {"should": COMPLAINED})
+    signals = _signals(session_id, given, actor)
+    set_name, note = set_or_default(given.set_name), clean_note(given.note)
+    check_agreed(read_expected(given.expected))
+    if given.corrects and given.recorded_is_right:
+        fields = ("expected", "recorded_is_right")
+        raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))
+    session = lock_session(session_id, actor=actor)
+    check_promotable(session, actor)
+    if session.truncated and not given.confirm_incomplete:
+        raise Incomplete(INCOMPLETE)
+    check_criteria_set(given.criteria_set_id, actor)
+    snapshot = take_snapshot(session, actor=actor, criteria_set_id=given.criteria_set_id)
+    golden: dict[str, Any] = {
+        "set": set_name,
+        "promoted_at": (at or datetime.now(UTC)).isoformat(),
+        "promoted_by": str(actor.id),
+        "note": note,
+        "criteriaSetId": str(given.criteria_set_id) if given.criteria_set_id else None,
+        "snapshot": snapshot,
+        "sha256": snapshot_hash(snapshot),
+        **_baseline(given, session, signals, complained, actor),
+    }
+    session.meta = {**session.meta, "golden": golden}
+    db.session.flush()
+    more = {"incomplete": True} if session.truncated else {}
+    audit.record(actor, "session.promoted", "session", session.id, set=set_name, sha256=golden["sha256"], **more)
+    return Promoted(session, golden, _apply_feedback(signals, session, set_name, actor))
+
+
+def promote_sessions(session_ids: Sequence[UUID], given: Promotion, *, actor: Actor) -> None:
+    """Promote several sessions, all or none. Refused when one of them has an open complaint."""
+    if negative.complained_of(session_ids, actor=actor):
+        raise Refused("One of these was complained about a moment ago; promote it by itself.")
+    for session_id in session_ids:
+        promote_session(session_id, given, actor=actor)
+
+
+def _signals(session_id: UUID, given: Promotion, actor: Actor) -> Sequence[UUID]:
+    if given.feedback_ids is not None:
+        return given.feedback_ids
+    if given.of_candidate:
+        return pending_signals(find_candidate(session_id, actor=actor), session_id, actor=actor)
+    return signals_of(session_id, actor=actor)
+
+
+def _baseline(
+    given: Promotion, session: AgentSession, signals: Sequence[UUID], complained: bool, actor: Actor
+) -> dict[str, Any]:
+    """What replays are measured by where that is not simply what was recorded."""
+    expected = _check_expected(given, session, complained, actor)
+    marks: dict[str, Any] = {"expected": expected} if expected else {}
+    if given.recorded_is_right:
+        marks["recorded_is_right"] = True
+    elif not expected and _was_rejected(session, signals, actor):
+        marks["baseline_rejected"] = True
+    return marks
+
+
+def _check_expected(given: Promotion, session: AgentSession, complained: bool, actor: Actor) -> dict[str, Any]:
+    """What should have happened, its changes as the comparer reads them; refused where no replay could ever do it."""
+    found = dict(given.expected or {})
+    # After a complaint, changes that are neither confirmed nor corrected need another reason why they would fail.
+    undecided = complained and not given.kept and given.changes is None and not given.recorded_is_right
+    if not given.corrects and not undecided:
+        return found
+    run = recorded_run(session, actor=actor)
+    if given.changes is not None:
+        found["effects"] = read_changes(given.changes, run, actor=actor)
+    expected = read_expected(found)
+    check_agreed(expected)
+    check_possible(expected, session, run, actor=actor)
+    if undecided:
+        check_said(expected, run, actor=actor)
+    return found
+
+
+def _was_rejected(session: AgentSession, signals: Sequence[UUID], actor: Actor) -> bool:
+    """Whether the recorded run itself has a complaint. One that ran a failed request again has none of its own."""
+    about_others = "rerun_of" in session.meta
+    return (bool(signals) and not about_others) or negative.has_open_complaint(session.id, actor=actor)
+
+
+def _apply_feedback(signals: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:
+    if not signals:
+        return 0
+    outcome = {"kind": "golden", "id": str(session.id), "text": f"promoted to {set_name}"}
+    applied = len(feedback_review.settle_pending(signals, "applied", actor=actor, outcome=outcome))
+    if not applied:
+        raise Stale(SETTLED)
+    return applied
+
+
+def promote_replay(
+    golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str | None = None, confirm_incomplete: bool = False
+) -> Promoted:
+    """Replace a golden by one of its replays, in the same set. Feedback about the replay's failure is applied with it.
+
+    All or nothing: the caller's transaction has the copy, the promotion and the revocation.
+    """
+    # finish_replay locks the replay first and then its golden. The same order here avoids a deadlock.
+    replay = lock_session(replay_id, actor=actor)
+    golden = lock_session(golden_id, actor=actor)
+    if golden.golden_set is None:
+        raise Refused("This session is not golden any more; there is nothing to take the place of.")
+    if replay.eval_source != str(golden_id):
+        raise Refused("This session is no replay of that golden.")
+    if replay.status != "completed":
+        raise Refused(f"Only a completed replay can become golden; this one is {replay.status}.", current=replay.status)
+    set_name = golden.golden_set
+    copy = _copy_session(replay, actor)
+    revoke_golden(golden_id, actor=actor)
+    return promote_session(
+        copy.id,
+        Promotion(
+            set_name=set_name, note=note, recorded_is_right=True, feedback_ids=_replay_failures(golden_id, actor),
+            confirm_incomplete=confirm_incomplete,
+        ),
+        actor=actor,
+    )  # fmt: skip
+
+
+def _copy_session(replay: AgentSession, actor: Actor) -> AgentSession:
+    """The replay as an ordinary session of its own."""
+    kept = {name: value for name, value in replay.meta.items() if not name.startswith("eval_")}
+    copy = AgentSession(
+        id=uuid4(),
+        **{name: getattr(replay, name) for name in COPIED},
+        created_by=actor.id,
+        trace_id=uuid4().hex,
+        tags=list(replay.tags),
+        finished_at=replay.finished_at or datetime.now(UTC),
+        meta={**kept, "copied_from": str(replay.id)},
+    )
+    db.session.add(copy)
+    db.session.flush()
+    db.session.execute(COPY_EVENTS, {"copy": copy.id, "tenant": replay.tenant_id, "session": replay.id})
+    audit.record(actor, "session.copied", "session", copy.id, copied_from=str(replay.id))
+    return copy
+
+
+def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
+    context: Any = Feedback.context
+    pending = select(Feedback.id).where(
+        Feedback.tenant_id == actor.tenant_id,
+        Feedback.kind == "replay_failure",
+        Feedback.status == "pending",
+        context["golden_session_id"].astext == str(golden_id),
+    )
+    return list(db.session.scalars(pending.limit(100)))
 
 
 @dataclass(frozen=True)
@@ -52,7 +289,7 @@ class Choice:
     refusal: str | None
 
 
-def offer(session_id: UUID, *, actor: Actor) -> Offer:
+def load_offer(session_id: UUID, *, actor: Actor) -> Offer:
     """What a promotion would keep, or the reason why there can be none."""
     row = db.session.execute(
         select(AgentSession, Agent.slug, AgentVersion.version)
@@ -63,7 +300,7 @@ def offer(session_id: UUID, *, actor: Actor) -> Offer:
     if row is None:
         raise NotFound("There is no such session in this workspace.")
     session, slug, version = row
-    golden.check_promotable(session, actor)
+    check_promotable(session, actor)
     run = recorded_run(session, actor=actor)
     turns, recordings, rows = _counts(session_id, actor)
     called = [str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"]
@@ -107,7 +344,7 @@ def _counts(session_id: UUID, actor: Actor) -> tuple[int, int, int]:
     return row[0], row[1], row[2]
 
 
-def choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
+def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
     """Which of several sessions can be golden without a further word. Three queries."""
     rows = db.session.execute(
         select(

@@ -22,7 +22,7 @@ from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES, TRIGGERS
 from app.services import audit
-from app.services.evals.golden import named_set
+from app.services.evals.golden import clean_set_name
 
 __all__ = ["NewRun", "get_run", "models_of", "start_run"]
 
@@ -312,7 +312,7 @@ def _goldens(new: NewRun, actor: Actor) -> list[Any]:
     """The goldens with what their replays need of them. What they froze is pinned: revoking one changes no run."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if new.set_name is not None:
-        where.append(AgentSession.golden_set == named_set(new.set_name))
+        where.append(AgentSession.golden_set == clean_set_name(new.set_name))
     else:
         where.append(AgentSession.id.in_(new.golden_ids))
     rows = db.session.execute(

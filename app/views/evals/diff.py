@@ -18,10 +18,9 @@ from app.evals.compare.align import Piece, Row, Step
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import diff as eval_diff
-from app.services.evals import golden as eval_golden
-from app.services.evals import run_detail, run_lists
+from app.services.evals import promotion, run_detail, run_lists
 from app.services.evals.diff import Diff
-from app.services.evals.golden import Incomplete
+from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
 from app.views.format import result_line, value_line
 from app.views.forms import typed, whole_number
@@ -154,7 +153,7 @@ def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
     here = url_for(".show_diff", golden_id=golden_id, replay_id=replay_id)
     try:
         with transaction():
-            made = eval_golden.promote_replay(
+            made = promotion.promote_replay(
                 golden_id, replay_id, actor=g.actor, note=typed("note") or None,
                 confirm_incomplete=request.form.get("confirm_incomplete") == "1",
             )  # fmt: skip

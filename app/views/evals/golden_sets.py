@@ -88,7 +88,7 @@ def _score(results: dict[str, dict[str, Any]]) -> golden_sets.Score:
 def rename_set(name: str) -> Any:
     """Call the set something else; its goldens, runs and policy go along."""
     try:
-        new_name = eval_golden.named_set(request.form.get("name", ""))
+        new_name = eval_golden.clean_set_name(request.form.get("name", ""))
         with transaction():
             golden_sets.rename_set(name, new_name, actor=g.actor)
     except Problem as refusal:
@@ -148,7 +148,7 @@ def move(name: str) -> Any:
     ids = _ticked()
     try:
         with transaction():
-            target = eval_golden.named_set(request.form.get("set", ""))
+            target = eval_golden.clean_set_name(request.form.get("set", ""))
             moved = eval_golden.move_goldens(ids, target, actor=g.actor)
     except Invalid as refusal:
         return leave(url_for(".golden_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))

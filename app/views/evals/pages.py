@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -11,14 +12,13 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
+from app.evals.grouping import Candidate
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
 from app.services.evals import candidate_runs, candidates, golden_sets, promotion
 from app.services.evals import golden as eval_golden
-from app.services.evals.candidates import Candidate
-from app.services.evals.golden import Incomplete
-from app.services.feedback import negative
+from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
 from app.views.evals.charts import spark_points
 from app.views.evals.promote_form import PromoteForm
@@ -53,7 +53,7 @@ def listed() -> dict[str, Any]:
     """The candidates, five of them unless all are asked for. Three queries at most."""
     everything = request.values.get("all") == "1"
     after = (request.args.get("after") or None) if everything else None
-    limit = candidates.MOST_GROUPS if everything else VISIBLE
+    limit = candidates.MAX_GROUPS if everything else VISIBLE
     found = candidates.list_candidates(actor=g.actor, limit=limit, cursor=after)
     return {
         "candidates": found.items,
@@ -67,7 +67,7 @@ def listed() -> dict[str, Any]:
 
 def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
     """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
-    offer = promotion.offer(session_id, actor=g.actor)
+    offer = promotion.load_offer(session_id, actor=g.actor)
     sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
     return {
         "offer": offer,
@@ -80,7 +80,7 @@ def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, An
 def _open(session_id: UUID, among: Sequence[Candidate], form: PromoteForm | None = None) -> dict[str, Any]:
     """The open form of a candidate, and how many signals it settles."""
     group = next((one for one in among if session_id in one.session_ids), None)
-    signals = candidates.signals_with(group, session_id, actor=g.actor)
+    signals = candidates.pending_signals(group, session_id, actor=g.actor)
     return {**promoting(session_id, form), "resolves": len(signals)}
 
 
@@ -113,8 +113,8 @@ def promote_candidate(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            complained = negative.has_open_complaint(session_id, actor=g.actor)
-            done = candidates.promote_candidate(session_id, form.promotion(complained=complained), actor=g.actor)
+            given = replace(form.promotion(), feedback_ids=None, of_candidate=True)
+            done = promotion.promote_session(session_id, given, actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable, Incomplete) as refusal:
         return _wrong(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)

@@ -14,8 +14,7 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
-from app.services.evals.golden import Incomplete, Promotion
-from app.services.feedback import negative
+from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
 from app.views.evals.pages import promoting
 from app.views.evals.promote_form import PromoteForm
@@ -45,10 +44,8 @@ def promote(session_id: UUID) -> Any:
     form = PromoteForm.posted()
     try:
         with transaction():
-            complained = negative.has_open_complaint(session_id, actor=g.actor)
-            given = form.promotion(complained=complained)
-            signals = candidates.signals_of(session_id, actor=g.actor)
-            done = eval_golden.promote_session(session_id, replace(given, feedback_ids=signals), actor=g.actor)
+            given = replace(form.promotion(), feedback_ids=None)
+            done = promotion.promote_session(session_id, given, actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable, Incomplete) as refusal:
         return _form(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
@@ -69,7 +66,7 @@ def ask_many() -> Any:
 
 
 def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
-    found = promotion.choices(_ticked(), actor=g.actor)
+    found = promotion.list_choices(_ticked(), actor=g.actor)
     return page(
         "evals/promote_many.html",
         "evals/_promote_many.html",
@@ -92,17 +89,14 @@ def promote_many() -> Any:
     ids = _ticked()
     try:
         with transaction():
-            if negative.complained_of(ids, actor=g.actor):
-                raise Refused("One of these was complained about a moment ago; promote it by itself.")
-            for session_id in ids:
-                eval_golden.promote_session(session_id, given, actor=g.actor)
+            promotion.promote_sessions(ids, given, actor=g.actor)
     except Invalid as refusal:
         return _asked_many(422, refusal.fields or {"set": refusal.detail})
     except Problem as refusal:
         if wants_fragment():
             return toast_only(Toast(f"Nothing was promoted. {refusal.detail}", "error"), status=refusal.status)
         raise
-    set_name = eval_golden.read_set(given.set_name)
+    set_name = eval_golden.set_or_default(given.set_name)
     toast = Toast(f"{len(ids):,} golden{'' if len(ids) == 1 else 's'} in {set_name}.")
     return swap("evals/_promoted_many.html", fallback=_list_address(), toasts=[toast], ids=ids)
 
@@ -115,6 +109,6 @@ def _list_address() -> str:
 def _ticked() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
     found = [parse_id(text) for text in texts]
-    if not found or None in found or len(found) > eval_golden.MOST_SESSIONS:
-        raise Invalid(f"Select 1 to {eval_golden.MOST_SESSIONS} sessions first.")
+    if not found or None in found or len(found) > eval_golden.MAX_SESSIONS:
+        raise Invalid(f"Select 1 to {eval_golden.MAX_SESSIONS} sessions first.")
     return list(dict.fromkeys(value for value in found if value is not None))

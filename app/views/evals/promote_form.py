@@ -12,8 +12,8 @@ from flask import request
 from app.errors import Invalid, Problem
 from app.evals.expected.expectations import MOST_CALLS
 from app.formats.ids import parse_id
-from app.services.evals.golden import DEFAULT_SET, Incomplete, Promotion
-from app.services.evals.promotion import Offer
+from app.services.evals.golden import DEFAULT_SET
+from app.services.evals.promotion import Incomplete, Offer, Promotion
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")
 # The fields from top to bottom: the first that is wrong gets the focus.
@@ -95,10 +95,8 @@ class PromoteForm:
             confirm_incomplete=form.get("confirm_incomplete") == "1",
         )
 
-    def promotion(self, *, complained: bool) -> Promotion:
+    def promotion(self) -> Promotion:
         """What was sent, or Invalid with the sentences that belong under its fields."""
-        if complained and not self.should:
-            raise _wrong("should", "Say what should have happened, or that the recording is right after all.")
         right = "right" in self.should
         if right and len(self.should) > 1:
             raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
@@ -117,7 +115,7 @@ class PromoteForm:
             criteria_set_id=criteria,
             expected=self._expected() or None,
             changes=self._changes(),
-            kept="kept" in self.should if complained else None,
+            kept="kept" in self.should,
             recorded_is_right=right,
             confirm_incomplete=self.confirm_incomplete,
         )
