@@ -20,8 +20,7 @@ from app.evals.stats import wilson
 from app.evals.trace import Run, make_run
 from app.formats.tool_results import with_error_mark
 from app.ingest.messages import read_line
-from app.text.embeddings import embed
-from app.text.nearness import nearness_of
+from app.text.embeddings import embed, nearness_of
 
 SECONDS = 3.0
 

@@ -6,12 +6,16 @@ A vector is kept with `MODEL_NAME`, and vectors of two models are never compared
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from importlib import import_module
 from math import sqrt
+from operator import mul
 from pathlib import Path
 from threading import Lock
 from typing import Any
+
+from app.text.similarity import Nearness, Pair
 
 MODEL_NAME = "wordllama-l2-supercat-256"
 DIMENSIONS = 256
@@ -19,6 +23,8 @@ DIMENSIONS = 256
 # says little and costs memory.
 LONGEST = 4000
 BATCH = 64
+
+Embed = Callable[[Sequence[str]], list[list[float]]]
 
 _lock = Lock()
 _model: Any = None
@@ -88,6 +94,21 @@ def nearness(vector: Sequence[float], others: Sequence[Sequence[float]]) -> list
     near: list[float] = (
         numpy.asarray(others, dtype=numpy.float32) @ numpy.asarray(vector, dtype=numpy.float32)
     ).tolist()
+    return near
+
+
+def nearness_of(embed: Embed, remembered: int = 512) -> Nearness:
+    """The cosines of pairs of texts. Each text is embedded alone, since a batch of two costs more than two; the last
+    ones are remembered, since the same golden is compared with many replays."""
+
+    @lru_cache(remembered)
+    def vector(text: str) -> list[float]:
+        return embed([text])[0]
+
+    def near(pairs: Sequence[Pair]) -> list[float]:
+        # `embed` gives vectors of length 1, so the product is the cosine.
+        return [float(sum(map(mul, vector(a), vector(b)))) for a, b in pairs]
+
     return near
 
 

@@ -51,7 +51,7 @@ def test_a_failed_candidate_runs_again_where_it_stands(
 def test_the_candidates_that_follow_join_the_list(
     app: Flask, workspace: Workspace, visit: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(candidates, "MOST_GROUPS", 3)
+    monkeypatch.setattr(candidates, "MAX_GROUPS", 3)
     admin = workspace.actor()
     for number in range(7):
         complain(app, admin, asked(app, admin, f"Question {number}"))

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from app.evals.compare.align import align, field_diffs, word_diff
-from app.text.embeddings import embed
-from app.text.nearness import nearness_of
+from app.evals.compare.align import align, field_diffs
+from app.text.diff import exact_diff
+from app.text.embeddings import embed, nearness_of
 from app.text.similarity import alike
 from tests.evals import mutations
 from tests.evals.test_compare import talk
@@ -27,12 +27,10 @@ def test_steps_stand_side_by_side() -> None:
 
 
 def test_the_words_of_two_answers() -> None:
-    pieces = word_diff("The price is 90 euros.", "The price was 90 euros.")
+    parts = exact_diff("The price is 90 euros.", "The price was 90 euros.")
 
-    assert [(piece.change, piece.text) for piece in pieces] == [
-        ("same", "The price "), ("removed", "is"), ("inserted", "was"), ("same", " 90 euros."),
-    ]  # fmt: skip
-    assert "".join(p.text for p in pieces if p.change != "inserted") == "The price is 90 euros."
+    assert parts == [("same", "The price "), ("gone", "is"), ("new", "was"), ("same", " 90 euros.")]
+    assert "".join(text for kind, text in parts if kind != "new") == "The price is 90 euros."
 
 
 def test_the_fields_of_two_values() -> None:

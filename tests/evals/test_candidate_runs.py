@@ -57,7 +57,7 @@ def test_candidates_are_walked_through_with_a_cursor(
     assert [one["prompt"] for one in walked] == [one["prompt"] for one in whole["items"]]
     for wrong in ("x", "bm8", "LTF8eHx8"):
         assert admin.get(f"{API}?cursor={wrong}").status_code == 400
-    monkeypatch.setattr(candidates, "MOST_GROUPS", 3)
+    monkeypatch.setattr(candidates, "MAX_GROUPS", 3)
     client, seen = sign_in(person), []
     html = soup(client.get(f"{URL}?all=1"))
     while True:

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from app.db import acting_as, db
 from app.models import AuditEntry, Feedback
-from app.text.diff import MOST_WORDS, word_diff
+from app.text.diff import MAX_WORDS, word_diff
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill
 
@@ -208,5 +208,5 @@ def test_words_that_changed() -> None:
     assert word_diff("", "") == []
     assert word_diff("same", "same") == [("same", "same")]
     assert word_diff("a", "") == [("gone", "a")]
-    long = "w " * (MOST_WORDS + 1)
+    long = "w " * (MAX_WORDS + 1)
     assert [kind for kind, _ in word_diff(long, "short")] == ["gone", "new"]

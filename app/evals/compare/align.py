@@ -1,23 +1,20 @@
-"""Two sessions side by side, for pages only: aligned steps, the words of an answer, the fields of a value.
+"""Two sessions side by side, for pages only: aligned steps, and the fields of a value.
 
 Nothing here takes part in a verdict; it costs more than a verdict does and is made when a page asks.
 """
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from app.evals.trace import Call, Event, Run, calls_of, text_of
+from app.text.diff import match_runs
 from app.text.values import Path, Reader, clipped, differences, equal, from_json, leaves, shown
 
 SAME, CHANGED, MOVED, INSERTED, REMOVED = "same", "changed", "moved", "inserted", "removed"
-MOST_STEPS = 2_000
-MOST_WORDS = 5_000
-_PIECES = re.compile(r"\s+|[^\s]+")
+MAX_STEPS = 2_000
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,10 @@ def align(golden: Run, replay: Run) -> list[Row]:
     """The steps of both in two columns, by the longest common subsequence of their names."""
     before, after = steps_of(golden), steps_of(replay)
     rows: list[Row] = []
-    for tag, start, end, other_start, other_end in _opcodes([s.name for s in before], [s.name for s in after]):
-        if tag == "equal":
+    for equal_names, start, end, other_start, other_end in match_runs(
+        [step.name for step in before], [step.name for step in after]
+    ):
+        if equal_names:
             pairs = zip(before[start:end], after[other_start:other_end], strict=True)
             rows += [Row(SAME if _same(a, b) else CHANGED, a, b) for a, b in pairs]
         else:
@@ -62,7 +61,7 @@ def steps_of(run: Run) -> list[Step]:
     """What happened, without what only the machinery did."""
     calls = deque(calls_of(run, run.tools, Reader()))
     found = [_step(event, calls) for event in run.events]
-    return [step for step in found if step is not None][:MOST_STEPS]
+    return [step for step in found if step is not None][:MAX_STEPS]
 
 
 def _step(event: Event, calls: deque[Call]) -> Step | None:
@@ -85,21 +84,6 @@ def _same(a: Step, b: Step) -> bool:
     return a.failed == b.failed and equal(reader.value(a.content), reader.value(b.content))
 
 
-def _opcodes(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[str, int, int, int, int]]:
-    """Where two sequences agree, and the gaps between: what only the first has there, and what only the second."""
-    from rapidfuzz.distance import LCSseq
-
-    found: list[tuple[str, int, int, int, int]] = []
-    for code in LCSseq.opcodes(a, b):
-        tag = "equal" if code.tag == "equal" else "gap"
-        if found and found[-1][0] == tag:
-            _, start, _, other_start, _ = found.pop()
-            found.append((tag, start, code.src_end, other_start, code.dest_end))
-        else:
-            found.append((tag, code.src_start, code.src_end, code.dest_start, code.dest_end))
-    return found
-
-
 def _with_moves(rows: list[Row]) -> list[Row]:
     """A step that is gone here and stands there with the same name and content has moved."""
     gone: dict[str, deque[int]] = defaultdict(deque)
@@ -116,32 +100,6 @@ def _with_moves(rows: list[Row]) -> list[Row]:
 
 def _key(step: Step) -> str:
     return f"{step.name} {Reader().value(step.content)!r}"
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A run of words that both have, only the golden has, or only the replay."""
-
-    change: str
-    text: str
-
-
-def word_diff(golden: str, replay: str) -> list[Piece]:
-    """Two texts as one, cut where they differ. Beyond some thousand words the rest is one piece of each."""
-    a, b = _PIECES.findall(golden), _PIECES.findall(replay)
-    a, rest_a = a[:MOST_WORDS], "".join(a[MOST_WORDS:])
-    b, rest_b = b[:MOST_WORDS], "".join(b[MOST_WORDS:])
-    pieces: list[Piece] = []
-    for tag, start, end, other_start, other_end in _opcodes(a, b):
-        if tag == "equal":
-            pieces.append(Piece(SAME, "".join(a[start:end])))
-        else:
-            pieces += [Piece(REMOVED, "".join(a[start:end])), Piece(INSERTED, "".join(b[other_start:other_end]))]
-    if rest_a == rest_b:
-        pieces.append(Piece(SAME, rest_a))
-    else:
-        pieces += [Piece(REMOVED, rest_a), Piece(INSERTED, rest_b)]
-    return [piece for piece in pieces if piece.text]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from app.evals.trace import Run, make_tool
 from app.evals.verdict import Policy
 from app.models import AgentSession, CriteriaSet
 from app.services.evals.traces import LoadedEvents, load_events
-from app.text.embeddings import embed
-from app.text.nearness import nearness_of
+from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
 
 

@@ -14,13 +14,14 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.errors import Invalid
 from app.evals.compare import align
-from app.evals.compare.align import Piece, Row, Step
+from app.evals.compare.align import Row, Step
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import diff as eval_diff
 from app.services.evals import promotion, run_detail, run_lists
 from app.services.evals.diff import Diff
 from app.services.evals.promotion import Incomplete
+from app.text.diff import GONE, NEW, SAME, Part, exact_diff
 from app.views.evals import bp
 from app.views.format import result_line, value_line
 from app.views.forms import typed, whole_number
@@ -210,24 +211,24 @@ def _answers(found: Diff) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]
     """Both last answers in pieces, those that only one has marked."""
     if not any(found.answer):
         return None
-    pieces = align.word_diff(*found.answer)
-    return _marked(pieces, align.REMOVED), _marked(pieces, align.INSERTED)
+    parts = exact_diff(*found.answer)
+    return _marked(parts, GONE), _marked(parts, NEW)
 
 
-def _marked(pieces: Sequence[Piece], mine: str) -> list[tuple[bool, str]]:
+def _marked(parts: Sequence[Part], mine: str) -> list[tuple[bool, str]]:
     """One side of a word diff. A space between two marked words is marked with them."""
     found: list[tuple[bool, str]] = []
-    for piece in pieces:
-        if piece.change not in (align.SAME, mine):
+    for kind, text in parts:
+        if kind not in (SAME, mine):
             continue
-        marked = piece.change == mine
+        marked = kind == mine
         if marked and len(found) > 1 and found[-2][0] and not found[-1][1].strip(" "):
             space = found.pop()[1]
-            found[-1] = (True, found[-1][1] + space + piece.text)
+            found[-1] = (True, found[-1][1] + space + text)
         elif found and found[-1][0] == marked:
-            found[-1] = (marked, found[-1][1] + piece.text)
+            found[-1] = (marked, found[-1][1] + text)
         else:
-            found.append((marked, piece.text))
+            found.append((marked, text))
     return found
 
 
@@ -268,16 +269,14 @@ def _line(row: Row) -> StepLine:
     if a is None or b is None or row.change == align.MOVED:
         return StepLine(css, state, word, _cell(a) if a else None, _cell(b) if b else None)
     if a.kind == "message":
-        pieces = align.word_diff(str(a.content)[: 2 * LONG], str(b.content)[: 2 * LONG])
-        return StepLine(
-            css, state, word, _said(a, pieces, align.REMOVED), _said(b, pieces, align.INSERTED)
-        )  # fmt: skip
+        parts = exact_diff(str(a.content)[: 2 * LONG], str(b.content)[: 2 * LONG])
+        return StepLine(css, state, word, _message(a, parts, GONE), _message(b, parts, NEW))
     changed = eval_diff.changed_arguments(a.content, b.content)
     return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
 
 
-def _said(step: Step, pieces: Sequence[Piece], mine: str) -> Cell:
-    return Cell(f"{_speaker(step)}: ", _marked(pieces, mine))
+def _message(step: Step, parts: Sequence[Part], mine: str) -> Cell:
+    return Cell(f"{_speaker(step)}: ", _marked(parts, mine))
 
 
 def _cell(step: Step, changed: set[str] | None = None) -> Cell:
