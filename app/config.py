@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
@@ -59,7 +60,10 @@ class Settings:
     outbound_allow: str = setting(
         "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts and `host:port` that agents may reach, separated by commas."
     )
-    threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests are worked on at once.")
+    processes_text: str = setting(
+        "UPSHOT_PROCESSES", "", "How many processes answer requests; one for each core, at most four, when unset."
+    )
+    threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests each process works on at once.")
     executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
     slots_text: str = setting("UPSHOT_SLOTS", "32", "How many sessions one process runs at once.")
     lease_text: str = setting(
@@ -86,6 +90,7 @@ class Settings:
         """Refuse what could never work, with the sentence that says what to change."""
         for name, text, least, most, wanted in (
             ("UPSHOT_PORT", self.port_text, 0, 65535, "a port from 1 to 65535"),
+            ("UPSHOT_PROCESSES", self.processes_text or "1", 1, 64, "a whole number from 1 to 64"),
             ("UPSHOT_THREADS", self.threads_text, 2, 1000, "a whole number from 2 to 1000"),
             ("UPSHOT_SLOTS", self.slots_text, 1, 500, "a whole number from 1 to 500"),
             (
@@ -123,6 +128,13 @@ class Settings:
     @property
     def port(self) -> int:
         return int(self.port_text)
+
+    @property
+    def processes(self) -> int:
+        """Only Linux spreads connections over processes that listen on one port."""
+        if sys.platform != "linux":
+            return 1
+        return int(self.processes_text) if self.processes_text else min(4, len(os.sched_getaffinity(0)))
 
     @property
     def threads(self) -> int:

@@ -8,7 +8,7 @@ from importlib import import_module
 
 ALL = (
     "start", "binding", "search", "tabs", "feedback_post", "ingest", "executor", "evals", "prompt", "verdicts",
-    "connections", "memory",
+    "connections", "mixed", "memory",
 )  # fmt: skip
 
 

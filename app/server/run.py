@@ -1,4 +1,4 @@
-"""`upshot serve`: one process that answers requests, watches the database, counts and runs agents."""
+"""`upshot serve`: open the database, start the processes that answer requests, and end with all of them."""
 
 from __future__ import annotations
 
@@ -11,113 +11,194 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
 from app.agents.models import refuse_unknown
+from app.api.ops.metrics import note_connections
 from app.config import Settings
-from app.db import acting_as, transaction
-from app.db.boot import Opened, open_database
+from app.db import acting_as, db, transaction
+from app.db.boot import open_database
 from app.errors import Unusable
+from app.jobs.usage import Usage
 from app.logs import write_logs
+from app.security.last_used import write_uses
 from app.server.address import told
+from app.server.processes import STOP_SIGNALS, JobsReport, Processes, end_with_first
 from app.services.feedback import volume
 from app.services.workspaces import identity
 
+if TYPE_CHECKING:
+    from app.jobs.process import Jobs
+
 log = logging.getLogger("upshot")
+# A server that was killed may need a moment until its processes have let go of the port.
+PORT_SECONDS = 3.0
+REPORT_SECONDS = 1.0
+# In reports: how often memory is written down.
+USAGE_EVERY, COUNTS_EVERY = 5, 60
 
 
-def run(*, demo: bool, as_json: bool = False) -> None:
-    """Open everything, say where it is, and serve until stopped."""
+def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> None:
+    """Open everything, print where it is, and serve until stopped."""
     write_logs()
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, _exit)
     settings = Settings.from_env()
+    if processes is not None:
+        settings = replace(settings, processes_text=str(processes))
     refuse_unknown(settings)
     with listen(settings):
         opened = open_database(settings)
     try:
         app = create_app(settings, opened, demo=demo)
+        link = prepare(app, settings, demo=demo)
         if opened.embedded:
             opened.embedded.watch(log.warning)
-        if demo:
-            _fill(app)
-        count_days(app)
-        with told(settings), jobs_of(app, settings):
-            finished = serve(app, settings, lambda: announce(app, settings, as_json=as_json))
+        report = JobsReport()
+        tune_gc()
+        with told(settings):
+            Processes(settings.processes, lambda index, when_up: work(app, settings, report, index, when_up)).run(
+                lambda: announce(settings, link, as_json=as_json)
+            )
     finally:
-        _close(opened)
-    if not finished:
-        # Threads that wait for a database which never answers would keep the process alive.
-        log.warning("stopped with requests unanswered")
-        os._exit(0)
+        if opened.embedded:
+            opened.embedded.release()
 
 
-def _stop(_signal: int, _frame: FrameType | None) -> None:
+def _exit(_signal: int, _frame: FrameType | None) -> None:
     sys.exit(0)
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Take the port before anything else is touched. Granian shares its port with others that do, so that only this
-    shows that another server has it."""
+    """Take the port before anything else is touched. Granian shares its port with others that do, so only this shows
+    that another server has it."""
+    until = time.monotonic() + PORT_SECONDS
+    while True:
+        try:
+            return _bind(settings)
+        except OSError as trouble:
+            if trouble.errno == errno.EADDRINUSE and time.monotonic() < until:
+                time.sleep(0.05)
+                continue
+            elsewhere = isinstance(trouble, socket.gaierror) or trouble.errno == errno.EADDRNOTAVAIL
+            remedy = (
+                "set UPSHOT_HOST to an address of this machine, such as 127.0.0.1."
+                if elsewhere
+                else "stop what uses it or set UPSHOT_PORT to a free one."
+            )
+            raise Unusable(f"Cannot listen on {settings.host}:{settings.port} ({trouble.strerror}); {remedy}") from None
+
+
+def _bind(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((settings.host, settings.port))
-    except OSError as trouble:
+    except OSError:
         listener.close()
-        elsewhere = isinstance(trouble, socket.gaierror) or trouble.errno == errno.EADDRNOTAVAIL
-        remedy = (
-            "set UPSHOT_HOST to an address of this machine, such as 127.0.0.1."
-            if elsewhere
-            else "stop what uses it or set UPSHOT_PORT to a free one."
-        )
-        raise Unusable(f"Cannot listen on {settings.host}:{settings.port} ({trouble.strerror}); {remedy}") from None
+        raise
     return listener
 
 
-def _fill(app: Flask) -> None:
-    from app.demo.seed import seed
+def prepare(app: Flask, settings: Settings, *, demo: bool) -> str | None:
+    """Fill the demo and make the first sign-in link. Connections are closed again, because processes must not share
+    them."""
+    from app.cli.links import first_link
 
     with app.app_context():
-        seed()
+        if demo:
+            from app.demo.seed import seed
+
+            seed()
+        link = first_link(settings)
+        db.session.remove()
+        db.engine.dispose()
+    return link
 
 
-@contextmanager
-def jobs_of(app: Flask, settings: Settings) -> Iterator[None]:
-    """Run agents and scheduled work beside the requests, unless `upshot worker` processes do."""
-    if not settings.runs_agents:
-        yield
-        return
-    from app.jobs.process import start_jobs
+def announce(settings: Settings, link: str | None, *, as_json: bool) -> None:
+    """Print where the server is, and how to get in."""
+    from app.cli.output import emit
 
-    jobs = start_jobs(app)
-    try:
-        yield
-    finally:
+    lines = [f"Upshot is up: {settings.url}"]
+    lines += [f"Sign in once with: {link}"] if link else []
+    emit({"url": settings.url, "sign_in_link": link}, "\n".join(lines), as_json)
+    sys.stdout.flush()
+
+
+def work(app: Flask, settings: Settings, report: JobsReport, index: int, when_up: Callable[[], None]) -> None:
+    """Answer requests in a process of its own. One process runs agents too, unless `upshot worker` processes do."""
+    app.extensions["upshot.requests"].use_region(index)
+    jobs = None
+    if settings.runs_agents and index == 0:
+        from app.jobs.process import start_jobs
+
+        jobs = start_jobs(app)
+        report.write(None)
+    elif settings.runs_agents:
+        app.extensions["upshot.jobs"] = report
+    threading.Thread(target=keep_house, args=(app, report, jobs), name="housekeeping", daemon=True).start()
+    finished = serve(app, settings, when_up)
+    if jobs is not None:
         jobs.stop()
+    if not finished:
+        # Threads that wait for a database which never answers would keep the process alive.
+        log.warning("stopped with requests unanswered")
+        os._exit(0)
+    with app.app_context():
+        write_memory(Usage())
 
 
-def count_days(app: Flask) -> None:
-    """Once a minute bring the daily counts of feedback up to date, beside the requests and as long as we run."""
-    threading.Thread(target=_count_for_ever, args=(app,), name="daily", daemon=True).start()
+def serve(app: Flask, settings: Settings, when_up: Callable[[], None]) -> bool:
+    """Answer requests until a signal stops us; false when some that were accepted could not be answered in time."""
+    from app.server.http import HttpServer
+
+    async def until_stopped() -> bool:
+        server = HttpServer(app, settings)
+        end_with_first()
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, server.stop)
+        return await server.serve(when_up)
+
+    return asyncio.run(until_stopped())
 
 
-def _count_for_ever(app: Flask) -> None:
-    pause = threading.Event()
-    while not pause.wait(volume.EVERY_SECONDS):
+def keep_house(app: Flask, report: JobsReport, jobs: Jobs | None) -> None:
+    """For as long as the process lives, write down what its requests left in memory, and say how its jobs are."""
+    usage = Usage()
+    for number in count(1):
+        time.sleep(REPORT_SECONDS)
+        if jobs is not None:
+            report.write(jobs.trouble())
         with app.app_context():
-            count_once()
+            note_connections(app)
+            if number % COUNTS_EVERY == 0:
+                write_memory(usage)
+                count_once()
+            elif number % USAGE_EVERY == 0:
+                usage.write()
+
+
+def write_memory(usage: Usage) -> None:
+    """Write when credentials were last used and which knowledge was. What cannot be written waits for the next time."""
+    usage.write()
+    with suppress(SQLAlchemyError):
+        write_uses()
 
 
 def count_once() -> None:
-    """Count where something new was noticed. A workspace that could not be counted waits for the next time."""
+    """Bring the daily counts of feedback up to date where something is new. What fails waits for the next time."""
     for tenant_id in volume.take_stale():
         product = identity.product_in(tenant_id)
         try:
@@ -128,41 +209,9 @@ def count_once() -> None:
             log.warning("feedback was not counted by day: %s", trouble)
 
 
-def announce(app: Flask, settings: Settings, *, as_json: bool) -> None:
-    """Say where it is, and how to get in."""
-    from app.cli.links import first_link
-    from app.cli.output import emit
-
-    with app.app_context():
-        link = first_link(settings)
-    lines = [f"Upshot is up: {settings.url}"]
-    lines += [f"Sign in once with: {link}"] if link else []
-    emit({"url": settings.url, "sign_in_link": link}, "\n".join(lines), as_json)
-    sys.stdout.flush()
-
-
-def serve(app: Flask, settings: Settings, when_up: Callable[[], None]) -> bool:
-    """Answer requests until a signal stops us; false when some that were accepted could not be answered in time."""
-    from app.server.http import HttpServer
-
-    async def until_stopped() -> bool:
-        server = HttpServer(app, settings)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, server.stop)
-        return await server.serve(when_up)
-
-    spare_collections()
-    return asyncio.run(until_stopped())
-
-
-def spare_collections() -> None:
-    """What was loaded until now stays, so collecting garbage need not look at it again and again; and a request leaves
-    little that only a collection would find."""
+def tune_gc() -> None:
+    """Leave out of collections what was loaded until now, and collect rarely: a request leaves little garbage that
+    only a collection would find. Objects that are never looked at also stay shared between processes."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
-
-
-def _close(opened: Opened) -> None:
-    if opened.embedded:
-        opened.embedded.release()

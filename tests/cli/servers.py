@@ -97,8 +97,8 @@ class Serving:
 
 
 @contextmanager
-def serving(data: Path, *arguments: str, **more: str) -> Iterator[Serving]:
-    one = Serving(data, *arguments, **more)
+def serving(data: Path, *arguments: str, port: int | None = None, **more: str) -> Iterator[Serving]:
+    one = Serving(data, *arguments, port=port, **more)
     try:
         yield one.up()
     finally:

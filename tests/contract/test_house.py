@@ -33,7 +33,7 @@ BELOW = {
     "demo": {"agents", *STORES},
     "api": {"security", "tools", *STORES},
     "views": {"security", *STORES},
-    "server": {"services", "db", "agents", "jobs", "demo", "cli"},
+    "server": {"services", "db", "agents", "jobs", "demo", "cli", "security", "api"},
     "cli": {"server", "demo", "tools", "agents", "jobs", *STORES},
 }
 # Inside services a package may import only what stands before it.

@@ -6,10 +6,7 @@ workspace.
 
 from __future__ import annotations
 
-import threading
 import time
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
@@ -21,12 +18,12 @@ from sqlalchemy.pool import QueuePool
 from app.api.kit import problems
 from app.api.kit.route import route
 from app.api.ops import bp
-from app.config import LOOPBACK
+from app.api.ops.request_counts import RequestCounts
+from app.config import LOOPBACK, Settings
 from app.db import act_as, db
 from app.errors import Forbidden, Problem, SignInNeeded
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 PASSED_ON = ("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP", "Forwarded", "Via")
 OF_SERVER = text("select * from door_counts()")
@@ -36,38 +33,6 @@ OF_WORKSPACE = text(
     " (select count(*) from feedback where tenant_id = app_tenant() and status = 'pending') as feedback_pending,"
     " (select count(*) from tasks where tenant_id = app_tenant() and enabled and next_run_at <= now()) as tasks_due"
 )
-
-
-class Requests:
-    """How many requests were answered, by method, route and status, and how long they took. In this process only."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.counts: dict[tuple[str, str, int], int] = defaultdict(int)
-        self.slots = [0] * (len(BOUNDS) + 1)
-        self.seconds = 0.0
-
-    def note(self, method: str, rule: str, status: int, seconds: float) -> None:
-        with self._lock:
-            self.counts[method, rule, status] += 1
-            self.slots[bisect_left(BOUNDS, seconds)] += 1
-            self.seconds += seconds
-
-    def lines(self) -> Iterator[str]:
-        with self._lock:
-            counts, slots, seconds = sorted(self.counts.items()), list(self.slots), self.seconds
-        yield "# HELP upshot_requests_total Requests answered."
-        yield "# TYPE upshot_requests_total counter"
-        for (method, rule, status), count in counts:
-            yield f'upshot_requests_total{{method="{method}",route="{rule}",status="{status}"}} {count}'
-        yield "# HELP upshot_request_seconds How long requests took."
-        yield "# TYPE upshot_request_seconds histogram"
-        total = 0
-        for bound, slot in zip((*map(str, BOUNDS), "+Inf"), slots, strict=True):
-            total += slot
-            yield f'upshot_request_seconds_bucket{{le="{bound}"}} {total}'
-        yield f"upshot_request_seconds_sum {seconds:.6f}"
-        yield f"upshot_request_seconds_count {total}"
 
 
 @route(
@@ -112,12 +77,19 @@ def from_this_machine() -> bool:
 
 
 def pool_lines() -> Iterator[str]:
+    note_connections(current_app)
+    used, idle = requests().connections()
+    yield "# HELP upshot_database_connections Connections of the server's processes."
+    yield "# TYPE upshot_database_connections gauge"
+    yield f'upshot_database_connections{{state="used"}} {used}'
+    yield f'upshot_database_connections{{state="idle"}} {idle}'
+
+
+def note_connections(app: Flask) -> None:
+    """Publish how many connections this process has."""
     pool = db.engine.pool
     if isinstance(pool, QueuePool):
-        yield "# HELP upshot_database_connections Connections of this process."
-        yield "# TYPE upshot_database_connections gauge"
-        yield f'upshot_database_connections{{state="used"}} {pool.checkedout()}'
-        yield f'upshot_database_connections{{state="idle"}} {pool.checkedin()}'
+        app.extensions["upshot.requests"].note_connections(pool.checkedout(), pool.checkedin())
 
 
 def counted(question: TextClause) -> Iterator[str]:
@@ -136,8 +108,8 @@ def counted(question: TextClause) -> Iterator[str]:
         yield f"upshot_{name} {value}"
 
 
-def requests() -> Requests:
-    found: Requests = current_app.extensions["upshot.requests"]
+def requests() -> RequestCounts:
+    found: RequestCounts = current_app.extensions["upshot.requests"]
     return found
 
 
@@ -157,7 +129,8 @@ def end(response: Response) -> Response:
 
 
 def register(app: Flask) -> None:
-    app.extensions["upshot.requests"] = Requests()
+    settings: Settings = app.config["SETTINGS"]
+    app.extensions["upshot.requests"] = RequestCounts(settings.processes)
     app.config["TAKES_OPERATOR"].add(f"{bp.name}.{metrics.__name__}")
     request_started.connect(begin, app)
     app.after_request(end)

@@ -42,7 +42,7 @@ _SETTINGS = {
     # Small at rest: few processes, few slots.
     "shared_buffers": "32MB",
     "huge_pages": "off",
-    "max_connections": "100",
+    "max_connections": "200",
     "max_worker_processes": "2",
     "max_parallel_workers": "2",
     "max_logical_replication_workers": "0",
