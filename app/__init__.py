@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
-
-from flask import Flask
+from typing import TYPE_CHECKING
 
 from app.config import Settings
 
 if TYPE_CHECKING:
+    from flask import Flask
+
     from app.db.boot import Opened
 
 # Packages and modules with routes. `kit` comes first: of two rules that take OPTIONS, the first answers, which is cors.
@@ -35,21 +34,18 @@ VIEWS = (
 APIS = ("app.api.kit", "app.api.ops", "app.api.admin", "app.api.agents", "app.api.members")
 
 
-class Upshot(Flask):
-    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
-        """No view is a coroutine; Flask would look at each function of each request to find that out."""
-        return func
-
-
 def create_app(settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False) -> Flask:
-    """The app on an open database. Without one it opens the database that the settings name."""
+    """Build the app on an open database. Without one, open the database that the settings name."""
+    # Commands import this package too, and most of them need no web app.
+    from flask import Flask
+
     from app.db.boot import connect_app, open_database
     from app.security import authentication, flash_cookie, headers, last_used
     from app.services.sessions.budget import use_budget
 
     settings = settings or Settings.from_env()
     opened = opened or open_database(settings)
-    app = Upshot(__name__)
+    app = Flask(__name__)
     app.config.update(
         SETTINGS=settings,
         SECRET_KEY=opened.secret_key,

@@ -24,7 +24,9 @@ SECONDS = 5.0
 ROUNDS = 4
 REVIEW = "/admin/agent-review"
 FEEDBACK = json.dumps({"source_type": "observation", "rating": "negative", "comment": "Used last year's EBITDA."})
-EVENTS = json.dumps({"events": [{"event_type": "user.message", "payload": {"text": f"Question {n}"}} for n in range(10)]})
+EVENTS = json.dumps(
+    {"events": [{"event_type": "user.message", "payload": {"text": f"Question {n}"}} for n in range(10)]}
+)
 Request = tuple[str, str, str, dict[str, str]]
 
 

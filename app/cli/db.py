@@ -139,10 +139,10 @@ def url(role: str, as_json: bool) -> None:
 
 
 def _revision(url: str) -> str | None:
-    from app.db import migrate
+    from app.db import revisions
 
     with psycopg.connect(url) as connection:
-        return migrate.current(connection)
+        return revisions.current(connection)
 
 
 def _address(connection: psycopg.Connection[Any], user: str, password: str) -> str:

@@ -7,12 +7,17 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from flask import Flask
 
 from app.errors import Problem, Unusable
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from app.config import Settings
+    from app.db.boot import Opened
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,8 +48,9 @@ def plain_failures(command: Command) -> Command:
 
 
 @contextmanager
-def opened_app() -> Iterator[Flask]:
-    """The app on its database, in an application context; an embedded server that we started stops again."""
+def opened_app(*, routes: bool = True) -> Iterator[Flask]:
+    """An application context on the database; an embedded server that we started stops again. Without `routes` the web
+    app is not loaded, which takes most of a command's time."""
     from app import create_app
     from app.config import Settings
     from app.db.boot import open_database
@@ -52,7 +58,7 @@ def opened_app() -> Iterator[Flask]:
     settings = Settings.from_env()
     opened = open_database(settings)
     try:
-        app = create_app(settings, opened)
+        app = create_app(settings, opened) if routes else database_app(settings, opened)
         with app.app_context():
             yield app
     finally:
@@ -60,14 +66,29 @@ def opened_app() -> Iterator[Flask]:
             opened.embedded.release()
 
 
-def workspace_command(command: Command) -> Command:
+def database_app(settings: Settings, opened: Opened) -> Flask:
+    """An app that has the database and nothing else."""
+    from flask import Flask
+
+    from app.db.boot import connect_app
+
+    app = Flask(__name__)
+    app.config.update(SETTINGS=settings, SECRET_KEY=opened.secret_key)
+    connect_app(app, opened, settings)
+    return app
+
+
+def workspace_command(command: Command, *, routes: bool = True) -> Command:
     """A command that works in an application context. Its `--json` flag arrives as `as_json`."""
 
     @json_option
     @plain_failures
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with opened_app():
+        with opened_app(routes=routes):
             return command(*args, **kwargs)
 
     return run  # type: ignore[return-value]
+
+
+people_command = functools.partial(workspace_command, routes=False)

@@ -8,7 +8,7 @@ import click
 from flask import current_app
 
 from app.actor import SCOPES
-from app.cli.output import emit, workspace_command
+from app.cli.output import emit, people_command
 from app.errors import Invalid, NotFound
 from app.models.people import ROLES
 from app.server.address import address
@@ -22,7 +22,7 @@ def tenant() -> None:
 @tenant.command("create")
 @click.option("--slug", required=True, help="Lower-case letters, digits and hyphens; it never changes.")
 @click.option("--name", required=True, help="What people call the workspace.")
-@workspace_command
+@people_command
 def create_tenant(slug: str, name: str, as_json: bool) -> None:
     """Make a workspace."""
     from app.db import transaction
@@ -44,7 +44,7 @@ def user() -> None:
 @click.option("--role", type=click.Choice(ROLES), default="member", show_default=True)
 @click.option("--name", help="Their name; the first part of the e-mail when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read their password from the first line of standard input.")
-@workspace_command
+@people_command
 def create_user(email: str, slug: str, role: str, name: str | None, password_stdin: bool, as_json: bool) -> None:
     """Add somebody to a workspace. Without a password they come in with `upshot signin-link`."""
     from app.db import acting_as, transaction
@@ -71,7 +71,7 @@ def key() -> None:
 @click.option("--user", "email", required=True, help="E-mail of the person that the key acts as.")
 @click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Once or more often.")
 @click.option("--name", default="from the command line", show_default=True, help="What the key is called.")
-@workspace_command
+@people_command
 def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
     """Make a key and print it, once."""
     from app.db import acting_as, transaction
@@ -98,7 +98,7 @@ def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_jso
 
 @click.command("signin-link")
 @click.option("--email", required=True)
-@workspace_command
+@people_command
 def signin_link(email: str, as_json: bool) -> None:
     """Print a link that signs somebody in once, within 15 minutes."""
     from app.db import transaction

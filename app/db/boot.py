@@ -13,6 +13,7 @@ from app.config import Settings
 from app.db import db, engine_options
 from app.db.connect import connect
 from app.db.direct import Connection
+from app.db.revisions import is_current, refuse_newer
 from app.db.watch import DatabaseWatch
 from app.errors import Unusable
 
@@ -53,13 +54,15 @@ def open_database(settings: Settings) -> Opened:
 
 def _open_embedded(settings: Settings) -> Opened:
     from app.db.embedded.shared import Embedded
-    from app.db.migrate import upgrade
 
     embedded = Embedded(settings.data_dir / "postgres").start()
     owner_url = embedded.url("owner")
-    upgrade(owner_url)
     app_url = embedded.url("app")
     with connect(app_url, "the embedded database") as connection:
+        if not is_current(connection):
+            from app.db.migrate import upgrade
+
+            upgrade(owner_url)
         check_server(connection)
         check_app_role(connection)
         check_durable(connection)
@@ -107,8 +110,6 @@ def check_durable(connection: psycopg.Connection[Any]) -> None:
 
 
 def check_current(connection: psycopg.Connection[Any]) -> None:
-    from app.db.migrate import is_current, refuse_newer
-
     refuse_newer(connection)
     if not is_current(connection):
         raise Unusable(

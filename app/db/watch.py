@@ -14,6 +14,8 @@ from flask import Flask
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError
 
+from app.db.revisions import is_current
+
 EVERY_SECONDS = 1.0
 # Without an answer for so long the database counts as down; a probe may wait that long for the very first answer.
 SILENT_SECONDS = 2.0
@@ -99,8 +101,6 @@ class DatabaseWatch:
         return psycopg.connect(self.url, connect_timeout=2, autocommit=True, application_name="upshot probe")
 
     def _ask(self, connection: psycopg.Connection[Any]) -> str | None:
-        from app.db.migrate import is_current
-
         if self._no_space:
             with connection.transaction():
                 connection.execute("SET LOCAL work_mem = '64kB'")

@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from app.db.drift import definitions, differences
-from app.db.migrate import check, head
+from app.db.migrate import check
+from app.db.revisions import head
 from tests.conftest import Server
 from tests.db.catalogue import WALLS, walls
 

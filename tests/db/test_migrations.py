@@ -16,7 +16,8 @@ import pytest
 from psycopg.rows import dict_row
 
 from app.db import migrate
-from app.db.migrate import check, current, downgrade, head, is_current, upgrade
+from app.db.migrate import check, downgrade, upgrade
+from app.db.revisions import current, head, is_current
 from app.errors import Unusable
 from migrations.legacy import FEEDBACK_FROM_THUMBS
 from tests.conftest import Server
