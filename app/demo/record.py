@@ -1,104 +1,212 @@
-"""`upshot demo record`: hold every written conversation with the offline agents, replay the goldens, and keep what they
-answer."""
+"""`upshot demo record`: have the offline agents answer the script and replay the goldens, and keep what they do."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Collection, Iterable
-from datetime import UTC, datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
-from app.db import acting_as, transaction
-from app.db.connect import connect
-from app.demo import replayed
-from app.demo.live import Live
-from app.demo.play import Held, Kept, Player
-from app.demo.recording import FILE, Recorded, read_recorded
-from app.demo.replayed import Replayed
-from app.demo.seed import NAME, history
-from app.demo.setting import set_up
-from app.demo.talks import Talk
-from app.demo.world import World, talks
+from flask import current_app
+from sqlalchemy import update
+
+from app.agents.runtime import Run
+from app.agents.threads import Threads
+from app.config import Settings
+from app.db import acting_as, db, transaction
+from app.demo.history import build_history
+from app.demo.playback import PlayedTalk, Player, create_chat, date_failures, start_run, store_messages, summarize
+from app.demo.recording import RUNS_FILE, TALKS_FILE, RecordedCase, RecordedRun, RecordedTalk, to_ids, to_names
+from app.demo.reset import purge
+from app.demo.script import Events, Talk, assign_times
+from app.demo.seed import NAME
+from app.demo.world import World, load_talks, set_up
+from app.models import AgentSession, Entity, EntityResponse, SharedContext
+from app.services.sessions import events as session_events
+from app.services.sessions import store as session_store
+from app.services.sessions.leases import Lease
+from app.services.sessions.store import NewEvent, NewSession
 from app.services.workspaces import store as workspace_store
 
+OWNER = "demo record"
+MAX_RUN_TIME = timedelta(minutes=5)
 # The recording is made as of one moment, so that it is the same whenever it is made.
 RECORDED_AT = datetime(2026, 11, 17, 18, 0, tzinfo=UTC)
 
 
 def record(owner_url: str | None, *, replays_only: bool = False) -> dict[str, Any]:
-    """Write the recording anew. The workspace in which it happens is deleted, if the owner of the database is known."""
-    live = _held(owner_url, () if replays_only else None, None)
+    """Write the recordings anew."""
+    talks, runs = record_live(owner_url, () if replays_only else None, None)
     if not replays_only:
-        _write(FILE, [one.line() for _, one in sorted(live.recorded.items())])
-    _write(replayed.FILE, [one.line() for one in live.replayed.values()])
-    return {"conversations": len(live.recorded), "runs": len(live.replayed)}
+        _write(TALKS_FILE, [talk.line() for talk in talks.values()])
+    _write(RUNS_FILE, [run.line() for run in runs.values()])
+    return {"conversations": len(talks), "runs": len(runs)}
 
 
-def _write(name: str, lines: Iterable[str]) -> None:
-    Path(__file__).with_name(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def hold_again(
-    owner_url: str | None, talks: Collection[str], runs: Collection[str]
-) -> tuple[dict[str, Recorded], dict[str, Replayed]]:
-    """How these conversations and runs over goldens go, by key, in the middle of the recorded others."""
-    live = _held(owner_url, talks, runs)
-    return dict(sorted(live.recorded.items())), live.replayed
+def record_live(
+    owner_url: str | None, talks: Collection[str] | None, runs: Collection[str] | None
+) -> tuple[dict[str, RecordedTalk], dict[str, RecordedRun]]:
+    """Play the whole demo, these conversations and runs live and the others from the recording. None means all.
 
-
-def _held(owner_url: str | None, only: Collection[str] | None, runs: Collection[str] | None) -> Live:
-    """Everything that happened, these conversations and runs really; None stands for all of them."""
+    Returns what was live, by key. The workspace is deleted afterwards if the owner of the database is known.
+    """
     with acting_as(None), transaction():
         _, system = workspace_store.create_workspace(slug=f"demo-record-{secrets.token_hex(4)}", name=NAME)
         world = World(RECORDED_AT, system)
         set_up(world)
-    live = Live(world)
+    player = LivePlayer(world, talks, runs)
     try:
-        player: Player = live if only is None else _some(world, live, only, runs)
-        for step in history(world, player):
+        for step in build_history(world, player):
             step()
     finally:
-        live.close()
+        player.threads.close()
         if owner_url:
-            with connect(owner_url, "UPSHOT_OWNER_DATABASE_URL") as connection:
-                connection.execute("select purge_tenant(%s)", (system.tenant_id,))
-    return live
+            purge(owner_url, system.tenant_id)
+    return dict(sorted(player.new_talks.items())), player.new_runs
 
 
-def _some(world: World, live: Live, only: Collection[str], runs: Collection[str] | None) -> _Some:
-    with live.within():
-        kept = Kept(world, read_recorded(), [talk for talk in talks() if talk.key not in only])
-    return _Some(live, kept, only, runs)
+class LivePlayer(Player):
+    """Has agents answer the chosen conversations and replay in the chosen runs, each in its own transactions."""
 
+    def __init__(self, world: World, talks: Collection[str] | None, runs: Collection[str] | None) -> None:
+        self.threads = Threads(current_app._get_current_object(), 2)  # type: ignore[attr-defined]
+        self.settings: Settings = current_app.config["SETTINGS"]
+        self.new_talks: dict[str, RecordedTalk] = {}
+        self.new_runs: dict[str, RecordedRun] = {}
+        self._talks, self._runs = talks, runs
+        self._leases: dict[UUID, Lease] = {}
+        self.world = world
+        super().__init__(world, [talk for talk in load_talks() if not _is_chosen(talk.key, talks)])
 
-class _Some:
-    """Holds some conversations, replays in some runs, and takes the rest from the recording."""
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with acting_as(self.world.system), transaction():
+            yield
 
-    def __init__(self, live: Live, kept: Kept, only: Collection[str], runs: Collection[str] | None) -> None:
-        self.live = live
-        self.kept = kept
-        self.only = only
-        self.runs = runs
-        self.within = live.within
-        self.reserve = live.reserve
+    def reserve(self, session_id: UUID) -> None:
+        """Lease the session before its transaction ends, so that no worker takes it."""
+        session = db.session.get_one(AgentSession, session_id)
+        session.status, session.lease_owner, session.attempt = "running", OWNER, 1
+        session.lease_until = session.started_at = datetime.now(UTC) + MAX_RUN_TIME
+        db.session.flush()
+        self._leases[session_id] = Lease(session.id, session.tenant_id, OWNER, 1)
 
-    def hold(self, talk: Talk) -> Held:
-        if talk.key in self.only:
-            return self.live.hold(talk)
-        with self.within():
-            return self.kept.hold(talk)
+    def play(self, talk: Talk) -> PlayedTalk:
+        if not _is_chosen(talk.key, self._talks):
+            with self.transaction():
+                return super().play(talk)
+        session_id = self._start_session(talk)
+        recorded = self.new_talks[talk.key] = self._run(session_id, talk.key, self.world.at(talk.when))
+        with self.transaction():
+            messages = self._store_chat(talk, session_id, recorded.events)
+            return summarize(self.world, talk, session_id, recorded.events, messages)
 
-    def try_again(self, talk: Talk, session_id: Any, at: datetime) -> None:
-        if talk.key in self.only:
-            self.live.try_again(talk, session_id, at)
+    def retry(self, talk: Talk, session_id: UUID, at: datetime) -> None:
+        if _is_chosen(talk.key, self._talks):
+            self.new_talks[talk.key].again = self._run(session_id, talk.key, at)
             return
-        with self.within():
-            self.kept.try_again(talk, session_id, at)
+        with self.transaction():
+            super().retry(talk, session_id, at)
 
-    def replay(self, run: dict[str, Any]) -> None:
-        if self.runs is None or run["key"] in self.runs:
-            self.live.replay(run)
-            return
-        with self.within():
-            self.kept.replay(run)
+    def replay(self, entry: dict[str, Any]) -> None:
+        key = entry["key"]
+        if not _is_chosen(key, self._runs):
+            with self.transaction():
+                return super().replay(entry)
+        with self.transaction():
+            _, cases = start_run(self.world, entry)
+            replays = {talk: session.id for talk, session in cases.items()}
+            for session_id in replays.values():
+                self.reserve(session_id)
+        for session_id in replays.values():
+            self._run_to_end(session_id)
+        with self.transaction():
+            date_failures(self.world, entry, list(replays.values()))
+            recorded = {talk: self._read_case(session_id, f"{key}.{talk}") for talk, session_id in replays.items()}
+            self.new_runs[key] = RecordedRun(key, recorded)
+
+    def _start_session(self, talk: Talk) -> UUID:
+        world = self.world
+        with self.transaction():
+            session, _ = session_store.create_session(
+                NewSession(
+                    agent=talk.agent,
+                    agent_version=world.version_at(talk.agent, talk.when),
+                    session_type=talk.session_type,
+                    output_type=talk.options.get("output"),
+                    status="running",
+                    entity_id=world.record_of(talk),
+                    person_id=world.people[talk.person].id,
+                    metadata={"turns": [world.text(prompt) for prompt in talk.prompts]},
+                ),
+                actor=world.system,
+            )
+            self.reserve(session.id)
+            if talk.options.get("stopped"):
+                session.cancel_requested_at = datetime.now(UTC)
+            session_id = world.refs[f"session.{talk.key}"] = session.id
+        return session_id
+
+    def _store_chat(self, talk: Talk, session_id: UUID, events: Events) -> list[UUID]:
+        """Store the chat of the session, so that feedback can refer to its messages."""
+        times, _ = assign_times(events, self.world.at(talk.when))
+        session = db.session.get_one(AgentSession, session_id)
+        chat = create_chat(self.world, talk, times[0])
+        session.chat_id = chat.id if chat else None
+        new = [
+            NewEvent(kind, to_ids(self.world, payload), at) for (kind, payload), at in zip(events, times, strict=True)
+        ]
+        return store_messages(self.world, chat, session, new)
+
+    def _run(self, session_id: UUID, key: str, began: datetime) -> RecordedTalk:
+        self._run_to_end(session_id)
+        with self.transaction():
+            session = db.session.get_one(AgentSession, session_id, populate_existing=True)
+            events = self._read_events(session_id)
+            _date_effects(events, began)
+            return RecordedTalk(key, session.status, session.error, to_names(self.world, key, events))
+
+    def _run_to_end(self, session_id: UUID) -> None:
+        """Run a session in a thread of its own: the caller may be inside an event loop."""
+        attempt = Run(self._leases.pop(session_id), self.threads, self.settings, lambda *_: None)
+        with ThreadPoolExecutor(1) as alone:
+            alone.submit(lambda: asyncio.run(attempt.to_the_end())).result()
+
+    def _read_case(self, session_id: UUID, key: str) -> RecordedCase:
+        session = db.session.get_one(AgentSession, session_id, populate_existing=True)
+        result = {name: value for name, value in session.meta["eval_result"].items() if name != "judged_at"}
+        events = to_names(self.world, key, self._read_events(session_id))
+        return RecordedCase(session.status, events, to_names(self.world, key, result))
+
+    def _read_events(self, session_id: UUID) -> Events:
+        found = session_events.events_of(session_id, actor=self.world.system)
+        return [(event.event_type, event.payload) for event in sorted(found, key=lambda event: event.sequence)]
+
+
+def _is_chosen(key: str, chosen: Collection[str] | None) -> bool:
+    return chosen is None or key in chosen
+
+
+def _date_effects(events: Sequence[tuple[str, dict[str, Any]]], began: datetime) -> None:
+    """Date what agents changed to the time of the conversation: lists show what changed last first."""
+    times, _ = assign_times(events, began)
+    for (kind, payload), at in zip(events, times, strict=True):
+        if kind in ("entity.created", "entity.updated") and payload.get("changes") != {}:
+            _update(Entity, payload["entity_id"], updated_at=at)
+        elif kind == "response.submitted":
+            _update(EntityResponse, payload["response_id"], created_at=at)
+        elif kind == "knowledge.changed":
+            _update(SharedContext, payload["shared_context_id"], updated_at=at, created_at=at)
+
+
+def _update(model: Any, row_id: str, **values: datetime) -> None:
+    db.session.execute(update(model).where(model.id == UUID(row_id)).values(**values))

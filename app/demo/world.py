@@ -1,62 +1,129 @@
-"""What the demo's conversations happen in: who is there, which records there are, and what each is called here."""
+"""The demo workspace while it is filled: its people, agents and records, and the ids that recorded events refer to."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.demo.talks import Talk, expand, moment, place_of, read_talks
+from app.demo.script import Talk, fill_dates, parse_talks, resolve_time, sort_key
+from app.services.agents import versions
+from app.services.entities import store as entity_store
+from app.services.workspaces import people
+from app.services.workspaces import store as workspace_store
 
-HERE = files("app.demo")
+DATA = Path(__file__).with_name("data")
+ENTITY_TYPES = ("contact", "company", "deal", "ltm", "fiscal-year")
+# Working days before now, older than every conversation.
+TYPES_CREATED, CRITERIA_CREATED, RECORDS_CREATED = "44d 09:00", "44d 11:00", "43d 08:00"
 
 
 @dataclass
 class World:
-    """`refs` are the ids of everything that recorded events speak of, by names that stay the same."""
+    """State of the demo. `refs` has the id of everything that recorded events mention, by a name that never changes.
+
+    `labels` are feedback ids that knowledge refers to, `waiting` those that a rule will apply, by the rule's key, and
+    `used` the times at which a row of knowledge was in a prompt.
+    """
 
     now: datetime
     system: Actor
     people: dict[str, Actor] = field(default_factory=dict)
     refs: dict[str, UUID] = field(default_factory=dict)
-    kinds: dict[str, str] = field(default_factory=dict)
+    record_types: dict[str, str] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
     labels: dict[str, UUID] = field(default_factory=dict)
     waiting: dict[str, list[UUID]] = field(default_factory=dict)
     used: dict[UUID, list[datetime]] = field(default_factory=dict)
 
     def at(self, when: str) -> datetime:
-        return moment(when, self.now)
+        return resolve_time(when, self.now)
 
     def past(self, at: datetime) -> datetime:
-        """Nothing of the demo happens in the future."""
+        """Nothing in the demo happens in the future."""
         return min(at, self.now - timedelta(minutes=1))
 
     def text(self, text: str) -> str:
-        return expand(text, self.now)
+        return fill_dates(text, self.now)
 
-    def version(self, talk: Talk) -> int:
-        """The version of its agent that was current when a conversation began."""
-        begun = place_of(talk.when)
-        return sum(place_of(since) <= begun for since in self.versions[talk.agent])
+    def version_at(self, slug: str, when: str) -> int:
+        """The version of an agent that was current at that moment."""
+        return sum(sort_key(since) <= sort_key(when) for since in self.versions[slug])
+
+    def record_of(self, talk: Talk) -> UUID | None:
+        return self.refs[f"record.{talk.options['entity']}"] if "entity" in talk.options else None
 
     def actor(self, talk: Talk) -> Actor:
         """The person of a conversation, as the agent acts for them."""
-        person = self.people[talk.person]
-        return Actor(person.id, person.tenant_id, person.role, person.name, agent_id=self.refs[f"agent.{talk.agent}"])
+        return replace(self.people[talk.person], agent_id=self.refs[f"agent.{talk.agent}"])
 
 
-def load(name: str) -> Any:
-    """A data file of the demo."""
-    return json.loads((HERE / f"{name}.json").read_text(encoding="utf-8"))
+def load_data(name: str) -> Any:
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def talks() -> Iterator[Talk]:
+def load_talks() -> Iterator[Talk]:
     """All conversations, file by file."""
-    for place in sorted((HERE / "talks").iterdir(), key=lambda item: item.name):
-        yield from read_talks(place.read_text(encoding="utf-8"), place.name.removesuffix(".talk"))
+    for path in sorted((DATA / "talks").iterdir()):
+        yield from parse_talks(path.read_text(encoding="utf-8"), path.stem)
+
+
+def set_up(world: World) -> None:
+    """Create what exists before the first conversation: people, agents and records."""
+    _add_people(world)
+    _add_agents(world)
+    _add_records(world)
+
+
+def _add_people(world: World) -> None:
+    for person in load_data("people"):
+        user = people.create_person(email=person["email"], name=person["name"], role=person["role"], actor=world.system)
+        world.people[person["key"]] = Actor(user.id, world.system.tenant_id, person["role"], user.name)
+        world.refs[f"person.{person['key']}"] = user.id
+
+
+def _add_agents(world: World) -> None:
+    owner = world.people["owner"]
+    for entry in load_data("agents"):
+        first, *later = entry["versions"]
+        agent = versions.ensure_agent(
+            entry["slug"],
+            actor=owner,
+            name=entry["name"],
+            kind="builtin",
+            description=entry["description"],
+            config=first["config"],
+            created_at=world.at(first["when"]),
+        )
+        world.refs[f"agent.{agent.slug}"] = agent.id
+        world.versions[agent.slug] = [version["when"] for version in entry["versions"]]
+        for version in later:
+            versions.save_version(agent.id, version["config"], actor=owner, created_at=world.at(version["when"]))
+    review = versions.find_agent(workspace_store.REVIEW_AGENT, actor=world.system)
+    if review is not None:
+        world.people["review"] = replace(world.system, agent_id=review.id, name=review.name)
+        world.refs[f"agent.{review.slug}"] = review.id
+
+
+def _add_records(world: World) -> None:
+    data = load_data("entities")
+    owner = world.people["owner"]
+    for entry in data["types"]:
+        row = entity_store.create_type(**entry, actor=owner, created_at=world.at(TYPES_CREATED))
+        world.refs[f"type.{row.slug}"] = row.id
+    for entry in data["criteria_sets"]:
+        criteria = entity_store.create_criteria_set(**entry, actor=owner, created_at=world.at(CRITERIA_CREATED))
+        world.refs[f"criteria.{criteria.slug}"] = criteria.id
+    at = world.at(RECORDS_CREATED)
+    for kind in ENTITY_TYPES:
+        for entry in data[kind]:
+            fields = {name: world.text(value) if isinstance(value, str) else value for name, value in entry.items()}
+            ref, name = f"record.{fields.pop('key')}", fields.pop("name")
+            at += timedelta(minutes=1)
+            entity = entity_store.create_entity(entity_type=kind, name=name, fields=fields, actor=owner, created_at=at)
+            world.refs[ref], world.record_types[ref] = entity.id, kind

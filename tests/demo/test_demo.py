@@ -19,13 +19,12 @@ from app.actor import Actor
 from app.cli import command
 from app.db import act_as, db, transaction
 from app.db.paging import Page
-from app.demo.record import hold_again
-from app.demo.recording import Names, read_recorded
-from app.demo.replayed import read_replayed
+from app.demo.record import record_live
+from app.demo.recording import read_runs, read_talks, to_ids, to_names
 from app.demo.reset import reset
+from app.demo.script import fill_dates, parse_remark, parse_talks, resolve_time, sort_key
 from app.demo.seed import seed
-from app.demo.talks import expand, moment, place_of, read_remark, read_talks
-from app.demo.world import World, load, talks
+from app.demo.world import World, load_data, load_talks
 from app.errors import Unusable
 from app.models import (
     AgentSession,
@@ -210,8 +209,8 @@ def test_calls_and_results_belong_together(demo: Any) -> None:
 def test_what_sessions_had_in_their_prompts_is_what_was_recorded(demo: Any) -> None:
     """The order of rows in a prompt is worked out anew when the demo is seeded; it comes out as in the recording."""
     by_content = {row.content: str(row.id) for row in db.session.scalars(select(SharedContext))}
-    names = {f"ref:row.{entry['key']}": by_content.get(entry["content"]) for entry in load("knowledge")}
-    for key, recorded in read_recorded().items():
+    names = {f"ref:row.{entry['key']}": by_content.get(entry["content"]) for entry in load_data("knowledge")}
+    for key, recorded in read_talks().items():
         events = db.session.execute(
             select(SessionEvent.payload)
             .join(AgentSession, AgentSession.id == SessionEvent.session_id)
@@ -250,7 +249,7 @@ def test_records_agree_with_what_was_done_to_them(demo: Any) -> None:
 
 def test_figures_that_people_name_stand_in_the_records() -> None:
     """Multiples and EBITDA are the accounts' own; whoever is named is a person, a company or a deal of the demo."""
-    data = load("entities")
+    data = load_data("entities")
     deals = {deal["name"].removeprefix("Project "): deal for deal in data["deal"]}
     for kind, name in (("ltm", "trailing"), ("fiscal-year", "annual")):
         for row in data[kind]:
@@ -306,12 +305,12 @@ def test_people_and_agents_do_not_repeat_themselves(demo: Any) -> None:
 def test_conversations_and_replays_go_again_as_they_were_recorded(demo_app: Flask) -> None:
     """Every fifth conversation is held anew with the real runtime, and each set is replayed anew with its worse version
     and the one after it, in the middle of the recorded others."""
-    recorded, replayed = read_recorded(), read_replayed()
+    recorded, replayed = read_talks(), read_runs()
     sample = [key for place, key in enumerate(sorted(recorded)) if place % 5 == 0]
-    versions = [entry["key"] for entry in load("goldens")["runs"] if entry.get("trigger") == "post-deploy"]
+    versions = [entry["key"] for entry in load_data("goldens")["runs"] if entry.get("trigger") == "post-deploy"]
     assert (len(sample) >= 30, len(versions)) == (True, 6)
     with demo_app.app_context():
-        held, runs = hold_again(demo_app.extensions["upshot.opened"].owner_url, sample, versions)
+        held, runs = record_live(demo_app.extensions["upshot.opened"].owner_url, sample, versions)
     assert sorted(held) == sample
     for key in sample:
         assert held[key].line() == recorded[key].line()
@@ -321,8 +320,8 @@ def test_conversations_and_replays_go_again_as_they_were_recorded(demo_app: Flas
 
 
 def test_a_recording_is_complete(demo_app: Flask) -> None:
-    assert sorted(read_recorded()) == sorted(talk.key for talk in talks())
-    assert {recorded.status for recorded in read_recorded().values()} == {"completed", "failed", "cancelled"}
+    assert sorted(read_talks()) == sorted(talk.key for talk in load_talks())
+    assert {recorded.status for recorded in read_talks().values()} == {"completed", "failed", "cancelled"}
 
 
 def test_reset_makes_it_new_and_leaves_the_others_alone(
@@ -359,27 +358,27 @@ def test_names_lead_to_ids_and_back() -> None:
     known, fresh = uuid4(), uuid4()
     world = World(now, system, refs={"record.kestrel": known})
     payload = {"id": str(known), "text": f"{fresh} closes on 2026-03-05, said at 2026-03-01T12:00:00Z", "sha256": "ab"}
-    [(_, kept)] = Names(world, "one").named([("tool.result", payload)])
+    [(_, kept)] = to_names(world, "one", [("tool.result", payload)])
     assert kept == {
         "id": "ref:record.kestrel",
         "text": "ref:new.one.1 closes on {iso -3}, said at {at -86400.000000}",
         "sha256": None,
     }
-    assert Names(world, "one").resolved(kept) == payload | {"sha256": None}
+    assert to_ids(world, kept) == payload | {"sha256": None}
 
 
 def test_the_conversations_read_as_they_are_written() -> None:
     text = "@ a sam 2d 09:40 type=tool\n> Hello\n  there\n~ sam helpful +3h | Yes\n\n@ b tom 3h\n> Again\n"
-    [talk, other] = read_talks(text, "p")
-    assert (talk.key, talk.agent, talk.person, talk.facts) == ("p-001", "a", "sam", {"type": "tool"})
-    assert [(step.mark, step.text) for step in talk.steps] == [(">", "Hello\nthere"), ("~", "sam helpful +3h | Yes")]
+    [talk, other] = parse_talks(text, "p")
+    assert (talk.key, talk.agent, talk.person, talk.options) == ("p-001", "a", "sam", {"type": "tool"})
+    assert [(line.mark, line.text) for line in talk.lines] == [(">", "Hello\nthere"), ("~", "sam helpful +3h | Yes")]
     monday = datetime(2026, 3, 2, 23, 0, tzinfo=UTC)
-    assert moment(talk.when, monday) == datetime(2026, 2, 26, 9, 40, 7, tzinfo=UTC), "two working days ago"
-    assert place_of(talk.when) < place_of("1d 08:00") < place_of(other.when)
-    remark = read_remark("sam edit +3h id=x applied=rule | Words || Note")
+    assert resolve_time(talk.when, monday) == datetime(2026, 2, 26, 9, 40, 7, tzinfo=UTC), "two working days ago"
+    assert sort_key(talk.when) < sort_key("1d 08:00") < sort_key(other.when)
+    remark = parse_remark("sam edit +3h id=x applied=rule | Words || Note")
     assert (remark.who, remark.what, remark.after) == ("sam", "edit", timedelta(hours=3))
-    assert (remark.options, remark.words, remark.note) == ({"id": "x", "applied": "rule"}, "Words", "Note")
-    assert expand("until {iso 1}", monday) == "until 2026-03-01"
+    assert (remark.options, remark.text, remark.note) == ({"id": "x", "applied": "rule"}, "Words", "Note")
+    assert fill_dates("until {iso 1}", monday) == "until 2026-03-01"
 
 
 def test_every_session_equals_itself(demo: Any) -> None:

@@ -21,7 +21,7 @@ from scripts.fit_hygiene import fitted
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, id_of, lines, score_of
 
 TODAY = date(2026, 11, 16)
-DEMO = Path(__file__).resolve().parents[2] / "app/demo"
+DEMO = Path(__file__).resolve().parents[2] / "app/demo/data"
 
 
 def test_there_is_enough_labelled_data_in_both_halves() -> None:

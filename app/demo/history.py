@@ -1,0 +1,147 @@
+"""Everything that happens in the demo, in order: conversations, feedback, rules, golden sets and their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, select
+
+from app.db import db
+from app.demo.feedback import follow_up
+from app.demo.playback import Player
+from app.demo.script import Talk, sort_key
+from app.demo.world import World, load_data, load_talks
+from app.models import Agent, AgentVersion, Feedback
+from app.services.evals import promotion
+from app.services.evals.promotion import Promotion
+from app.services.feedback import review as feedback_review
+from app.services.knowledge import proposals
+from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.rows import NewRow
+
+
+def build_history(world: World, player: Player) -> list[Callable[[], None]]:
+    """Every step of the demo, sorted by time. Steps at the same moment keep the order in which they are added here."""
+    steps: list[tuple[tuple[int, float], Callable[[], None]]] = []
+
+    def add(when: str, step: Callable[..., None], *args: Any) -> None:
+        steps.append((sort_key(when), partial(step, *args)))
+
+    def add_admin_step(step: Callable[..., None], entry: dict[str, Any], *more: Any) -> None:
+        add(entry["when"], _in_transaction, player, step, world, entry, *more)
+
+    for entry in load_data("knowledge"):
+        add_admin_step(_add_rule, entry)
+        for change in entry.get("then", ()):
+            add_admin_step(_change_rule, change, entry["key"])
+    for entry in load_data("triage"):
+        add_admin_step(_dismiss_weekly, entry)
+    goldens = load_data("goldens")
+    for entry in goldens["goldens"]:
+        add_admin_step(_promote, entry)
+    for entry in goldens["runs"]:
+        add(entry["when"], player.replay, entry)
+    for entry in goldens["settled"]:
+        add_admin_step(_dismiss_failures, entry)
+    for talk in load_talks():
+        add(talk.when, _play, world, talk, player)
+    return [step for _, step in sorted(steps, key=lambda item: item[0])]
+
+
+def _in_transaction(player: Player, step: Callable[..., None], *args: Any) -> None:
+    with player.transaction():
+        step(*args)
+
+
+def _play(world: World, talk: Talk, player: Player) -> None:
+    """Have the conversation, then the feedback on it, then the second attempts that a rejection asks for."""
+    played = player.play(talk)
+    with player.transaction():
+        retries = follow_up(world, talk, played)
+        for session_id, _ in retries:
+            player.reserve(session_id)
+    for session_id, at in retries:
+        player.retry(talk, session_id, at)
+
+
+def _add_rule(world: World, entry: dict[str, Any]) -> None:
+    author, at = world.people[entry["by"]], world.past(world.at(entry["when"]))
+    applied = world.waiting.pop(entry["key"], [])
+    behind = [*applied, *(world.labels[label] for label in entry.get("from", ()))]
+    row = knowledge_rows.add_row(
+        NewRow(
+            type=entry["type"],
+            content=entry["content"],
+            context=entry.get("context"),
+            agent_id=world.refs[f"agent.{entry['agent']}"] if "agent" in entry else None,
+            entity_type_id=world.refs[f"type.{entry['entity_type']}"] if "entity_type" in entry else None,
+            feedback_ids=behind,
+            pinned=entry.get("pinned", False),
+            created_at=at,
+        ),
+        actor=author,
+    )
+    world.refs[f"row.{entry['key']}"] = row.id
+    if applied:
+        outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
+        feedback_review.review(applied, "applied", actor=author, outcome=outcome, at=at)
+    if "reviewed" in entry:
+        feedback_review.review(behind, "reviewed", actor=author, notes=entry["reviewed"], at=at)
+
+
+def _change_rule(world: World, change: dict[str, Any], key: str) -> None:
+    row = proposals.get(world.refs[f"row.{key}"], actor=world.system)
+    author, at = world.people[change["by"]], world.past(world.at(change["when"]))
+    if "edit" in change:
+        knowledge_rows.edit_row(row.id, change["edit"], row.version, actor=author, reason=change["reason"], at=at)
+        return
+    heir = world.refs[f"row.{change['superseded_by']}"] if "superseded_by" in change else None
+    knowledge_rows.set_state(row.id, change["state"], actor=author, reason=change["reason"], superseded_by=heir, at=at)
+
+
+def _dismiss_weekly(world: World, entry: dict[str, Any]) -> None:
+    """Dismiss, with one note, what was given until then and leads to no rule."""
+    taken = {*world.labels.values(), *(row_id for ids in world.waiting.values() for row_id in ids)}
+    pending = _pending(
+        world,
+        Feedback.kind != "replay_failure",
+        Feedback.rating.in_(entry["ratings"]),
+        Feedback.created_at < world.at(entry.get("before", entry["when"])),
+    )
+    ids = [row_id for row_id in pending if row_id not in taken]
+    if len(ids) > 1:
+        _dismiss(world, ids, entry)
+
+
+def _promote(world: World, entry: dict[str, Any]) -> None:
+    """Sets are named after the persona whose conversations they hold."""
+    given = Promotion(set_name=entry["talk"].rpartition("-")[0], note=entry["note"], expected=entry.get("expected"))
+    session_id = world.refs[f"session.{entry['talk']}"]
+    promotion.promote_session(session_id, given, actor=world.people["admin"], at=world.at(entry["when"]))
+
+
+def _dismiss_failures(world: World, entry: dict[str, Any]) -> None:
+    """Dismiss what failed with a version that is no longer used."""
+    version_id = db.session.scalars(
+        select(AgentVersion.id)
+        .join(Agent, Agent.id == AgentVersion.agent_id)
+        .where(Agent.slug == entry["agent"], AgentVersion.version == entry["version"])
+        .where(Agent.tenant_id == world.system.tenant_id)
+    ).one()
+    failed_with = Feedback.context["agent_version_id"].astext == str(version_id)
+    ids = _pending(world, Feedback.kind == "replay_failure", failed_with)
+    if ids:
+        _dismiss(world, ids, entry)
+
+
+def _pending(world: World, *conditions: ColumnElement[bool]) -> list[UUID]:
+    mine = (Feedback.tenant_id == world.system.tenant_id, Feedback.status == "pending")
+    return list(db.session.scalars(select(Feedback.id).where(*mine, *conditions)))
+
+
+def _dismiss(world: World, ids: list[UUID], entry: dict[str, Any]) -> None:
+    at = world.at(entry["when"])
+    feedback_review.review(ids, "dismissed", actor=world.people["admin"], notes=entry["note"], at=at)
