@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from app.agents import models
 from app.agents.history import Open, Talk, answer, as_stored, returned
-from app.agents.offline.steps import rule_ids
 from app.agents.outside.secrets import hide, hide_in
 from app.agents.replay_tools import Recorded
 from app.agents.threads import Threads
@@ -219,8 +218,13 @@ class Turn:
         details = (response.provider_details or {}) | (response.metadata or {})
         if response.finish_reason == "length":
             extra = {"truncated": True}
-        rules = {name: rule_ids(details[name], self.work.prompt.row_ids) for name in RULES if name in details}
+        rules = {name: self._rule_ids(details[name]) for name in RULES if name in details}
         return calls, Answer(text, extra | rules)
+
+    def _rule_ids(self, places: list[int]) -> list[str]:
+        """The ids of knowledge rows by their places in the prompt, which holds no ids."""
+        row_ids = self.work.prompt.row_ids
+        return [str(row_ids[place]) for place in places if place < len(row_ids)]
 
     async def _call_all(self, talk: Talk, calls: list[Open], said: Answer) -> None:
         self.spent.tool_calls += len(calls)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
-from app.agents.offline.conversation import Call, OfferedTool, Talk, Turn
+from app.agents.offline.conversation import Call, Conversation, OfflineTool, Turn
 from app.agents.offline.turn import Move, next_move
 from app.learning.prompt import PromptRow, format_prompt
 
@@ -22,9 +22,9 @@ STAGE = {"type": "string", "enum": ["sourcing", "diligence", "won", "lost"]}
 
 def tool(
     name: str, about: str, properties: dict[str, Any], required: Sequence[str] = (), writes: bool = False
-) -> OfferedTool:
+) -> OfflineTool:
     schema = {"type": "object", "properties": properties, "required": list(required)}
-    return OfferedTool(name, about, schema, writes)
+    return OfflineTool(name, about, schema, writes)
 
 
 SEARCH = tool("searchDeals", "Find deals by words of their name.", {"query": TEXT}, ["query"])
@@ -75,14 +75,14 @@ def results(call: Call) -> Any:
 def play(
     text: str,
     system: str = "",
-    tools: Sequence[OfferedTool] = TOOLS,
+    tools: Sequence[OfflineTool] = TOOLS,
     answer: Callable[[Call], Any] = results,
     earlier: Sequence[Turn] = (),
 ) -> tuple[list[tuple[str, dict[str, Any]]], Move]:
     """A whole turn: every call with its arguments, and the last move. An exception as a result is a tool's error."""
     calls: list[Call] = []
     while True:
-        move = next_move(Talk(system, (*earlier, Turn(text, tuple(calls)))), tools)
+        move = next_move(Conversation(system, (*earlier, Turn(text, tuple(calls)))), tools)
         if move.call is None:
             return [(call.name, call.arguments) for call in calls], move
         result = answer(move.call)

@@ -1,17 +1,17 @@
-"""Which tool a step calls for, by the words that they share and the rules that apply."""
+"""The tool for a step, by the words they share and the rules that apply."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from app.agents.offline.conversation import OfferedTool
-from app.agents.offline.rules import Rulebook
+from app.agents.offline.conversation import OfflineTool
+from app.agents.offline.rules import StepRules
 from app.text.words import stem, words
 
-LEAST_SCORE = 0.2
-PREFERRED = 1.0
-ASKED_TO_WRITE = 0.5
+MIN_SCORE = 0.2
+PREFERRED_BONUS = 1.0
+WRITE_BONUS = 0.5
 IN_NAME, IN_DESCRIPTION = 1.0, 0.5
 WRITE_VERBS = {
     "create": ("add", "create", "log", "new", "book", "record", "submit"),
@@ -22,30 +22,32 @@ CLASS_OF = {stem(verb): kind for kind, verbs in WRITE_VERBS.items() for verb in 
 ANY_OBJECT = frozenset(map(stem, ("entity", "record", "item", "row")))
 
 
-def choose(step_words: Sequence[str], tools: Sequence[OfferedTool], book: Rulebook) -> OfferedTool | None:
-    """The tool with the highest score that may be used; between equals, the one that is offered first."""
+def choose_tool(step_words: Sequence[str], tools: Sequence[OfflineTool], rules: StepRules) -> OfflineTool | None:
+    """The allowed tool with the highest score; of equals, the first in the list."""
     best, best_score = None, 0.0
-    for tool, score in scored(step_words, tools, book):
-        if score >= LEAST_SCORE and score > best_score:
+    for tool, score in score_tools(step_words, tools, rules):
+        if score >= MIN_SCORE and score > best_score:
             best, best_score = tool, score
     return best
 
 
-def scored(step_words: Sequence[str], tools: Sequence[OfferedTool], book: Rulebook) -> list[tuple[OfferedTool, float]]:
-    """Every tool that may be used for a step, with its score, in the order of the offer."""
-    weights = _weights(step_words, tools)
+def score_tools(
+    step_words: Sequence[str], tools: Sequence[OfflineTool], rules: StepRules
+) -> list[tuple[OfflineTool, float]]:
+    """Every tool allowed for a step with its score, in the order of the list."""
+    weights = _idf(step_words, tools)
     found = []
     for tool in tools:
-        stance = book.stance(tool.name)
-        asked = tool.writes and is_asked_to_write(step_words, tool)
+        stance = rules.stance(tool.name)
+        asked = tool.writes and asks_to_write(step_words, tool)
         if stance < 0 or (tool.writes and stance <= 0 and not asked):
             continue
-        extra = (PREFERRED if stance > 0 else 0.0) + (ASKED_TO_WRITE if asked else 0.0)
-        found.append((tool, _shared(weights, tool) + extra))
+        extra = (PREFERRED_BONUS if stance > 0 else 0.0) + (WRITE_BONUS if asked else 0.0)
+        found.append((tool, _word_score(weights, tool) + extra))
     return found
 
 
-def is_asked_to_write(step_words: Sequence[str], tool: OfferedTool) -> bool:
+def asks_to_write(step_words: Sequence[str], tool: OfflineTool) -> bool:
     """Whether the step has a verb of the tool's class and names what the tool changes."""
     name = words(tool.name)
     acting = next((word for word in name if word in CLASS_OF), None)
@@ -56,8 +58,8 @@ def is_asked_to_write(step_words: Sequence[str], tool: OfferedTool) -> bool:
     )
 
 
-def _weights(step_words: Sequence[str], tools: Sequence[OfferedTool]) -> dict[str, float]:
-    """How much each word says about which tool is meant: little, when many tools know it."""
+def _idf(step_words: Sequence[str], tools: Sequence[OfflineTool]) -> dict[str, float]:
+    """Inverse document frequency: a word that many tools have says little about which one is meant."""
     weights = {}
     for word in step_words:
         knowing = sum(word in tool.known_words for tool in tools)
@@ -66,7 +68,7 @@ def _weights(step_words: Sequence[str], tools: Sequence[OfferedTool]) -> dict[st
     return weights
 
 
-def _shared(weights: dict[str, float], tool: OfferedTool) -> float:
+def _word_score(weights: dict[str, float], tool: OfflineTool) -> float:
     total = sum(weights.values())
     if not total:
         return 0.0

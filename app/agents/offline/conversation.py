@@ -1,24 +1,29 @@
-"""What the offline model gets to read: a prompt, the turns of a conversation, and the tools on offer."""
+"""What the offline model is given: a prompt, the turns of a conversation, tools, and the results of calls."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from app.agents.offline.values import Schema
+from app.agents.offline.schema import MAX_DEPTH, Schema
 from app.formats.tool_results import looks_failed
 from app.text.words import split_name, words
 
-# Whatever is fenced is a section with a reader of its own, no instruction.
+MAX_SCALARS = 2000
+MAX_JSON = 1_000_000
+ITEM_KEYS = ("items", "results", "rows", "data")
+NAME_KEYS = ("name", "title")
+# A fenced section is data, such as knowledge or memories, and never an instruction.
 FENCED = re.compile(r"^<<<([a-z-]+) ([0-9a-f]+)>>>$.*?^<<<end \1 \2>>>$", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
-class OfferedTool:
-    """A tool as a model sees it. Without a mark that it only reads, it writes."""
+class OfflineTool:
+    """A tool as a model sees it. It writes unless it is marked read-only."""
 
     name: str
     description: str
@@ -46,26 +51,23 @@ class OfferedTool:
         return [name for name in self.arguments if name in named] + [n for n in named if n not in self.arguments]
 
     @property
-    def spoken(self) -> str:
+    def label(self) -> str:
         return " ".join(split_name(self.name)) or self.name
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call, and its result once it was made."""
+    """A call, and its result once it has one."""
 
     name: str
     arguments: dict[str, Any]
     result: Any = None
     is_error: bool = False
 
-    def same_as(self, other: Call) -> bool:
-        return self.name == other.name and self.arguments == other.arguments
-
 
 @dataclass(frozen=True)
 class Turn:
-    """What a person said, the calls that were made to answer it, and the answer."""
+    """A user message, the calls made for it, and the answer."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -73,19 +75,19 @@ class Turn:
 
     @property
     def results(self) -> list[Any]:
-        """What its calls brought, newest first."""
+        """The results of its successful calls, newest first."""
         return [call.result for call in reversed(self.calls) if not call.is_error]
 
 
 @dataclass(frozen=True)
-class Talk:
-    """The prompt and the turns, the one to answer last."""
+class Conversation:
+    """The prompt and the turns. The last turn is the one to answer."""
 
     prompt: str
     turns: tuple[Turn, ...] = field(default_factory=lambda: (Turn(""),))
 
     @property
-    def now(self) -> Turn:
+    def current(self) -> Turn:
         return self.turns[-1] if self.turns else Turn("")
 
     @property
@@ -94,10 +96,10 @@ class Talk:
         return FENCED.sub("\n", self.prompt)
 
 
-def offered(definitions: Iterable[Any]) -> list[OfferedTool]:
-    """Tools from their definitions, in the order in which they are offered."""
+def read_tools(definitions: Iterable[Any]) -> list[OfflineTool]:
+    """Read tools from their definitions, in their order."""
     return [
-        OfferedTool(
+        OfflineTool(
             name=definition.name,
             description=definition.description or "",
             schema=definition.parameters_json_schema or {},
@@ -108,31 +110,31 @@ def offered(definitions: Iterable[Any]) -> list[OfferedTool]:
     ]
 
 
-def read_talk(messages: Sequence[Any], instructions: str | None = None) -> Talk:
-    """A conversation from a model's messages. Instructions that come with the request win over those in messages."""
+def read_conversation(messages: Sequence[Any], instructions: str | None = None) -> Conversation:
+    """Read a conversation from a model's messages. Instructions of the request win over those in messages."""
     prompts = [part.content for message in messages for part in message.parts if part.part_kind == "system-prompt"]
     if instructions is None:
         instructions = next((found for m in reversed(messages) if (found := getattr(m, "instructions", None))), "")
-    return Talk("\n\n".join([*prompts, instructions]), tuple(_turns(messages)) or (Turn(""),))
+    return Conversation("\n\n".join([*prompts, instructions]), tuple(_split_turns(messages)) or (Turn(""),))
 
 
-def _turns(messages: Sequence[Any]) -> Iterator[Turn]:
-    """A turn begins where somebody says something, also in the middle of a message."""
+def _split_turns(messages: Sequence[Any]) -> Iterator[Turn]:
+    """A turn begins at each user prompt, also in the middle of a message."""
     parts = [part for message in messages for part in message.parts]
     started = [place for place, part in enumerate(parts) if part.part_kind == "user-prompt"]
     for place, end in zip(started, [*started[1:], len(parts)], strict=True):
-        told = "\n".join(part.content for part in parts[place:end] if part.part_kind == "text")
-        yield Turn(_text(parts[place].content), tuple(_calls(parts[place:end], parts[place:])), told)
+        answer = "\n".join(part.content for part in parts[place:end] if part.part_kind == "text")
+        yield Turn(_text_of(parts[place].content), tuple(_pair_calls(parts[place:end], parts[place:])), answer)
 
 
-def _text(content: Any) -> str:
+def _text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part if isinstance(part, str) else str(getattr(part, "content", "")) for part in content if part)
 
 
-def _calls(made: Sequence[Any], later: Sequence[Any]) -> Iterator[Call]:
-    """The calls that were answered, each with the first answer to it."""
+def _pair_calls(made: Sequence[Any], later: Sequence[Any]) -> Iterator[Call]:
+    """The calls that have a result, each with its first one."""
     answers: dict[str, Any] = {}
     for part in later:
         if part.part_kind in ("tool-return", "retry-prompt"):
@@ -154,3 +156,51 @@ def _only_reads(metadata: Any) -> bool:
     notes = metadata.get("annotations")
     marks = (metadata, notes if isinstance(notes, dict) else {})
     return metadata.get("writes") is False or any(mark.get("readOnlyHint") is True for mark in marks)
+
+
+def parse_result(result: Any) -> Any:
+    """Parse a result that is JSON text; any other result is returned as it is."""
+    if isinstance(result, str) and result.lstrip()[:1] in ("{", "[") and len(result) <= MAX_JSON:
+        try:
+            return json.loads(result)
+        except (ValueError, RecursionError):
+            return result
+    return result
+
+
+def records_in(result: Any) -> list[dict[str, Any]] | None:
+    """The records in a result; None if it is neither a list of records nor a record with an id."""
+    result = parse_result(result)
+    if isinstance(result, dict):
+        keys = [*(key for key in ITEM_KEYS if key in result), *(key for key in result if key not in ITEM_KEYS)]
+        for key in keys:
+            if isinstance(inner := result[key], list) and (not inner or isinstance(inner[0], dict)):
+                return [item for item in inner if isinstance(item, dict)]
+        return [result] if "id" in result else None
+    if isinstance(result, list) and all(isinstance(item, dict) for item in result):
+        return result
+    return None
+
+
+def record_name(item: dict[str, Any]) -> str | None:
+    """The name or title of a record."""
+    return next((item[key] for key in NAME_KEYS if isinstance(item.get(key), str) and item[key].strip()), None)
+
+
+def iter_scalars(result: Any) -> Iterator[tuple[str, Any]]:
+    """Every scalar in a result with its key, in reading order, up to a limit."""
+    stack: list[tuple[str, Any, int]] = [("", parse_result(result), 0)]
+    seen = 0
+    while stack and seen < MAX_SCALARS:
+        key, value, depth = stack.pop()
+        seen += 1
+        if isinstance(value, dict) and depth < MAX_DEPTH:
+            stack += [(str(name), inner, depth + 1) for name, inner in reversed(list(value.items())[:MAX_SCALARS])]
+        elif isinstance(value, list) and depth < MAX_DEPTH:
+            stack += [(key, inner, depth + 1) for inner in reversed(value[:MAX_SCALARS])]
+        elif is_scalar(value):
+            yield key, value
+
+
+def is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
-from pydantic_ai.models.function import (
-    AgentInfo,
-    DeltaToolCall,
-    DeltaToolCalls,
-    FunctionModel,
-    FunctionStreamedResponse,
-)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RequestUsage
 
-from app.agents.offline.steps import NAME, CannotJudge, answer, call_id, places_of
-from app.agents.offline.turn import Move
+from app.agents.offline.conversation import read_conversation, read_tools
+from app.agents.offline.turn import next_move
+from app.errors import Refused
+from app.formats.model_names import OFFLINE
 
-CHUNK = re.compile(r".{1,60}(?:\s+|$)|\S{1,200}|\s+", re.DOTALL)
+
+class CannotJudge(Refused):
+    """Structured output was requested. A judge leaves the case unjudged, a reviewer uses its deterministic way."""
+
+    title = "The offline model cannot judge"
+
+    def __init__(self) -> None:
+        super().__init__("offline cannot judge")
 
 
 class OfflineModel(FunctionModel):
-    """It costs nothing and counts nothing: usage is zero, never an estimate."""
+    """Usage is zero, never the estimate of the base class."""
 
     def __init__(self) -> None:
-        super().__init__(_respond, stream_function=_stream, model_name=NAME)
-        self._system = NAME
+        super().__init__(_respond, model_name=OFFLINE)
+
+    @property
+    def system(self) -> str:
+        return OFFLINE
 
     async def request(
         self,
@@ -46,54 +47,28 @@ class OfflineModel(FunctionModel):
         response.usage = RequestUsage()
         return response
 
-    @asynccontextmanager
-    async def request_stream(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-        run_context: RunContext[Any] | None = None,
-    ) -> AsyncGenerator[StreamedResponse]:
-        async with super().request_stream(messages, model_settings, model_request_parameters, run_context) as streamed:
-            assert isinstance(streamed, FunctionStreamedResponse)  # noqa: S101 - that is what the base class gives.
-            yield _Unmetered(
-                model_request_parameters=streamed.model_request_parameters,
-                _model_name=NAME,
-                _iter=streamed._iter,
-            )
-
-
-@dataclass
-class _Unmetered(FunctionStreamedResponse):
-    @property
-    def usage(self) -> RequestUsage:
-        return RequestUsage()
-
-
-def _move(messages: list[ModelMessage], info: AgentInfo) -> Move:
-    if not info.allow_text_output or info.model_request_parameters.output_object is not None:
-        raise CannotJudge
-    return answer(messages, info.function_tools, info.instructions)
-
-
-def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    move = _move(messages, info)
-    if move.call is not None:
-        return ModelResponse([ToolCallPart(move.call.name, move.call.arguments, call_id(messages))])
-    return ModelResponse([TextPart(move.text)], metadata=places_of(move))
-
-
-async def _stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-    move = _move(messages, info)
-    if move.call is not None:
-        arguments = json.dumps(move.call.arguments, ensure_ascii=False)
-        yield {0: DeltaToolCall(move.call.name, arguments, tool_call_id=call_id(messages))}
-        return
-    for chunk in CHUNK.findall(move.text):
-        yield chunk
-
 
 @lru_cache(maxsize=1)
 def offline_model() -> Model:
-    """The one offline model. It keeps nothing between requests, so that everybody can share it."""
+    """The one offline model. It keeps nothing between requests, so all runs share it."""
     return OfflineModel()
+
+
+def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """The next call, or the answer with the rules it followed.
+
+    A prompt holds no ids, so rules are given by their place in it.
+    """
+    if not info.allow_text_output or info.model_request_parameters.output_object is not None:
+        raise CannotJudge
+    move = next_move(read_conversation(messages, info.instructions), read_tools(info.function_tools))
+    if move.call is not None:
+        return ModelResponse([ToolCallPart(move.call.name, move.call.arguments, _next_call_id(messages))])
+    rules = {"applied_rules": list(move.applied), "unread_rules": list(move.unread)}
+    return ModelResponse([TextPart(move.text)], metadata=rules)
+
+
+def _next_call_id(messages: Sequence[Any]) -> str:
+    """An id that no other call in these messages has, the same for the same messages."""
+    calls = sum(part.part_kind == "tool-call" for message in messages for part in message.parts)
+    return f"offline-{calls + 1}"

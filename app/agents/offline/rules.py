@@ -1,8 +1,8 @@
 """Rules that can be followed without understanding them: six forms, found in knowledge rows and in instructions.
 
 `prefer TOOL` (the name of a tool occurs) · `avoid TOOL` (the name follows a negation) · `arg=value` · a negation before
-`arg=value` · `say "…"` · `never say "…"`. A text in none of these forms is no rule here, and whoever follows rules
-reports it as not read.
+`arg=value` · `say "…"` · `never say "…"`. A text in none of these forms is not followed
+and is reported as unread.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 from app.learning.prompt import ParsedRow
 from app.text.words import lines_and_sentences, split_name, words
 
-# How near a rule stands to the agent that reads it. A row is stronger than an instruction.
+# Rules closer to the agent are stronger. A row is stronger than an instruction.
 STRENGTH = {"both": 0, "agent": 1, "entity_type": 2, "workspace": 3}
 INSTRUCTION = 4
-ENOUGH_WORDS = 3
+ENOUGH_SHARED_WORDS = 3
 
-# "not found" and its like say when a rule holds, not what to leave alone.
+# "not found" and the like say when a rule applies, not what to avoid.
 _STATES = "found|sure|known|clear|certain|available|enough|possible|yet"
 _NEGATION = rf"\b(?:instead\s+of|rather\s+than|not(?!\s+(?:{_STATES}|only)\b)|never|avoid\w*|don['’]?t)\b"
 # A negation reaches to the end of its clause, or to the verb that opens the next one.
@@ -36,7 +36,7 @@ FORMS = ("prefers", "avoids", "sets", "forbids", "says", "never_says")
 
 @dataclass(frozen=True, slots=True)
 class Forms:
-    """What one text asks for, in the order of its words."""
+    """What one text asks for, in reading order."""
 
     prefers: tuple[str, ...] = ()
     avoids: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Forms:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A text in at least one of the forms. `row` is its place among the rows of the prompt; instructions have none."""
+    """A text in at least one form. `row` is its place among the rows of the prompt; instructions have none."""
 
     forms: Forms
     condition: frozenset[str]
@@ -61,23 +61,23 @@ class Rule:
 
     def applies(self, step_words: Collection[str]) -> bool:
         shared = sum(word in step_words for word in self.condition)
-        return 2 * shared >= len(self.condition) or shared >= ENOUGH_WORDS
+        return 2 * shared >= len(self.condition) or shared >= ENOUGH_SHARED_WORDS
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Every rule of a prompt, strongest first, and the places of the rows that are no rules."""
+    """Every rule of a prompt, strongest first, and the places of the rows in none of the forms."""
 
     rules: tuple[Rule, ...]
     unread: tuple[int, ...]
     rows: tuple[ParsedRow, ...] = field(default=())
 
-    def at(self, step_words: Collection[str]) -> Rulebook:
-        return Rulebook(tuple(rule for rule in self.rules if rule.applies(step_words)))
+    def for_step(self, step_words: Collection[str]) -> StepRules:
+        return StepRules(tuple(rule for rule in self.rules if rule.applies(step_words)))
 
 
 @dataclass(frozen=True, slots=True)
-class Rulebook:
+class StepRules:
     """The rules that apply to one step, strongest first, earlier before later."""
 
     rules: tuple[Rule, ...]
@@ -87,22 +87,28 @@ class Rulebook:
         return [rule.row for rule in self.rules if rule.row is not None]
 
     def stance(self, tool: str) -> int:
-        """1 for a tool that is preferred, -1 for one to avoid, 0 without a rule about it."""
+        """1 for a preferred tool, -1 for one to avoid, 0 without a rule."""
         return self._verdict(lambda forms: tool in forms.prefers, lambda forms: tool in forms.avoids)
 
     def values(self, argument: str) -> list[str]:
-        """What rules set an argument to, the strongest first."""
-        wanted = same(argument)
-        return [value for rule in self.rules for name, value in rule.forms.sets if same(name) == wanted]
+        """The values that rules set an argument to, strongest first."""
+        wanted = normalise_name(argument)
+        return [value for rule in self.rules for name, value in rule.forms.sets if normalise_name(name) == wanted]
 
     def forbids(self, argument: str, value: object) -> bool:
-        pair = (same(argument), _shown(value))
-        if not any(pair in _pairs(rule.forms.forbids) for rule in self.rules):
+        pair = (normalise_name(argument), _normalise_value(value))
+        if not any(pair in _normalise_pairs(rule.forms.forbids) for rule in self.rules):
             return False
-        return self._verdict(lambda forms: pair in _pairs(forms.sets), lambda forms: pair in _pairs(forms.forbids)) < 0
+        return (
+            self._verdict(
+                lambda forms: pair in _normalise_pairs(forms.sets),
+                lambda forms: pair in _normalise_pairs(forms.forbids),
+            )
+            < 0
+        )
 
     def _verdict(self, wanted: Callable[[Forms], bool], unwanted: Callable[[Forms], bool]) -> int:
-        """The stronger rule decides; between equals, the one that says no."""
+        """The stronger rule decides; between equals, the negative one."""
         for strength in range(INSTRUCTION + 1):
             level = [rule.forms for rule in self.rules if rule.strength == strength]
             if any(map(unwanted, level)):
@@ -115,7 +121,7 @@ class Rulebook:
 def read_rules(
     instructions: str, rows: Sequence[ParsedRow], tools: Collection[str], arguments: Collection[str]
 ) -> Rules:
-    """The rules in the sentences of instructions, which always apply, and in rows of knowledge."""
+    """Read the rules in knowledge rows, and in sentences of the instructions, which always apply."""
     found, unread = [], []
     for place, row in enumerate(rows):
         forms = read_forms(row.content, tools, arguments)
@@ -131,38 +137,38 @@ def read_rules(
 
 
 def read_forms(text: str, tools: Collection[str], arguments: Collection[str]) -> Forms:
-    """The six forms in one text. Names of tools and arguments other than the given ones are ordinary words."""
+    """Read the six forms in one text. Unknown tool and argument names are ordinary words."""
     pattern = _pattern(tuple(sorted(set(tools), key=lambda name: (-len(name), name))))
-    known = {same(name) for name in arguments}
+    known = {normalise_name(name) for name in arguments}
     read: dict[str, list[Any]] = {name: [] for name in FORMS}
-    reach = _Reach()
+    negation = _Negation()
     rest, end, at = "", 0, 0
     while token := pattern.search(text, at):
         at = token.end()
-        if token["arg"] and same(token["arg"]) not in known:
+        if token["arg"] and normalise_name(token["arg"]) not in known:
             at = token.end("arg")
             continue
-        if form := reach.pass_by(token, pattern, text):
+        if form := negation.read_token(token, pattern, text):
             read[form[0]].append(form[1])
             rest, end = f"{rest} {text[end : token.start()]}", token.end()
     return Forms(**{name: tuple(dict.fromkeys(read[name])) for name in FORMS}, rest=rest + " " + text[end:])
 
 
 @dataclass(slots=True)
-class _Reach:
-    """How far a negation reaches: to the end of its clause, to the verb that opens the next, along a list of tools."""
+class _Negation:
+    """Whether a token is negated. A negation ends with its clause or at the next verb, but spans a list of tools."""
 
     negated: bool = False
     lists: bool = False
     named: bool = False
 
-    def pass_by(self, token: re.Match[str], pattern: re.Pattern[str], text: str) -> tuple[str, Any] | None:
-        """Note what this token does to the negation; the form and what it holds, if it is in one."""
+    def read_token(self, token: re.Match[str], pattern: re.Pattern[str], text: str) -> tuple[str, Any] | None:
+        """Update the negation with this token. Returns the form and its content, if the token is one."""
         if token["no"]:
             self.negated, self.named = True, False
             self.lists = not token["no"].lower().startswith(("instead", "rather"))
         elif token["stop"]:
-            self.negated = self.negated and self.named and self.lists and _goes_on(token, pattern, text)
+            self.negated = self.negated and self.named and self.lists and _continues_list(token, pattern, text)
         elif token["fresh"]:
             self.negated = self.negated and not self.named
         elif token["say"]:
@@ -175,14 +181,14 @@ class _Reach:
         return None
 
 
-def _goes_on(comma: re.Match[str], pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a comma only parts the tools of a list."""
+def _continues_list(comma: re.Match[str], pattern: re.Pattern[str], text: str) -> bool:
+    """Whether a comma separates the tools of a list."""
     joined = _JOINED.match(text, comma.end())
     follows = pattern.match(text, joined.end() if joined else comma.end())
     return comma[0] == "," and follows is not None and bool(follows["tool"])
 
 
-def same(name: str) -> str:
+def normalise_name(name: str) -> str:
     """`entityType`, `entity_type` and `Entity Type` are one name."""
     return "".join(split_name(name))
 
@@ -201,9 +207,9 @@ def _value(token: re.Match[str]) -> str:
     return quoted if quoted is not None else token["v4"].rstrip(_TRAILING)
 
 
-def _shown(value: object) -> str:
+def _normalise_value(value: object) -> str:
     return str(value).strip().casefold()
 
 
-def _pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(same(name), _shown(value)) for name, value in pairs]
+def _normalise_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(normalise_name(name), _normalise_value(value)) for name, value in pairs]

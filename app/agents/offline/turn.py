@@ -1,31 +1,33 @@
-"""One turn of the offline model, played from its beginning each time: all its state is what it is given."""
+"""One turn of the offline model: cut the message into steps and do them in order, one call after the other.
+
+Each request plays the turn from its beginning: calls that already have a result get it, and the first call without one
+is the next move.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from app.agents.offline.answers import error_line, finished, question, read_line, unanswered, write_line
-from app.agents.offline.arguments import Filled, Known, fill, is_id, named_item
-from app.agents.offline.choice import choose, scored
-from app.agents.offline.conversation import Call, OfferedTool, Talk
-from app.agents.offline.rules import Rulebook, Rules, read_rules
-from app.agents.offline.values import fits, items_of, name_of, resolved
+from app.agents.offline import answers
+from app.agents.offline.arguments import Filled, Sources, fill_arguments, find_named_record, is_id
+from app.agents.offline.choice import choose_tool, score_tools
+from app.agents.offline.conversation import Call, Conversation, OfflineTool, record_name, records_in
+from app.agents.offline.rules import Rules, StepRules, read_rules
+from app.agents.offline.schema import is_valid, resolve
 from app.learning.prompt import parse_prompt
 from app.text.words import split_name, steps, words
 
-MOST_STEPS = 4
-MOST_CALLS = 6
-LONGEST_MESSAGE = 20_000
-LISTING = frozenset(("list", "search", "find", "browse", "query", "lookup"))
-
-Calls = Generator[Call, Call, Any]
+MAX_STEPS = 4
+MAX_CALLS = 6
+MAX_MESSAGE = 20_000
+LISTING_VERBS = frozenset(("list", "search", "find", "browse", "query", "lookup"))
 
 
 @dataclass(frozen=True)
 class Move:
-    """What the model does next: a call, or, without one, its answer. `applied` and `unread` are places of rows."""
+    """What the model does next: a call, or its answer. `applied` and `unread` are places of rows in the prompt."""
 
     call: Call | None
     text: str
@@ -34,115 +36,121 @@ class Move:
 
 
 class _Stop(Exception):
-    """Nothing more is to be done in this turn."""
+    """The turn ends here."""
 
 
-@dataclass
-class _Play:
-    talk: Talk
-    tools: Sequence[OfferedTool]
-    rules: Rules
-    lines: list[str] = field(default_factory=list)
-    books: list[Rulebook] = field(default_factory=list)
-    made: list[Call] = field(default_factory=list)
+class _NeedsResult(Exception):
+    """This call must be made before the turn can go further."""
 
-    def turn(self) -> Calls:
-        """Every step in order. Gives the calls to make, and takes them back with their results."""
-        for step in steps(self.talk.now.text[:LONGEST_MESSAGE])[:MOST_STEPS] or [""]:
-            self.books.append(self.rules.at(words(step)))
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self.call = call
+
+
+def next_move(conversation: Conversation, tools: Sequence[OfflineTool]) -> Move:
+    """The next call of this turn, or the answer that ends it."""
+    arguments = [name for tool in tools for name in tool.arguments]
+    rows = parse_prompt(conversation.prompt)
+    rules = read_rules(conversation.instructions, rows, [tool.name for tool in tools], arguments)
+    turn = _Turn(conversation, tools, rules)
+    call, text = None, ""
+    try:
+        turn.play()
+        text = answers.compose_answer(turn.lines, turn.step_rules)
+    except _NeedsResult as needed:
+        call = needed.call
+    applied = tuple(dict.fromkeys(place for rules_of_step in turn.step_rules for place in rules_of_step.rows))
+    return Move(call, text, applied, rules.unread)
+
+
+class _Turn:
+    """The state of a turn while it is played: lines of the answer, rules of each step, and calls made."""
+
+    def __init__(self, conversation: Conversation, tools: Sequence[OfflineTool], rules: Rules) -> None:
+        self.conversation = conversation
+        self.tools = tools
+        self.rules = rules
+        self.lines: list[str] = []
+        self.step_rules: list[StepRules] = []
+        self.calls: list[Call] = []
+
+    def play(self) -> None:
+        for step in steps(self.conversation.current.text[:MAX_MESSAGE])[:MAX_STEPS] or [""]:
+            rules = self.rules.for_step(words(step))
+            self.step_rules.append(rules)
             try:
-                yield from self._step(step)
+                self.lines.append(self._do(step, rules))
             except _Stop:
                 return
 
-    def _step(self, step: str) -> Calls:
-        book = self.books[-1]
-        tool = choose(words(step), self.tools, book)
+    def _do(self, step: str, rules: StepRules) -> str:
+        """Do one step and return its line of the answer."""
+        tool = choose_tool(words(step), self.tools, rules)
         if tool is None:
-            self.lines.append(unanswered(step, self.rules.rows, self.tools))
-            return
-        filled = fill(tool, self._known(step), book)
-        if filled.missing and (looked := self._lookup_id(tool, filled)):
-            filled = yield from self._looked_up(tool, looked, step, book, filled)
+            return answers.describe_unmatched(step, self.rules.rows, self.tools)
+        filled = fill_arguments(tool, self._sources(step), rules)
         if filled.missing:
-            self.lines.append(question(filled.missing[0]))
-            raise _Stop
-        call = yield from self._make(tool, filled.arguments)
-        self.lines.append(write_line(tool, call, self._names()) if tool.writes else read_line(tool, call))
+            filled = self._look_up(tool, step, rules, filled)
+        if filled.missing:
+            self._stop_with(answers.ask_for(filled.missing[0]))
+        call = self._call(tool, filled.arguments)
+        return answers.describe_write(tool, call, self._names()) if tool.writes else answers.describe_read(tool, call)
 
-    def _make(self, tool: OfferedTool, arguments: dict[str, Any]) -> Generator[Call, Call, Call]:
-        wanted = Call(tool.name, arguments)
-        if len(self.made) >= MOST_CALLS or any(wanted.same_as(call) for call in self.made):
+    def _stop_with(self, line: str) -> None:
+        self.lines.append(line)
+        raise _Stop
+
+    def _call(self, tool: OfflineTool, arguments: dict[str, Any]) -> Call:
+        """Return the call with its result, taken from the conversation, or ask for it."""
+        made = len(self.calls)
+        if made >= MAX_CALLS or any((call.name, call.arguments) == (tool.name, arguments) for call in self.calls):
             raise _Stop
-        call = yield wanted
-        self.made.append(call)
+        if made >= len(self.conversation.current.calls):
+            raise _NeedsResult(Call(tool.name, arguments))
+        call = self.conversation.current.calls[made]
+        self.calls.append(call)
         if call.is_error:
-            self.lines.append(error_line(tool, call))
-            raise _Stop
+            self._stop_with(answers.describe_error(tool, call))
         return call
 
-    def _lookup_id(self, tool: OfferedTool, filled: Filled) -> str | None:
-        schemas = {name: resolved(tool.arguments.get(name) or {}, tool.schema) for name in filled.missing}
-        return next((name for name, schema in schemas.items() if is_id(name, schema)), None)
-
-    def _looked_up(
-        self, tool: OfferedTool, argument: str, step: str, book: Rulebook, filled: Filled
-    ) -> Generator[Call, Call, Filled]:
-        """The arguments with the id of the record that the step names, if reading finds exactly one."""
-        finder = self._finder(tool, step, book)
-        if finder is None:
+    def _look_up(self, tool: OfflineTool, step: str, rules: StepRules, filled: Filled) -> Filled:
+        """Fill a missing id with that of the record that the step names, if a read finds exactly one."""
+        schemas = {name: resolve(tool.arguments.get(name) or {}, tool.schema) for name in filled.missing}
+        argument = next((name for name, schema in schemas.items() if is_id(name, schema)), None)
+        finder = self._choose_finder(tool, step, rules) if argument else None
+        if argument is None or finder is None:
             return filled
-        call = yield from self._make(*finder)
-        item = named_item([item for item in items_of(call.result) or [] if "id" in item], step)
-        if item is None or not fits(item["id"], tool.arguments.get(argument) or {}, tool.schema):
+        call = self._call(*finder)
+        record = find_named_record([item for item in records_in(call.result) or [] if "id" in item], step)
+        if record is None or not is_valid(record["id"], tool.arguments.get(argument) or {}, tool.schema):
             return filled
-        return fill(tool, self._known(step), book, {**filled.arguments, argument: item["id"]})
+        return fill_arguments(tool, self._sources(step), rules, {**filled.arguments, argument: record["id"]})
 
-    def _finder(self, tool: OfferedTool, step: str, book: Rulebook) -> tuple[OfferedTool, dict[str, Any]] | None:
-        """The best-scoring tool that reads a list of records, and what to call it with."""
-        ranked = sorted(scored(words(step), self.tools, book), key=lambda pair: -pair[1])
+    def _choose_finder(
+        self, tool: OfflineTool, step: str, rules: StepRules
+    ) -> tuple[OfflineTool, dict[str, Any]] | None:
+        """The best-scoring tool that reads a list of records, with its arguments."""
+        ranked = sorted(score_tools(words(step), self.tools, rules), key=lambda pair: -pair[1])
         for finder, _ in ranked:
-            if finder.writes or finder.name == tool.name or not self._lists(finder):
+            if finder.writes or finder.name == tool.name or not self._returns_records(finder):
                 continue
-            filled = fill(finder, self._known(step, looking_up=True), book)
+            filled = fill_arguments(finder, self._sources(step, looking_up=True), rules)
             if not filled.missing:
                 return finder, filled.arguments
         return None
 
-    def _lists(self, tool: OfferedTool) -> bool:
-        """Whether a tool gives records with an id: it did before, its schema says so, or its name does."""
-        told = [call for turn in self.talk.turns for call in turn.calls if call.name == tool.name and not call.is_error]
-        found = [items for call in told if (items := items_of(call.result))]
+    def _returns_records(self, tool: OfflineTool) -> bool:
+        """Whether a tool returns records with an id: it did before, or its schema or its name says so."""
+        past = [call for turn in self.conversation.turns for call in turn.calls if call.name == tool.name]
+        found = [records for call in past if not call.is_error and (records := records_in(call.result))]
         if found:
-            return any("id" in item for items in found for item in items)
-        return "'id'" in repr(tool.returns) or any(part in LISTING for part in split_name(tool.name))
+            return any("id" in record for records in found for record in records)
+        return "'id'" in repr(tool.returns) or any(part in LISTING_VERBS for part in split_name(tool.name))
 
-    def _known(self, step: str, *, looking_up: bool = False) -> Known:
-        results = tuple(call.result for call in reversed(self.made))
-        return Known(step, results, tuple(reversed(self.talk.turns[:-1])), looking_up)
+    def _sources(self, step: str, *, looking_up: bool = False) -> Sources:
+        results = tuple(call.result for call in reversed(self.calls))
+        return Sources(step, results, tuple(reversed(self.conversation.turns[:-1])), looking_up)
 
     def _names(self) -> dict[str, str]:
-        items = [item for call in self.made for item in items_of(call.result) or []]
-        return {str(item["id"]): name for item in items if "id" in item and (name := name_of(item))}
-
-
-def next_move(talk: Talk, tools: Sequence[OfferedTool]) -> Move:
-    """The next call of this turn, or the answer that ends it."""
-    arguments = [name for tool in tools for name in tool.arguments]
-    rules = read_rules(talk.instructions, parse_prompt(talk.prompt), [tool.name for tool in tools], arguments)
-    play = _Play(talk, tools, rules)
-    wanted = _play_back(play.turn(), talk.now.calls)
-    applied = tuple(dict.fromkeys(place for book in play.books for place in book.rows))
-    text = "" if wanted else finished(play.lines, play.books)
-    return Move(wanted, text, applied, rules.unread)
-
-
-def _play_back(calls: Calls, recorded: Sequence[Call]) -> Call | None:
-    """Hand every recorded call back to the turn; the first call that is wanted beyond them, if any."""
-    try:
-        wanted = next(calls)
-        for call in recorded:
-            wanted = calls.send(call)
-    except StopIteration:
-        return None
-    return wanted
+        records = [record for call in self.calls for record in records_in(call.result) or []]
+        return {str(record["id"]): name for record in records if "id" in record and (name := record_name(record))}
