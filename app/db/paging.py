@@ -1,7 +1,7 @@
-"""Pages of long lists by key: quick at any depth, and steady while rows arrive.
+"""Keyset pages: fast at any depth and stable while rows arrive.
 
 A cursor says between which rows a page begins and in which direction it reads. It is opaque to clients and carries
-nothing that a client could not ask for anyway, so it is not signed; whatever does not parse is refused.
+nothing that a client could not ask for anyway, so it is not signed; one that does not parse is refused.
 """
 
 from __future__ import annotations
@@ -9,22 +9,24 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Select, func, select, tuple_
+from sqlalchemy import Select, func, literal, select, tuple_, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db import db
 from app.errors import Invalid
 
 DEFAULT_LIMIT = 25
-MOST = 100
-COUNTED = 1000
+MAX_ROWS = 100
+MAX_COUNT = 1000
+MATCH, EDGE = 1, 2
 
+Condition = ColumnElement[bool]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -37,7 +39,7 @@ class Page:
     cursor: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "limit", min(max(self.limit, 1), MOST))
+        object.__setattr__(self, "limit", min(max(self.limit, 1), MAX_ROWS))
 
     @classmethod
     def from_args(cls, args: Mapping[str, str], default: int = DEFAULT_LIMIT) -> Page:
@@ -102,28 +104,68 @@ def not_a_cursor() -> Invalid:
     )
 
 
+@dataclass(frozen=True)
+class ScanWindow:
+    """Filter a list by something that no index covers: how long it took, whether it has a tag, how it was rated.
+
+    A page then scans at most `limit` rows from its cursor on and keeps those that the predicate accepts, so it costs
+    the same whatever the size of the table. `columns` is what the predicate needs of each row.
+    """
+
+    columns: Mapping[str, Any]
+    predicate: Callable[[Any], list[Condition]]
+    limit: int
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The columns that order a list, and its direction."""
+
+    at: Any
+    id: Any
+    oldest_first: bool
+
+    def is_rising(self, cursor: Cursor | None) -> bool:
+        return self.oldest_first != (cursor is not None and not cursor.after)
+
+    def beyond(self, cursor: Cursor | None) -> list[Condition]:
+        if cursor is None:
+            return []
+        place, key = tuple_(self.at, self.id), tuple_(cursor.at, cursor.id)
+        return [place > key if self.is_rising(cursor) else place < key]
+
+
+def _sorted(rising: bool, at: Any, id: Any) -> tuple[Any, Any]:
+    return (at.asc(), id.asc()) if rising else (at.desc(), id.desc())
+
+
 def read_page(
     statement: Select[*tuple[Any, ...]],
     page: Page,
     *,
     at: ColumnElement[datetime] | Any,
     id: ColumnElement[UUID] | Any,
-    where: list[ColumnElement[bool]],
+    where: list[Condition],
     oldest_first: bool = False,
     count: int | None = None,
+    window: ScanWindow | None = None,
 ) -> Slice[tuple[Any, ...]]:
-    """Run a statement for one page of its rows, newest first unless told otherwise. Two queries.
+    """Run a statement for one page of its rows, newest first by default. Two queries.
 
     `at` and `id` are the columns that order the list; an index has them in this order. `where` is kept apart from the
-    statement so that counting need not join what is only shown; nothing is counted when `count` is known.
+    statement so that counting need not join what is only shown; nothing is counted when `count` is known. With a
+    `window` only rows that its predicate accepts are on the page.
     """
+    order = _Order(at, id, oldest_first)
+    if window is not None:
+        return scan_page(statement, page, order, where, window)
     statement = statement.where(*where)
     cursor = Cursor.read(page.cursor) if page.cursor else None
-    rows = _rows(statement, page.limit, cursor, at, id, oldest_first)
+    rows = _rows(statement, page.limit, cursor, order)
     if cursor and not cursor.after and not rows:
-        # Whoever walked back past the first row wants the first page, not an empty one.
+        # Going back past the first row leads to the first page, not to an empty one.
         cursor = None
-        rows = _rows(statement, page.limit, None, at, id, oldest_first)
+        rows = _rows(statement, page.limit, None, order)
     more = len(rows) > page.limit
     rows = rows[: page.limit]
     backwards = cursor is not None and not cursor.after
@@ -135,32 +177,88 @@ def read_page(
         count = count_up_to(id, where)
     return Slice(
         [row[:-2] for row in rows],
-        Cursor(True, rows[-1][-2], rows[-1][-1]).text() if follows else None,
-        Cursor(False, rows[0][-2], rows[0][-1]).text() if precedes else None,
-        min(count, COUNTED),
-        count > COUNTED,
+        _cursor_text(True, rows[-1][-2:] if follows else None),
+        _cursor_text(False, rows[0][-2:] if precedes else None),
+        min(count, MAX_COUNT),
+        count > MAX_COUNT,
     )
 
 
 def _rows(
-    statement: Select[*tuple[Any, ...]], limit: int, cursor: Cursor | None, at: Any, id: Any, oldest_first: bool
+    statement: Select[*tuple[Any, ...]], limit: int, cursor: Cursor | None, order: _Order
 ) -> list[tuple[Any, ...]]:
-    rising = oldest_first != (cursor is not None and not cursor.after)
-    if cursor is not None:
-        place = tuple_(at, id)
-        key = tuple_(cursor.at, cursor.id)
-        statement = statement.where(place > key if rising else place < key)
-    order = (at.asc(), id.asc()) if rising else (at.desc(), id.desc())
-    wanted = statement.add_columns(at.label("page_at"), id.label("page_id")).order_by(*order).limit(limit + 1)
+    at, id = order.at, order.id
+    wanted = statement.where(*order.beyond(cursor)).add_columns(at.label("page_at"), id.label("page_id"))
+    wanted = wanted.order_by(*_sorted(order.is_rising(cursor), at, id)).limit(limit + 1)
     return [tuple(row) for row in db.session.execute(wanted)]
 
 
-def count_up_to(id: Any, where: list[ColumnElement[bool]], most: int = COUNTED) -> int:
-    """How many rows meet the conditions; one more than `most` stands for all beyond."""
+def scan_page(
+    statement: Select[*tuple[Any, ...]], page: Page, order: _Order, where: list[Condition], window: ScanWindow
+) -> Slice[tuple[Any, ...]]:
+    """Return one page of the rows that the window's predicate accepts. Two queries.
+
+    A page may be short although more follows; its cursor says how far it has scanned.
+    """
+    cursor = Cursor.read(page.cursor) if page.cursor else None
+    found, edge = _scan(order, where, window, cursor)
+    backwards = cursor is not None and not cursor.after
+    if backwards and not found and edge is None:
+        cursor, backwards = None, False
+        found, edge = _scan(order, where, window, None)
+    ahead = found[page.limit - 1] if len(found) > page.limit else edge
+    shown = found[: page.limit]
+    behind = (shown[0] if shown else (cursor.at, cursor.id)) if cursor else None
+    older, newer = (behind, ahead) if backwards else (ahead, behind)
+    more = cursor is not None or edge is not None or len(found) > MAX_COUNT
+    rows = []
+    if shown:
+        wanted = statement.where(*where, order.id.in_([row[1] for row in shown]))
+        wanted = wanted.order_by(*_sorted(order.oldest_first, order.at, order.id))
+        rows = [tuple(row) for row in db.session.execute(wanted)]
+    return Slice(rows, _cursor_text(True, older), _cursor_text(False, newer), min(len(found), MAX_COUNT), more)
+
+
+def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tuple[list[UUID], bool]:
+    """Return the ids of all rows that the window accepts, newest first, and whether the list goes on beyond it."""
+    found, edge = _scan(_Order(at, id, oldest_first=False), where, window, None)
+    return [row[1] for row in found], edge is not None
+
+
+def _cursor_text(after: bool, place: Sequence[Any] | None) -> str | None:
+    return Cursor(after, place[0], place[1]).text() if place else None
+
+
+def _scan(
+    order: _Order, where: list[Condition], window: ScanWindow, cursor: Cursor | None
+) -> tuple[list[tuple[Any, Any]], tuple[Any, Any] | None]:
+    """Return the keys of the accepted rows after the cursor, and where the window ends if the list goes on there."""
+    rising = order.is_rising(cursor)
+    columns = [column.label(name) for name, column in window.columns.items()]
+    scanned = (
+        select(order.at.label("place_at"), order.id.label("place_id"), *columns)
+        .where(*where, *order.beyond(cursor))
+        .order_by(*_sorted(rising, order.at, order.id))
+        .limit(window.limit)
+        .cte("scanned")
+        .prefix_with("MATERIALIZED")
+    )
+    key = scanned.c.place_at, scanned.c.place_id
+    full = select(func.count()).select_from(scanned).scalar_subquery() >= window.limit
+    accepted = select(*key).where(*window.predicate(scanned.c)).order_by(*_sorted(rising, *key)).limit(MAX_COUNT + 1)
+    last = select(*key).where(full).order_by(*_sorted(not rising, *key)).limit(1)
+    both = union_all(select(literal(MATCH), *accepted.subquery().c), select(literal(EDGE), *last.subquery().c))
+    rows = [tuple(row) for row in db.session.execute(both)]
+    found = sorted((row[1:] for row in rows if row[0] == MATCH), reverse=not rising)
+    return found, next((row[1:] for row in rows if row[0] == EDGE), None)
+
+
+def count_up_to(id: Any, where: list[Condition], most: int = MAX_COUNT) -> int:
+    """Count the rows that meet the conditions; one more than `most` stands for all beyond."""
     few = select(id).where(*where).limit(most + 1).subquery()
     return db.session.scalar(select(func.count()).select_from(few)) or 0
 
 
 def empty() -> Slice[Any]:
-    """A page of nothing."""
+    """Return a page without rows."""
     return Slice([])

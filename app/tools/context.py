@@ -16,7 +16,7 @@ from app.services.knowledge import memories, proposals
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
-from app.services.lists.filters import KnowledgeFilters
+from app.services.knowledge.lists import KnowledgeFilters
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "context"

@@ -10,8 +10,7 @@ from pydantic import Field
 from app.db.paging import Page
 from app.services.entities import search as entity_search
 from app.services.entities import store as entity_store
-from app.services.entities.store import EntityRow
-from app.services.lists.filters import EntityFilters
+from app.services.entities.store import EntityFilters, EntityRow
 from app.services.sessions import store as session_store
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, tool
 

@@ -13,8 +13,8 @@ from app.errors import Refused
 from app.models import AuditEntry
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
+from app.services.feedback.lists import FeedbackFilters
 from app.services.feedback.review import FeedbackDetail, FeedbackRow
-from app.services.lists.filters import FeedbackFilters
 from app.services.sessions import excerpt as session_excerpt
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 

@@ -9,13 +9,11 @@ from flask import Blueprint, g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid
-from app.models.feedback import RATINGS
 from app.security.access import access
 from app.services.chats import store as chat_store
-from app.services.chats.lists import LOOKED_AT
+from app.services.chats.lists import SCAN_LIMIT, ChatFilters
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
-from app.services.lists.filters import ChatFilters
 from app.services.lists.menus import menus_of
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
@@ -42,13 +40,8 @@ def index() -> Any:
     asked = listing.read(ChatFilters)
     found = chat_store.list_chats(asked.filters, asked.page, actor=g.actor)
     menus = menus_of(actor=g.actor, person_id=asked.filters.person_id)
-    fields = [
-        listing.named("agent", menus.agents),
-        listing.named("person_id", menus.people, "person"),
-        listing.choices("rating", RATINGS, "received"),
-        listing.typed("project"),
-        *listing.DAYS,
-    ]
+    options = {"agent": menus.agents, "person_id": menus.people}
+    fields = [*listing.offer(ChatFilters, "agent", "person_id", "rating", "project", **options), *listing.DAYS]
     return page(
         "conversations/index.html",
         "conversations/_list.html",
@@ -57,7 +50,7 @@ def index() -> Any:
         asked=asked,
         views=views,
         fields=fields,
-        looked_at=LOOKED_AT,
+        looked_at=SCAN_LIMIT,
         **listing.neighbours(found),
     )
 

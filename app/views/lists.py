@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import g, request
 
 from app.db.paging import Page, Slice
-from app.services.lists.filter_base import Filters
+from app.services.lists.filters import SPELLED, Filters
 from app.services.workspaces import store as workspace_store
 
 Kind = TypeVar("Kind", bound=Filters)
@@ -65,22 +65,22 @@ def neighbours(found: Slice[Any]) -> dict[str, Any]:
     return {"newer": found.prev_cursor, "older": found.next_cursor}
 
 
-def choices(name: str, values: Iterable[str], label: str = "") -> Field:
-    """A filter that is picked from a menu."""
-    return {"name": name, "label": label or name, "options": [(value, value.replace("_", " ")) for value in values]}
-
-
-def named(name: str, pairs: Iterable[tuple[str, str]], label: str = "") -> Field:
-    """A filter whose values are called something else on the page."""
-    return {"name": name, "label": label or name, "options": list(pairs)}
-
-
-def typed(name: str, label: str = "") -> Field:
-    """A filter that is typed in."""
-    return {"name": name, "label": label or name}
-
-
 DAYS: list[Field] = [
     {"name": "from", "label": "since", "type": "date"},
     {"name": "to", "label": "until", "type": "date"},
 ]
+
+
+def offer(kind: type[Filters], *names: str, **options: Iterable[tuple[str, str]]) -> list[Field]:
+    """Return these filters as the menu shows them. `options` are the values of a menu that only the page knows."""
+    declared = kind.declared()
+    found: list[Field] = []
+    for name in names:
+        one, query_name = declared[name], SPELLED.get(name, name)
+        shown: Field = {"name": query_name, "label": one.label or query_name}
+        if name in options or one.options:
+            pairs = options.get(name, [(value, value.replace("_", " ")) for value in one.options])
+            found.append({**shown, "options": list(pairs)})
+        else:
+            found.append({**shown, "type": one.input} if one.input else shown)
+    return found

@@ -19,8 +19,8 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
-from app.services.lists.filters import SessionFilters
 from app.services.sessions import store as session_store
+from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 

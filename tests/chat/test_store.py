@@ -13,9 +13,9 @@ from app.db import acting_as, transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound
 from app.services.chats import store as chat_store
+from app.services.chats.lists import ChatFilters
 from app.services.chats.store import NewMessage
 from app.services.feedback.intake import NewFeedback, record_feedback
-from app.services.lists.filters import ChatFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 

@@ -47,8 +47,8 @@ from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
 from app.services.evals import compare as eval_compare
 from app.services.feedback import review as feedback_review
+from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge import hygiene
-from app.services.lists.filters import FeedbackFilters
 from app.services.workspaces import store as workspace_store
 from app.text.words import lines_and_sentences
 

@@ -15,8 +15,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
 from app.services.agents import versions
 from app.services.entities import store as entity_store
-from app.services.entities.store import NewResponse
-from app.services.lists.filters import EntityFilters
+from app.services.entities.store import EntityFilters, NewResponse
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 

@@ -18,9 +18,9 @@ from app.models import Agent, AuditEntry, Feedback
 from app.services.feedback import review as feedback_review
 from app.services.feedback import volume
 from app.services.feedback.intake import NewFeedback, record_feedback
+from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
-from app.services.lists.filters import FeedbackFilters
 from app.services.workspaces import store as workspace_store
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]

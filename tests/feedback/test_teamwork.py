@@ -22,7 +22,7 @@ from app.services.feedback import assessment, teamwork
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
-from app.services.lists.filters import FeedbackFilters
+from app.services.feedback.lists import FeedbackFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 from app.services.workspaces import store as workspace_store

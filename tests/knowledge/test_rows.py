@@ -22,8 +22,8 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
+from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.rows import MOVES, NewRow
-from app.services.lists.filters import KnowledgeFilters
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 

@@ -13,8 +13,12 @@ import pytest
 from app.db import acting_as, paging, transaction
 from app.db.paging import Cursor, Page
 from app.errors import Invalid
-from app.services.lists.filters import ChatFilters, EntityFilters, FeedbackFilters, KnowledgeFilters, SessionFilters
+from app.services.chats.lists import ChatFilters
+from app.services.entities.store import EntityFilters
+from app.services.feedback.lists import FeedbackFilters
+from app.services.knowledge.lists import KnowledgeFilters
 from app.services.sessions import store as session_store
+from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
@@ -61,7 +65,7 @@ def test_pages_walk_both_ways(workspace: Any) -> None:
 
 def test_the_count_stops_and_says_so(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     actor = workspace.actor("admin")
-    monkeypatch.setattr(paging, "COUNTED", 3)
+    monkeypatch.setattr(paging, "MAX_COUNT", 3)
     monkeypatch.setattr(paging.count_up_to, "__defaults__", (3,))
     with acting_as(actor):
         for number in range(5):

@@ -11,13 +11,14 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Refused
 from app.models import AuditEntry
 from app.services.lists import saved_views
+from app.views.layout.saved_views import FILTERS
 
 pytestmark = pytest.mark.usefixtures("app_context")
 
 
 def save(actor: Any, name: str, query: str = "status=pending", tab: str = "feedback", **more: Any) -> Any:
     with transaction():
-        return saved_views.save_view(tab, name, query, actor=actor, **more)
+        return saved_views.save_view(tab, name, query, filters=FILTERS, actor=actor, **more)
 
 
 def names(actor: Any, tab: str | None = "feedback") -> list[str]:
@@ -103,7 +104,7 @@ def test_a_tab_opens_with_one_view_at_most(workspace: Any) -> None:
 
 
 def test_there_is_an_end_to_them(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saved_views, "MOST", 2)
+    monkeypatch.setattr(saved_views, "MAX_VIEWS", 2)
     actor = workspace.actor()
     with acting_as(actor):
         save(actor, "One")

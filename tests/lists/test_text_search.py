@@ -11,8 +11,9 @@ from sqlalchemy import text
 from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.services.feedback import review as feedback_review
-from app.services.lists.filters import FeedbackFilters, SessionFilters
+from app.services.feedback.lists import FeedbackFilters
 from app.services.sessions import store as session_store
+from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]

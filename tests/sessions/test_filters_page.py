@@ -12,10 +12,11 @@ from flask.testing import FlaskClient
 from app.db import acting_as, transaction
 from app.db.paging import Page
 from app.services.chats import store as chat_store
+from app.services.chats.lists import ChatFilters
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
-from app.services.lists.filters import ChatFilters, SessionFilters
 from app.services.sessions import store as session_store
+from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill, several
@@ -90,7 +91,7 @@ def test_conversations_by_person_and_by_how_they_were_received(
 def test_pages_of_what_no_index_knows(
     app: Flask, workspace: Workspace, sign_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a stretch is looked at; its cursors lead through the whole list, forth and back."""
+    """Each page scans a window; its cursors lead through the whole list, forth and back."""
     from app.services.sessions import lists as session_lists
 
     admin = workspace.actor()
@@ -100,8 +101,7 @@ def test_pages_of_what_no_index_knows(
                 tags = ("rare",) if n in (3, 4, 20, 39) else ()
                 new = NewSession(agent="a", title=str(n), tags=tags, created_at=NOON + timedelta(minutes=n))
                 session_store.create_session(new, actor=admin)
-        real = session_lists.stretch_of
-        monkeypatch.setattr(session_lists, "stretch_of", lambda filters, where: real(filters, where, 10))
+        monkeypatch.setattr(session_lists, "SCAN_LIMIT", 10)
         filters, cursor, titles, cursors = SessionFilters(tag="rare"), None, [], []
         while True:
             page = session_store.list_sessions(filters, Page(50, cursor), actor=admin)

@@ -15,8 +15,8 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
-from app.services.lists.filters import SessionFilters
 from app.services.sessions import store as session_store
+from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
 

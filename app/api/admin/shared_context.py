@@ -15,7 +15,7 @@ from app.db import paging
 from app.errors import Invalid
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import rows as knowledge_rows
-from app.services.lists.filters import KnowledgeFilters
+from app.services.knowledge.lists import KnowledgeFilters
 
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
 State = Literal["proposed", "active", "inactive", "superseded", "deleted"]

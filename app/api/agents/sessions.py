@@ -18,11 +18,11 @@ from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
 from app.services.agents import versions
-from app.services.lists.filters import SessionFilters
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull, mark_full, session_budget
 from app.services.sessions.event_windows import Place, RawEvent, read_raw_window
+from app.services.sessions.lists import SessionFilters
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]

@@ -15,7 +15,7 @@ from app.api.members import bp
 from app.db import paging
 from app.formats import session_limits as limits
 from app.services.chats import store as chat_store
-from app.services.lists.filters import ChatFilters
+from app.services.chats.lists import ChatFilters
 
 Text = Annotated[str, Field(max_length=limits.MESSAGE)]
 

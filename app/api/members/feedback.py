@@ -18,8 +18,7 @@ from app.services.agents import versions
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.lists import FeedbackContents, FeedbackRow
-from app.services.lists.filters import FeedbackFilters
+from app.services.feedback.lists import FeedbackContents, FeedbackFilters, FeedbackRow
 
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
 Rating = Literal["positive", "negative", "neutral"]

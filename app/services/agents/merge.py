@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import COUNTED
+from app.db.paging import MAX_COUNT
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
@@ -33,7 +33,7 @@ def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
     wanted["knowledge"] = select(SharedContext.id).where(*_rules(agent_id, actor))
     wanted["golden"] = wanted["sessions"].where(AgentSession.golden_set.is_not(None))
     counts = [
-        select(func.count()).select_from(rows.limit(COUNTED + 1).subquery()).scalar_subquery().label(name)
+        select(func.count()).select_from(rows.limit(MAX_COUNT + 1).subquery()).scalar_subquery().label(name)
         for name, rows in wanted.items()
     ]
     return dict(db.session.execute(select(*counts)).one()._mapping)

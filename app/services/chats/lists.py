@@ -12,15 +12,32 @@ from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, empty, read_page
-from app.db.scan import Stretch, walk_page
+from app.db.paging import Page, ScanWindow, Slice, empty, read_page
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
+from app.models.feedback import RATINGS
 from app.services.feedback.lists import counted_ratings
+from app.services.lists import filters as declare
 from app.services.lists import text_search
-from app.services.lists.filters import ChatFilters
+from app.services.lists.filters import Condition, Filters
 from app.services.privacy import id_of, is_hidden, name_of
 
-LOOKED_AT = 1000
+SCAN_LIMIT = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatFilters(Filters):
+    """`rating` is how a conversation was received; the window of the list finds that out."""
+
+    agent: str | None = declare.agent_slug()
+    agent_id: UUID | None = declare.agent_id()
+    person_id: UUID | None = declare.id_of_row(column="user_id", label="person")
+    rating: str | None = declare.choice(RATINGS, label="received")
+    project: str | None = declare.text()
+    external_id: str | None = declare.text()
+
+    def conditions(self) -> list[Condition]:
+        names = [name for name in self.chosen if name != "rating"]
+        return [*self._within(Chat.last_message_at), *self._compare(Chat, names)]
 
 
 @dataclass(frozen=True)
@@ -46,9 +63,7 @@ class ChatRow:
 
 def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatRow]:
     """One page of the workspace's conversations, by last activity. At most five queries."""
-    walks = bool(filters.rating or filters.project)
-    indexed = replace(filters, project=None) if walks else filters
-    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *indexed.conditions()]
+    where: list[Any] = [Chat.tenant_id == actor.tenant_id, *replace(filters, project=None).conditions()]
     if filters.person_id:
         where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
@@ -65,26 +80,30 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
     )  # fmt: skip
-    found = (
-        walk_page(statement, page, _stretch(filters, where, actor))
-        if walks
-        else read_page(
-            statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
-        )
+    found = read_page(
+        statement,
+        page,
+        at=Chat.last_message_at,
+        id=Chat.id,
+        where=where,
+        oldest_first=filters.oldest_first,
+        window=_window(filters, actor),
     )
     names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
     received = _ratings_of(names, actor)
     return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
 
 
-def _stretch(filters: ChatFilters, where: list[Any], actor: Actor) -> Stretch:
-    """The conversations that are looked at for their project and how they were received.
+def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
+    """Filter conversations by their project and by how they were received.
 
     Our own id is carried as text: compared with the feedback's opaque one only after a cast, the policy on feedback
     would keep PostgreSQL from using the index.
     """
+    if not (filters.rating or filters.project):
+        return None
 
-    def sieve(row: Any) -> list[Any]:
+    def predicate(row: Any) -> list[Any]:
         found: list[Any] = []
         if filters.project:
             found.append(row.project == filters.project)
@@ -102,8 +121,8 @@ def _stretch(filters: ChatFilters, where: list[Any], actor: Actor) -> Stretch:
             found.append(rated.scalar_subquery().is_not(None))
         return found
 
-    carried = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}
-    return Stretch(Chat.last_message_at, Chat.id, where, carried, sieve, LOOKED_AT, oldest_first=filters.oldest_first)
+    columns = {"name": cast(Chat.id, Text), "external_id": Chat.external_id, "project": Chat.project}
+    return ScanWindow(columns, predicate, SCAN_LIMIT)
 
 
 def _of_this_chat(*columns: Any) -> Any:

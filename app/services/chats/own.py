@@ -15,11 +15,11 @@ from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
 from app.models import Agent, AgentSession, Chat, Feedback, Message
+from app.services.chats.lists import ChatFilters
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import counted_ratings
 from app.services.feedback.own import OwnRow
 from app.services.lists import text_search
-from app.services.lists.filters import ChatFilters
 
 MOST_MESSAGES = 200
 BESIDE = 8

@@ -26,7 +26,8 @@ from app.services.entities.responses import (
     responses_of,
     submit_response,
 )
-from app.services.lists.filters import EntityFilters
+from app.services.lists import filters as declare
+from app.services.lists.filters import Condition, Filters, is_type
 
 __all__ = [
     "EntityDetail", "EntityRow", "NewResponse", "ResponseRow", "TypeRow", "archive_type", "create_criteria_set",
@@ -44,6 +45,17 @@ OF_KIND: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityFilters(Filters):
+    entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type)
+
+    def conditions(self) -> list[Condition]:
+        found = [*self._within(Entity.updated_at), *self._compare(Entity, self.chosen)]
+        if self.q:
+            found.append(Entity.name.icontains(self.q, autoescape=True))
+        return found
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import any_, func, literal, select
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import COUNTED, Page, Slice, empty, read_page
-from app.db.scan import Stretch, walk_page
+from app.db.paging import MAX_COUNT, Page, ScanWindow, Slice, empty, read_page
 from app.errors import NotFound
-from app.formats.feedback_details import ASSESSMENT, RETRACTED, judged, said_by_author
+from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, RETRACTED, judged, said_by_author
 from app.formats.ids import parse_id
 from app.learning.signals import weight_of
 from app.models import (
@@ -36,17 +35,107 @@ from app.models import (
     Tenant,
     User,
 )
+from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.services import audit
 from app.services.feedback import teamwork
+from app.services.lists import filters as declare
 from app.services.lists import text_search
-from app.services.lists.filters import FeedbackFilters
+from app.services.lists.filters import Condition, Filters, parse_row_id
 from app.services.privacy import A_MEMBER
 from app.services.workspaces.store import get_settings, keep_settings
 
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
 Assignee = aliased(User)
-LOOKED_AT = 5000
+SCAN_LIMIT = 5000
+ASSIGNEES = ("me", "nobody")
+
+
+def _parse_assignee(name: str, value: str) -> str:
+    return value if value in ASSIGNEES else str(parse_row_id(name, value))
+
+
+def _is_chat(column: Any, name: str) -> Condition:
+    """Feedback names a conversation by our id or by its sender's; our id finds both."""
+    exact: Condition = column == name
+    ours = parse_id(name)
+    if ours is None:
+        return exact
+    found: Condition = exact | (column == select(Chat.external_id).where(Chat.id == ours).scalar_subquery())
+    return found
+
+
+def _is_in(column: Any, value: str) -> Condition:
+    return literal(value) == any_(column)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedbackFilters(Filters):
+    """Filters with an index are in `conditions`, the others in `predicate`. `list_feedback` handles the assignee, who
+    may be the reader."""
+
+    status: str | None = declare.choice(STATUSES)
+    source_type: str | None = declare.choice(SOURCES, label="source")
+    rating: str | None = declare.choice(RATINGS)
+    signal: str | None = declare.choice(SIGNALS)
+    origin: str | None = declare.choice(ORIGINS)
+    kind: str | None = declare.choice(KINDS)
+    agent: str | None = declare.agent_slug()
+    agent_id: UUID | None = declare.agent_id()
+    session_id: UUID | None = declare.id_of_row(label="session")
+    entity_id: UUID | None = declare.id_of_row(label="record")
+    author_id: UUID | None = declare.id_of_row(column="created_by", label="from")
+    chat_id: str | None = declare.text(compare=_is_chat, label="conversation")
+    trace_id: str | None = declare.text(label="trace")
+    assignee: str | None = declare.declare(_parse_assignee)
+    error_category: str | None = declare.choice(
+        ERROR_CATEGORIES, column="error_categories", compare=_is_in, label="error category"
+    )
+    version: int | None = declare.number(label="agent version")
+    environment: str | None = declare.text()
+    model: str | None = declare.text()
+    tag: str | None = declare.text()
+
+    scanned: ClassVar[tuple[str, ...]] = ("source_type", "signal", "origin", "kind", "error_category")
+    of_session: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "version")
+
+    @property
+    def order(self) -> Any:
+        """The indexed column that orders the list: arrival, or within days when it was given, as the volume of each day
+        counts it."""
+        return Feedback.occurred_at if self.since or self.until else Feedback.created_at
+
+    def conditions(self) -> list[Condition]:
+        elsewhere = {*self.scanned, *self.of_session, "assignee"}
+        return [
+            *self._within(Feedback.occurred_at),
+            *self._compare(Feedback, [name for name in self.chosen if name not in elsewhere]),
+        ]
+
+    @property
+    def window(self) -> ScanWindow | None:
+        """What no index covers, and what only the session behind a row knows."""
+        if not {*self.scanned, *self.of_session} & {*self.chosen}:
+            return None
+        names = [self.declared()[name].column or name for name in self.scanned]
+        return ScanWindow(
+            {name: getattr(Feedback, name) for name in (*names, "session_id")}, self.predicate, SCAN_LIMIT
+        )
+
+    def predicate(self, row: Any) -> list[Condition]:
+        found = self._compare(row, [name for name in self.chosen if name in self.scanned])
+        behind = [self._of_session(name) for name in self.chosen if name in self.of_session]
+        if behind:
+            found.append(row.session_id.in_(select(AgentSession.id).where(*behind)))
+        return found
+
+    def _of_session(self, name: str) -> Condition:
+        value = getattr(self, name)
+        if name == "version":
+            versions = select(AgentVersion.id).where(AgentVersion.version == value)
+            return AgentSession.agent_version_id.in_(versions)
+        found: Condition = _is_in(AgentSession.tags, value) if name == "tag" else getattr(AgentSession, name) == value
+        return found
 
 
 @dataclass(frozen=True)
@@ -188,22 +277,17 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
             return empty()
         where.append(matches.are(Feedback.id))
         count = matches.count
-    at, id, oldest_first = filters.order, Feedback.id, filters.oldest_first
-    found = (
-        walk_page(_with_names(), page, _stretch(filters, where))
-        if filters.sieves
-        else read_page(_with_names(), page, at=at, id=id, where=where, oldest_first=oldest_first, count=count)
+    found = read_page(
+        _with_names(),
+        page,
+        at=filters.order,
+        id=Feedback.id,
+        where=where,
+        oldest_first=filters.oldest_first,
+        count=count,
+        window=filters.window,
     )
     return found.map(lambda row: _row(row, actor, hides))
-
-
-def _stretch(filters: FeedbackFilters, where: list[ColumnElement[bool]]) -> Stretch:
-    """The part of the feed that is looked at for what no index knows."""
-    names = (*filters.kept, "error_categories", "session_id")
-    carried = {name: getattr(Feedback, name) for name in names}
-    return Stretch(
-        filters.order, Feedback.id, where, carried, filters.sieve, LOOKED_AT, oldest_first=filters.oldest_first
-    )
 
 
 def _hides_authors(actor: Actor) -> bool:
@@ -306,11 +390,11 @@ def counts(actor: Actor) -> FeedbackCounts:
         select(Feedback.created_at)
         .where(*_readable(actor), Feedback.status == "pending")
         .order_by(Feedback.created_at)
-        .limit(COUNTED + 1)
+        .limit(MAX_COUNT + 1)
         .subquery()
     )
     number, oldest = db.session.execute(select(func.count(), func.min(few.c.created_at))).one()
-    return FeedbackCounts(min(number, COUNTED), number > COUNTED, oldest)
+    return FeedbackCounts(min(number, MAX_COUNT), number > MAX_COUNT, oldest)
 
 
 # Feedback about a session or a conversation, for the margin of its transcript

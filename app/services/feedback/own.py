@@ -27,8 +27,8 @@ from app.models import (
     SharedContextFeedback,
 )
 from app.services.feedback.intake import RETRACTED
+from app.services.feedback.lists import FeedbackFilters
 from app.services.lists import text_search
-from app.services.lists.filters import FeedbackFilters
 
 MOST = 500
 # What a rule that was made of feedback is called while agents follow it.

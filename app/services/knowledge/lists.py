@@ -25,14 +25,39 @@ from app.models import (
     SharedContextUsage,
     User,
 )
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.services.lists import filters as declare
 from app.services.lists import text_search
-from app.services.lists.filters import KnowledgeFilters
+from app.services.lists.filters import Condition, Filters, is_type
 from app.services.privacy import A_MEMBER
 from app.services.workspaces.store import get_settings
 from app.text.hidden_characters import hidden_signs
 
 Writer = aliased(Agent)
 MOST_SIGNALS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnowledgeFilters(Filters):
+    """Deleted rows show only when their state is chosen."""
+
+    type: str | None = declare.choice(KNOWLEDGE_TYPES, label="kind")
+    state: str | None = declare.choice(KNOWLEDGE_STATES)
+    scope: str | None = declare.choice(("workspace", "agent", "entity_type", "both"))
+    agent: str | None = declare.agent_slug()
+    agent_id: UUID | None = declare.agent_id()
+    entity_type: str | None = declare.slug(column="entity_type_id", compare=is_type, label="entity type")
+
+    def conditions(self) -> list[Condition]:
+        found = self._within(SharedContext.updated_at)
+        found += self._compare(SharedContext, [name for name in self.chosen if name != "scope"])
+        if not self.state:
+            found.append(SharedContext.state != "deleted")
+        if self.scope:
+            of_agent, of_type = SharedContext.agent_id.is_not(None), SharedContext.entity_type_id.is_not(None)
+            found.append(of_agent if self.scope in ("agent", "both") else ~of_agent)
+            found.append(of_type if self.scope in ("entity_type", "both") else ~of_type)
+        return found
 
 
 @dataclass(frozen=True)

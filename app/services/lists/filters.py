@@ -1,313 +1,218 @@
-"""What each list may be narrowed by, beside what `filter_base` gives to all."""
+"""The base of every list's filters: query string → frozen dataclass → conditions.
+
+A filter is one dataclass field made by `choice`, `slug`, `id_of_row`, `text`, `number` or `seconds`. It declares how
+the value is read, what the menu and the chip show, and which condition it means. Anything else in a query is refused
+with a sentence, so that a mistyped filter never looks like an answer.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, cast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import partial
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import any_, func, literal, select
+from sqlalchemy import func, select
+from sqlalchemy.sql.elements import ColumnElement
 
-from app.formats.feedback_details import ERROR_CATEGORIES
+from app.errors import Invalid
 from app.formats.ids import parse_id
-from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, EntityType, Feedback, SharedContext
-from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
-from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
-from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
-from app.services.lists import filter_values as values
-from app.services.lists.filter_base import Condition, Filters
+from app.models import Agent, EntityType
 
+Condition = ColumnElement[bool]
+Comparison = Callable[[Any, Any], Any]
+PAGE_NAMES = frozenset({"limit", "cursor"})
+SORTS = ("newest", "oldest")
 YES_NO = ("yes", "no")
-ASSIGNEES = ("me", "nobody")
+SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
+# Python keywords and long names make poor queries, so these are spelled differently there.
+SPELLED = {"since": "from", "until": "to", "golden_set": "set", "import_id": "import"}
+
+
+def parse_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise Invalid.of({name: f"Use one of {', '.join(allowed)}."})
+    return value
+
+
+def parse_text(name: str, value: str) -> str:
+    if len(value) > 256 or "\x00" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+        raise Invalid.of({name: "At most 256 characters of plain text."})
+    return value
+
+
+def parse_number(name: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
+        raise Invalid.of({name: "A whole number such as 3."})
+    return int(value)
+
+
+def parse_seconds(name: str, value: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,3})?", value, re.ASCII):
+        raise Invalid.of({name: "Seconds such as 30 or 1.5."})
+    return float(value)
+
+
+def parse_slug(name: str, value: str) -> str:
+    if not SLUG.fullmatch(value):
+        raise Invalid.of({name: "A short name in small letters, such as deal-analyst."})
+    return value
+
+
+def parse_row_id(name: str, value: str) -> UUID:
+    found = parse_id(value)
+    if found is None:
+        raise Invalid.of({name: "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c."})
+    return found
+
+
+def parse_day(name: str, value: str) -> date:
+    try:
+        if not re.fullmatch(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", value, re.ASCII):
+            raise ValueError
+        return date.fromisoformat(value)
+    except ValueError:
+        raise Invalid.of({name: "A day like 2026-03-31."}) from None
+
+
+@dataclass(frozen=True)
+class FilterField:
+    """How one filter is read, compared and shown.
+
+    `column` is compared with the value by `compare`; it is the filter's own name unless said otherwise. `options` are
+    the choices of its menu, `label` is what menu and chip call it, `input` the type of the field that it is typed into.
+    """
+
+    parse: Callable[[str, str], Any]
+    column: str | None = None
+    compare: Comparison = operator.eq
+    options: tuple[str, ...] = ()
+    label: str = ""
+    input: str = ""
+
+
+def declare(parse: Callable[[str, str], Any], **more: Any) -> Any:
+    """Declare a filter as the field of a dataclass."""
+    return field(default=None, metadata={"filter": FilterField(parse, **more)})
+
+
+def choice(options: tuple[str, ...], **more: Any) -> Any:
+    return declare(partial(parse_choice, allowed=options), options=options, **more)
+
+
+slug = partial(declare, parse_slug)
+id_of_row = partial(declare, parse_row_id)
+text = partial(declare, parse_text)
+seconds = partial(declare, parse_seconds)
+number = partial(declare, parse_number, input="number")
+
+
+def is_set(column: Any, wanted: str) -> Condition:
+    """Compare by `yes` or `no`: whether there is a value."""
+    found: Condition = column.is_not(None) if wanted == "yes" else column.is_(None)
+    return found
+
+
+def is_agent(column: Any, slug: str) -> Condition:
+    """Compare with the agent of this slug; the slug from before a merge or a rename still works."""
+    agent = select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
+    found: Condition = column == agent
+    return found
+
+
+def is_type(column: Any, slug: str) -> Condition:
+    """Compare with the entity type of this slug."""
+    found: Condition = column == select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
+    return found
+
+
+# By the slug or by the id of an agent.
+agent_slug = partial(slug, column="agent_id", compare=is_agent, label="agent")
+agent_id = partial(id_of_row, label="agent")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedbackFilters(Filters):
-    """What indexes know is in `conditions`, the rest in `sieve`; the assignee may be whoever asks, see `desk`."""
+class Filters:
+    """What every list has: words, a span of days, an order."""
 
-    status: str | None = None
-    source_type: str | None = None
-    rating: str | None = None
-    signal: str | None = None
-    origin: str | None = None
-    kind: str | None = None
-    agent: str | None = None
-    agent_id: UUID | None = None
-    session_id: UUID | None = None
-    entity_id: UUID | None = None
-    author_id: UUID | None = None
-    chat_id: str | None = None
-    trace_id: str | None = None
-    assignee: str | None = None
-    error_category: str | None = None
-    version: int | None = None
-    environment: str | None = None
-    model: str | None = None
-    tag: str | None = None
+    q: str | None = text()
+    since: date | None = declare(parse_day)
+    until: date | None = declare(parse_day)
+    sort: str = field(default="newest", metadata={"filter": FilterField(partial(parse_choice, allowed=SORTS))})
+    zone: tzinfo = UTC
 
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "status": STATUSES,
-        "source_type": SOURCES,
-        "rating": RATINGS,
-        "signal": SIGNALS,
-        "origin": ORIGINS,
-        "kind": KINDS,
-        "error_category": ERROR_CATEGORIES,
-    }
-    slugs: ClassVar[tuple[str, ...]] = ("agent",)
-    ids: ClassVar[tuple[str, ...]] = ("agent_id", "session_id", "entity_id", "author_id")
-    texts: ClassVar[tuple[str, ...]] = ("chat_id", "trace_id", "environment", "model", "tag")
-    numbers: ClassVar[tuple[str, ...]] = ("version",)
-    kept: ClassVar[tuple[str, ...]] = ("source_type", "signal", "origin", "kind")
-    of_session: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "version")
+    # The fields above, which no list compares with a column.
+    shared: ClassVar[frozenset[str]] = frozenset({"q", "since", "until", "sort", "zone"})
 
     @classmethod
-    def _read(cls, field: str, name: str, value: str) -> Any:
-        if field != "assignee":
-            return super()._read(field, name, value)
-        return value if value in ASSIGNEES else str(values.read_id(name, value))
+    def from_args(cls, args: Mapping[str, str], *, also: tuple[str, ...] = (), zone: tzinfo = UTC) -> Self:
+        """Read a query string. `also` names what the page itself understands; empty values count as absent."""
+        declared = cls.declared()
+        names = {SPELLED.get(name, name): name for name in declared}
+        found: dict[str, Any] = {"zone": zone}
+        for name, value in args.items():
+            if name in PAGE_NAMES or name in also:
+                continue
+            if name not in names:
+                raise Invalid(f"There is no filter {name[:40]!r}; use one of {', '.join(sorted(names))}.")
+            if value:
+                found[names[name]] = declared[names[name]].parse(name, value)
+        return cls(**found)
+
+    @classmethod
+    def declared(cls) -> dict[str, FilterField]:
+        """Return the declaration of each filter by its name."""
+        return {one.name: one.metadata["filter"] for one in fields(cls) if one.metadata}
 
     @property
-    def order(self) -> Any:
-        """What the list is in the order of, with an index: arrival; within days, when it was said, as the volume of
-        each day counts it."""
-        return Feedback.occurred_at if self.since or self.until else Feedback.created_at
+    def chosen(self) -> list[str]:
+        """The list's own filters that have a value."""
+        return [name for name in self.declared() if name not in self.shared and getattr(self, name) is not None]
 
-    def conditions(self) -> list[Condition]:
-        found = self._within(Feedback.occurred_at)
-        for name in ("status", "rating", "trace_id", "agent_id", "session_id", "entity_id"):
-            value = getattr(self, name)
-            if value is not None:
-                found.append(getattr(Feedback, name) == value)
-        if self.chat_id:
-            found.append(_about_chat(self.chat_id))
-        if self.author_id:
-            found.append(Feedback.created_by == self.author_id)
-        if self.agent:
-            found.append(Feedback.agent_id == _agent_called(self.agent))
-        return found
-
-    @property
-    def sieves(self) -> bool:
-        """Something is asked for that no index knows."""
-        return any(getattr(self, name) is not None for name in (*self.kept, *self.of_session, "error_category"))
-
-    def sieve(self, row: Any) -> list[Condition]:
-        """The same for what no index knows, and for what only the session behind a row does. `row` has the columns
-        of the feedback."""
-        found: list[Condition] = [
-            getattr(row, name) == getattr(self, name) for name in self.kept if getattr(self, name) is not None
-        ]
-        if self.error_category:
-            found.append(literal(self.error_category) == any_(row.error_categories))
-        if any(getattr(self, name) is not None for name in self.of_session):
-            asked = SessionFilters(**{name: getattr(self, name) for name in self.of_session})
-            behind = select(AgentSession.id).where(*asked.conditions(), *asked.sieve(AgentSession))
-            found.append(row.session_id.in_(behind))
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class SessionFilters(Filters):
-    """One of the filters leads, by its index; the rest is a sieve over the stretch of rows that is then looked at. So a
-    page costs the same whatever is combined."""
-
-    status: str | None = None
-    type: str | None = None
-    agent: str | None = None
-    agent_id: UUID | None = None
-    version: int | None = None
-    person_id: UUID | None = None
-    chat_id: UUID | None = None
-    entity_id: UUID | None = None
-    golden: str | None = None
-    golden_set: str | None = None
-    replay: str | None = None
-    environment: str | None = None
-    model: str | None = None
-    tag: str | None = None
-    error: str | None = None
-    longer: float | None = None
-    shorter: float | None = None
-    import_id: UUID | None = None
-    trace_id: str | None = None
-    external_id: str | None = None
-
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "status": SESSION_STATUSES,
-        "type": SESSION_TYPES,
-        "golden": YES_NO,
-        "replay": YES_NO,
-        "error": YES_NO,
-    }
-    slugs: ClassVar[tuple[str, ...]] = ("agent",)
-    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id", "chat_id", "entity_id", "import_id")
-    texts: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "trace_id", "external_id", "golden_set")
-    numbers: ClassVar[tuple[str, ...]] = ("version",)
-    seconds: ClassVar[tuple[str, ...]] = ("longer", "shorter")
-    # What has an index that is in the list's order, the most exact first. The first that is asked for leads.
-    leads: ClassVar[tuple[str, ...]] = (
-        "external_id", "trace_id", "chat_id", "import_id", "golden_set", "agent_id", "agent", "environment", "model",
-        "status",
-    )  # fmt: skip
-    columns: ClassVar[tuple[str, ...]] = (
-        "status", "session_type", "agent_id", "agent_version_id", "created_by", "chat_id", "entity_id", "golden_set",
-        "environment", "model", "tags", "duration_ms", "import_id", "trace_id", "external_id",
-    )  # fmt: skip
-
-    def conditions(self) -> list[Condition]:
-        """What an index narrows the list by: the days, and one thing more."""
-        found = self._within(AgentSession.created_at)
-        if self.leading:
-            found.append(self._equal(AgentSession, self.leading))
-        for wanted, column in ((self.golden, AgentSession.golden_set), (self.replay, AgentSession.eval_source)):
-            if wanted:
-                found.append(column.is_not(None) if wanted == "yes" else column.is_(None))
+    def as_args(self) -> dict[str, str]:
+        """Return the query string again, without what is at its default."""
+        found = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if one.name != "zone" and value != one.default:
+                found[SPELLED.get(one.name, one.name)] = str(value)
         return found
 
     @property
-    def leading(self) -> str | None:
-        return next((name for name in self.leads if getattr(self, name) is not None), None)
+    def narrows(self) -> bool:
+        """Something is left out. Decides between the two empty states."""
+        return bool(self.as_args().keys() - {"sort"})
 
     @property
-    def rest(self) -> list[str]:
-        """The filters that no index helps with once the leading one is used."""
-        plain = {"q", "since", "until", "sort", "zone", "golden", "replay", self.leading}
-        names = (field.name for field in fields(self) if field.name not in plain)
-        return [name for name in names if getattr(self, name) is not None]
+    def only_words(self) -> bool:
+        """Nothing but words narrows the list, which is in its usual order."""
+        return self.as_args().keys() == {"q"}
 
     @property
-    def sieves(self) -> bool:
-        return bool(self.rest)
-
-    def sieve(self, row: Any) -> list[Condition]:
-        """The conditions of the rest. `row` has the session's columns, and whether it has an error."""
-        return [self._sieved(row, name) for name in self.rest]
-
-    def _sieved(self, row: Any, name: str) -> Condition:
-        value = getattr(self, name)
-        if name == "version":
-            found: Condition = row.agent_version_id.in_(select(AgentVersion.id).where(AgentVersion.version == value))
-        elif name == "tag":
-            found = literal(value) == any_(row.tags)
-        elif name == "error":
-            found = row.has_error if value == "yes" else ~row.has_error
-        elif name == "longer":
-            found = row.duration_ms >= round(value * 1000)
-        elif name == "shorter":
-            found = row.duration_ms <= round(value * 1000)
-        else:
-            found = self._equal(row, name)
-        return found
-
-    def _equal(self, row: Any, name: str) -> Condition:
-        if name == "agent":
-            return cast(Condition, row.agent_id == _agent_called(str(self.agent)))
-        column = {"type": "session_type", "person_id": "created_by"}.get(name, name)
-        return cast(Condition, getattr(row, column) == getattr(self, name))
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatFilters(Filters):
-    """`rating` is how a conversation was received; its list finds that out, see `chat_lists`."""
-
-    agent: str | None = None
-    agent_id: UUID | None = None
-    person_id: UUID | None = None
-    rating: str | None = None
-    project: str | None = None
-    external_id: str | None = None
-
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {"rating": RATINGS}
-    slugs: ClassVar[tuple[str, ...]] = ("agent",)
-    ids: ClassVar[tuple[str, ...]] = ("agent_id", "person_id")
-    texts: ClassVar[tuple[str, ...]] = ("project", "external_id")
+    def oldest_first(self) -> bool:
+        return self.sort == "oldest"
 
     def conditions(self) -> list[Condition]:
-        found = self._within(Chat.last_message_at)
-        for name in ("agent_id", "project", "external_id"):
-            value = getattr(self, name)
-            if value is not None:
-                found.append(getattr(Chat, name) == value)
-        if self.person_id:
-            found.append(Chat.user_id == self.person_id)
-        if self.agent:
-            found.append(Chat.agent_id == _agent_called(self.agent))
+        raise NotImplementedError
+
+    def _compare(self, row: Any, names: Iterable[str]) -> list[Condition]:
+        """Return the conditions of these filters on a model, or on the columns of a scan."""
+        declared = self.declared()
+        found = []
+        for name in names:
+            one = declared[name]
+            found.append(one.compare(getattr(row, one.column or name), getattr(self, name)))
         return found
 
-
-@dataclass(frozen=True, kw_only=True)
-class KnowledgeFilters(Filters):
-    """Deleted rows show only when their state is asked for."""
-
-    type: str | None = None
-    state: str | None = None
-    scope: str | None = None
-    agent: str | None = None
-    agent_id: UUID | None = None
-    entity_type: str | None = None
-
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
-        "type": KNOWLEDGE_TYPES,
-        "state": KNOWLEDGE_STATES,
-        "scope": ("workspace", "agent", "entity_type", "both"),
-    }
-    slugs: ClassVar[tuple[str, ...]] = ("agent", "entity_type")
-    ids: ClassVar[tuple[str, ...]] = ("agent_id",)
-
-    def conditions(self) -> list[Condition]:
-        found = self._within(SharedContext.updated_at)
-        found.append(SharedContext.state == self.state if self.state else SharedContext.state != "deleted")
-        if self.type:
-            found.append(SharedContext.type == self.type)
-        if self.agent_id:
-            found.append(SharedContext.agent_id == self.agent_id)
-        if self.agent:
-            found.append(SharedContext.agent_id == _agent_called(self.agent))
-        if self.entity_type:
-            found.append(SharedContext.entity_type_id == _type_called(self.entity_type))
-        if self.scope:
-            found += self._in_scope(self.scope)
+    def _within(self, column: Any) -> list[Condition]:
+        """Return the span of days in the zone; the last day is part of it."""
+        found: list[Condition] = []
+        if self.since:
+            found.append(column >= datetime.combine(self.since, time.min, self.zone))
+        if self.until:
+            found.append(column < datetime.combine(self.until + timedelta(days=1), time.min, self.zone))
         return found
-
-    @staticmethod
-    def _in_scope(scope: str) -> list[Condition]:
-        of_agent, of_type = SharedContext.agent_id.is_not(None), SharedContext.entity_type_id.is_not(None)
-        return [
-            of_agent if scope in ("agent", "both") else ~of_agent,
-            of_type if scope in ("entity_type", "both") else ~of_type,
-        ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EntityFilters(Filters):
-    entity_type: str | None = None
-
-    slugs: ClassVar[tuple[str, ...]] = ("entity_type",)
-
-    def conditions(self) -> list[Condition]:
-        found = self._within(Entity.updated_at)
-        if self.entity_type:
-            found.append(Entity.entity_type_id == _type_called(self.entity_type))
-        if self.q:
-            found.append(Entity.name.icontains(self.q, autoescape=True))
-        return found
-
-
-def _agent_called(slug: str) -> Any:
-    """A name from before a merge or a renaming still means what it became."""
-    return select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
-
-
-def _about_chat(name: str) -> Condition:
-    """Feedback names a conversation by our id or by its sender's; whoever asks by ours means both."""
-    exact = Feedback.chat_id == name
-    ours = parse_id(name)
-    if ours is None:
-        return exact
-    senders = select(Chat.external_id).where(Chat.id == ours).scalar_subquery()
-    return exact | (Feedback.chat_id == senders)
-
-
-def _type_called(slug: str) -> Any:
-    return select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()

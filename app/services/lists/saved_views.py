@@ -14,24 +14,17 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.models.desk import TABS, SavedView
+from app.models.desk import SavedView
 from app.models.people import Tenant, User
 from app.services import audit
-from app.services.lists.filter_base import Filters
-from app.services.lists.filters import ChatFilters, FeedbackFilters, KnowledgeFilters, SessionFilters
+from app.services.lists.filters import Filters
 from app.services.workspaces import store as workspace_store
 
-LONGEST_NAME = 60
-LONGEST_QUERY = 2000
-MOST = 50
+MAX_NAME_LENGTH = 60
+MAX_QUERY_LENGTH = 2000
+MAX_VIEWS = 50
 # Where somebody is in a list is not part of how they like to see it.
 PLACES = frozenset({"before", "after", "cursor", "limit", "panel", "view"})
-FILTERS: Mapping[str, type[Filters]] = {
-    "conversations": ChatFilters,
-    "sessions": SessionFilters,
-    "feedback": FeedbackFilters,
-    "knowledge": KnowledgeFilters,
-}
 
 
 @dataclass(frozen=True)
@@ -88,15 +81,24 @@ def get_view(view_id: UUID, *, actor: Actor) -> ViewRow:
 
 
 def save_view(
-    tab: str, name: str, query: str, *, actor: Actor, shared: bool = False, is_default: bool = False
+    tab: str,
+    name: str,
+    query: str,
+    *,
+    filters: Mapping[str, type[Filters]],
+    actor: Actor,
+    shared: bool = False,
+    is_default: bool = False,
 ) -> SavedView:
-    """Keep a query under a name. The name again keeps the new query under it."""
-    name, query = _check(tab, name, query)
+    """Save a query under a name; the same name again replaces it. `filters` are those of each tab."""
+    if tab not in filters:
+        raise Invalid.of({"tab": f"Use one of {', '.join(filters)}."})
+    name, query = _check_name(name), _check_query(query, filters[tab])
     mine = (SavedView.tenant_id == actor.tenant_id, SavedView.user_id == actor.id, SavedView.tab == tab)
     view = db.session.scalar(select(SavedView).where(*mine, SavedView.name == name))
     if view is None:
-        if (db.session.scalar(select(func.count()).select_from(SavedView).where(*mine)) or 0) >= MOST:
-            raise Refused(f"You have {MOST} views of this tab; delete one first.")
+        if (db.session.scalar(select(func.count()).select_from(SavedView).where(*mine)) or 0) >= MAX_VIEWS:
+            raise Refused(f"You have {MAX_VIEWS} views of this tab; delete one first.")
         view = SavedView(tenant_id=actor.tenant_id, user_id=actor.id, tab=tab, name=name, query=query)
         db.session.add(view)
     view.query = query
@@ -110,7 +112,7 @@ def save_view(
 def change_view(view_id: UUID, *, actor: Actor, name: str, shared: bool, is_default: bool) -> SavedView:
     """Rename a view of one's own, share it or keep it to oneself, open the tab with it or not."""
     view = _own(view_id, actor)
-    view.name, view.query = _check(view.tab, name, view.query)
+    view.name = _check_name(name)
     view.shared = shared
     _set_default(view, is_default, actor)
     _flush(view)
@@ -125,22 +127,20 @@ def delete_view(view_id: UUID, *, actor: Actor) -> SavedView:
     return view
 
 
-def plain_query(tab: str, args: Mapping[str, str]) -> str:
-    """The query as it is kept: filters that the tab knows, without the place in the list."""
-    given = {name: value for name, value in args.items() if name not in PLACES and value}
-    return urlencode(FILTERS[tab].from_args(given).as_args())
-
-
-def _check(tab: str, name: str, query: str) -> tuple[str, str]:
+def _check_name(name: str) -> str:
     name = " ".join(name.split())
-    if tab not in TABS:
-        raise Invalid.of({"tab": f"Use one of {', '.join(TABS)}."})
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise Invalid.of({"name": f"Give it a name, at most {LONGEST_NAME} characters."})
-    if len(query) > LONGEST_QUERY:
+    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise Invalid.of({"name": f"Give it a name, at most {MAX_NAME_LENGTH} characters."})
+    return name
+
+
+def _check_query(query: str, kind: type[Filters]) -> str:
+    """Return the filters of a query without the place in the list."""
+    if len(query) > MAX_QUERY_LENGTH:
         raise Invalid.of({"query": "This is too long to keep; take some filters off."})
+    given = {name: value for name, value in parse_qsl(query) if name not in PLACES}
     try:
-        return name, plain_query(tab, dict(parse_qsl(query)))
+        return urlencode(kind.from_args(given).as_args())
     except Invalid as wrong:
         raise Invalid.of({"query": f"This list cannot be kept: {wrong.detail}"}) from None
 

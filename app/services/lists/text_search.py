@@ -11,8 +11,8 @@ from sqlalchemy import ARRAY, Uuid, any_, literal, text
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db import db
-from app.db.paging import COUNTED, Page
-from app.services.lists.filter_base import Filters
+from app.db.paging import MAX_COUNT, Page
+from app.services.lists.filters import Filters
 
 MOST = 1000
 KINDS = ("feedback", "sessions", "chats", "knowledge")
@@ -47,7 +47,7 @@ def matching(kind: str, filters: Filters, page: Page) -> Matches:
     if kind == "chats" or not filters.only_words:
         return Matches(matching_ids(kind, filters.q or ""))
     shown = MOST if page.cursor else page.limit + 1
-    asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": COUNTED + 1}
+    asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": MAX_COUNT + 1}
     ids, count = db.session.execute(COUNTED_TOO, asked).one()
     return Matches(ids, count)
 

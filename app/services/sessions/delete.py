@@ -10,11 +10,10 @@ from sqlalchemy import CursorResult, delete, insert, select
 
 from app.actor import Actor
 from app.db import db
-from app.db.scan import places
+from app.db.paging import scan_ids
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry
-from app.services.lists.filters import SessionFilters
-from app.services.sessions.lists import LOOKED_AT, conditions_of, stretch_of
+from app.services.sessions.lists import SCAN_LIMIT, SessionFilters, conditions_of
 
 MOST = 1000
 AT_ONCE = 100
@@ -25,12 +24,11 @@ def ids_matching(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     where = conditions_of(filters, actor)
     if where is None:
         return []
-    if filters.sieves:
-        found, goes_on = places(stretch_of(filters, where, LOOKED_AT))
-        ids = [place[1] for place in found]
+    if window := filters.window:
+        ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MOST:
             raise Refused(
-                f"Only the newest {LOOKED_AT:,} sessions were looked at; narrow the list by days or by agent."
+                f"Only the newest {SCAN_LIMIT:,} sessions were looked at; narrow the list by days or by agent."
             )
     else:
         ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MOST + 1)))

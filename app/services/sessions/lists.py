@@ -5,22 +5,95 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import any_, literal, select
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, empty, read_page
-from app.db.scan import Stretch, walk_page
+from app.db.paging import Page, ScanWindow, Slice, empty, read_page
 from app.models import Agent, AgentSession, AgentVersion, Feedback
+from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services.feedback.lists import counted_ratings
+from app.services.lists import filters as declare
 from app.services.lists import text_search
-from app.services.lists.filters import SessionFilters
+from app.services.lists.filters import YES_NO, Condition, Filters, is_set
 from app.services.privacy import is_hidden
 
-LOOKED_AT = 5000
+SCAN_LIMIT = 5000
+
+
+def _is_version(column: Any, version: int) -> Any:
+    return column.in_(select(AgentVersion.id).where(AgentVersion.version == version))
+
+
+def _has_tag(column: Any, tag: str) -> Condition:
+    return literal(tag) == any_(column)
+
+
+def _is_true(column: Any, wanted: str) -> Any:
+    return column if wanted == "yes" else ~column
+
+
+def _lasted_at_least(column: Any, seconds: float) -> Any:
+    return column >= round(seconds * 1000)
+
+
+def _lasted_at_most(column: Any, seconds: float) -> Any:
+    return column <= round(seconds * 1000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFilters(Filters):
+    """One filter leads, by its index; the others are applied to a window of the rows that it finds. So a page costs the
+    same whatever is combined."""
+
+    status: str | None = declare.choice(SESSION_STATUSES)
+    type: str | None = declare.choice(SESSION_TYPES, column="session_type")
+    agent: str | None = declare.agent_slug()
+    agent_id: UUID | None = declare.agent_id()
+    version: int | None = declare.number(column="agent_version_id", compare=_is_version, label="agent version")
+    person_id: UUID | None = declare.id_of_row(column="created_by")
+    chat_id: UUID | None = declare.id_of_row()
+    entity_id: UUID | None = declare.id_of_row()
+    golden: str | None = declare.choice(YES_NO, column="golden_set", compare=is_set)
+    golden_set: str | None = declare.text()
+    replay: str | None = declare.choice(YES_NO, column="eval_source", compare=is_set)
+    environment: str | None = declare.text()
+    model: str | None = declare.text()
+    tag: str | None = declare.text(column="tags", compare=_has_tag)
+    error: str | None = declare.choice(YES_NO, column="has_error", compare=_is_true, label="has an error")
+    longer: float | None = declare.seconds(column="duration_ms", compare=_lasted_at_least, label="took at least (s)")
+    shorter: float | None = declare.seconds(column="duration_ms", compare=_lasted_at_most, label="took at most (s)")
+    import_id: UUID | None = declare.id_of_row()
+    trace_id: str | None = declare.text()
+    external_id: str | None = declare.text()
+
+    # Filters with an index in the order of the list, the most exact first. The first that is chosen leads.
+    leads: ClassVar[tuple[str, ...]] = (
+        "external_id", "trace_id", "chat_id", "import_id", "golden_set", "agent_id", "agent", "environment", "model",
+        "status",
+    )  # fmt: skip
+
+    @property
+    def indexed(self) -> list[str]:
+        leading = next((name for name in self.leads if name in self.chosen), None)
+        return [name for name in self.chosen if name in (leading, "golden", "replay")]
+
+    def conditions(self) -> list[Condition]:
+        return [*self._within(AgentSession.created_at), *self._compare(AgentSession, self.indexed)]
+
+    @property
+    def window(self) -> ScanWindow | None:
+        """What no index covers once the leading filter is used."""
+        names = [name for name in self.chosen if name not in self.indexed]
+        if not names:
+            return None
+        columns = {self.declared()[name].column or name for name in names}
+        errors = {"has_error": AgentSession.error.is_not(None)}
+        carried = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
+        return ScanWindow(carried, lambda row: self._compare(row, names), SCAN_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -80,18 +153,15 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
     )
-    found = (
-        walk_page(statement, page, stretch_of(filters, where))
-        if filters.sieves
-        else read_page(
-            statement,
-            page,
-            at=AgentSession.created_at,
-            id=AgentSession.id,
-            where=where,
-            oldest_first=filters.oldest_first,
-            count=count,
-        )
+    found = read_page(
+        statement,
+        page,
+        at=AgentSession.created_at,
+        id=AgentSession.id,
+        where=where,
+        oldest_first=filters.oldest_first,
+        count=count,
+        window=filters.window,
     )
     received = ratings_of([row[0] for row in found.items])
     return found.map(lambda row: SessionRow(*(row + received.get(row[0], (0, 0, 0)))))
@@ -111,21 +181,6 @@ def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
 def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
     where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
     return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id else where
-
-
-def stretch_of(filters: SessionFilters, where: list[Any], looked_at: int = LOOKED_AT) -> Stretch:
-    """The part of the list that is looked at for what no index knows."""
-    carried: dict[str, Any] = {name: getattr(AgentSession, name) for name in filters.columns}
-    carried["has_error"] = AgentSession.error.is_not(None)
-    return Stretch(
-        AgentSession.created_at,
-        AgentSession.id,
-        where,
-        carried,
-        filters.sieve,
-        looked_at,
-        oldest_first=filters.oldest_first,
-    )
 
 
 def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:

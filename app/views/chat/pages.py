@@ -15,7 +15,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats import ratings
-from app.services.lists.filters import ChatFilters
+from app.services.chats.lists import ChatFilters
 from app.services.sessions import chat_turns
 from app.services.sessions.chat_turns import Partner
 from app.views import lists as listing

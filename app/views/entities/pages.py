@@ -17,10 +17,9 @@ from app.models import CriteriaSet, EntityType
 from app.security.access import access
 from app.services.entities import panels
 from app.services.entities import store as entity_store
-from app.services.entities.store import EntityRow, NewResponse, ResponseRow, TypeRow
+from app.services.entities.store import EntityFilters, EntityRow, NewResponse, ResponseRow, TypeRow
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import own as feedback_own
-from app.services.lists.filters import EntityFilters
 from app.views import lists as listing
 from app.views.entities import bp
 from app.views.entities.response_form import ResponseForm, blank_form, posted_form

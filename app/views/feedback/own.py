@@ -11,11 +11,10 @@ from uuid import UUID
 from flask import Flask, g, url_for
 
 from app.formats.ids import parse_id
-from app.models.feedback import RATINGS, STATUSES
 from app.security.access import access
 from app.services.feedback import own as feedback_own
+from app.services.feedback.lists import FeedbackFilters
 from app.services.feedback.own import Learned, OwnRow, Place, Retry
-from app.services.lists.filters import FeedbackFilters
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
@@ -105,7 +104,7 @@ def list_own() -> Any:
         rows=[as_own(row, learned, places.get(row.id), retries) for row in found.items],
         found=found,
         asked=asked,
-        fields=[listing.choices("status", STATUSES), listing.choices("rating", RATINGS), *listing.DAYS],
+        fields=[*listing.offer(FeedbackFilters, "status", "rating"), *listing.DAYS],
         **listing.neighbours(found),
     )
 

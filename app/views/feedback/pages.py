@@ -11,15 +11,13 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Refused
-from app.formats.feedback_details import ERROR_CATEGORIES
-from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.security.access import access
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback import volume as feedback_volume
+from app.services.feedback.lists import FeedbackFilters
 from app.services.feedback.review import FeedbackDetail
-from app.services.lists.filters import FeedbackFilters
 from app.views import lists as listing
 from app.views.feedback import bp, volume_chart
 from app.views.feedback.context import read_moment
@@ -30,15 +28,12 @@ from app.views.layout import saved_views
 
 DONE = {"reviewed": "Reviewed", "applied": "Applied", "dismissed": "Dismissed", "reopen": "Reopened"}
 
-# What no menu offers but a link may ask for, and what its chip says.
-LINKED = {
-    "session_id": "session",
-    "chat_id": "conversation",
-    "entity_id": "record",
-    "trace_id": "trace",
-    "agent_id": "agent",
-    "author_id": "from",
-}
+OFFERED = (
+    "status", "rating", "assignee", "agent", "version", "source_type", "signal", "kind", "origin", "error_category",
+    "environment", "model", "tag",
+)  # fmt: skip
+# No menu offers these, but a link may ask for them; then they show as chips.
+LINKED = ("session_id", "chat_id", "entity_id", "trace_id", "agent_id", "author_id")
 
 
 @bp.get("/admin/agent-review/feedback")
@@ -63,7 +58,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "fields": _fields(asked.args, menus),
         "colleagues": menus.admins,
         "said": said,
-        "looked_at": feedback_lists.LOOKED_AT,
+        "looked_at": feedback_lists.SCAN_LIMIT,
         **listing.neighbours(found),
     }
 
@@ -71,28 +66,11 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
 def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Field]:
     """What the menu offers, and what only a link can ask for, which is a chip when it does."""
     admins = [(value, name) for value, name in menus.admins if value != str(g.actor.id)]
-    offered = [
-        listing.choices("status", STATUSES),
-        listing.choices("rating", RATINGS),
-        listing.named("assignee", [("me", "me"), ("nobody", "nobody"), *admins]),
-        listing.named("agent", menus.agents),
-        {**listing.typed("version", "agent version"), "type": "number"},
-        listing.choices("source_type", SOURCES, "source"),
-        listing.choices("signal", SIGNALS),
-        listing.choices("kind", KINDS),
-        listing.choices("origin", ORIGINS),
-        listing.choices("error_category", ERROR_CATEGORIES, "error category"),
-        listing.typed("environment"),
-        listing.typed("model"),
-        listing.typed("tag"),
-        *listing.DAYS,
-    ]
-    linked = [
-        listing.named(name, [(args[name], menus.author if name == "author_id" else args[name][-8:])], label)
-        for name, label in LINKED.items()
-        if name in args
-    ]
-    return [*offered, *linked]
+    options = {"assignee": [("me", "me"), ("nobody", "nobody"), *admins], "agent": menus.agents}
+    offered = listing.offer(FeedbackFilters, *OFFERED, **options)
+    linked = [name for name in LINKED if name in args]
+    chips = {name: [(args[name], menus.author if name == "author_id" else args[name][-8:])] for name in linked}
+    return [*offered, *listing.DAYS, *listing.offer(FeedbackFilters, *linked, **chips)]
 
 
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")

@@ -19,7 +19,7 @@ from app.security.access import access
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
-from app.services.lists.filters import KnowledgeFilters
+from app.services.knowledge.lists import KnowledgeFilters
 from app.text.hidden_characters import strip_hidden
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import bp

@@ -13,14 +13,14 @@ from app.db import transaction
 from app.errors import Invalid, Refused, Stale
 from app.learning.hygiene.checks import Finding
 from app.models import SharedContext
-from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.knowledge import hygiene, vectors
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
-from app.services.lists.filters import KnowledgeFilters
+from app.services.knowledge.lists import KnowledgeFilters
 from app.views import lists as listing
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import bp
@@ -72,12 +72,8 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     found = knowledge_rows.list_rows(asked.filters, asked.page, actor=g.actor)
     scopes = knowledge_rows.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
-    fields = [
-        listing.choices("state", KNOWLEDGE_STATES),
-        listing.choices("type", KNOWLEDGE_TYPES, "kind"),
-        listing.named("agent", [(slug, slug) for slug in scopes["agent"]]),
-        listing.named("entity_type", [(slug, slug) for slug in scopes["entity_type"]], "entity type"),
-    ]
+    options = {name: [(slug, slug) for slug in scopes[name]] for name in ("agent", "entity_type")}
+    fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", **options)
     return {
         "rows": found.items,
         "found": found,

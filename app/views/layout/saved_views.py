@@ -11,13 +11,24 @@ from flask import Response, flash, g, make_response, redirect, render_template, 
 
 from app.db import transaction
 from app.errors import Invalid, Refused
-from app.models.desk import TABS
 from app.security.access import access
+from app.services.chats.lists import ChatFilters
+from app.services.feedback.lists import FeedbackFilters
+from app.services.knowledge.lists import KnowledgeFilters
 from app.services.lists import saved_views
+from app.services.lists.filters import Filters
 from app.services.lists.saved_views import ViewRow
+from app.services.sessions.lists import SessionFilters
 from app.views.format import query
 from app.views.htmx import wants_fragment
 from app.views.layout import bp
+
+FILTERS: dict[str, type[Filters]] = {
+    "conversations": ChatFilters,
+    "sessions": SessionFilters,
+    "feedback": FeedbackFilters,
+    "knowledge": KnowledgeFilters,
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +88,7 @@ def _page(errors: dict[str, str] | None = None, changed: UUID | None = None, sta
     rows = saved_views.list_views(actor=g.actor)
     groups = [
         (tab, url_for(f"{tab}.index"), [row for row in rows if row.tab == tab])
-        for tab in TABS
+        for tab in FILTERS
         if any(row.tab == tab for row in rows)
     ]
     html = render_template(
@@ -97,6 +108,7 @@ def save_view() -> Any:
                 form.get("tab", ""),
                 form.get("name", ""),
                 form.get("query", "").removeprefix("?"),
+                filters=FILTERS,
                 actor=g.actor,
                 shared=bool(form.get("shared")),
                 is_default=bool(form.get("default")),
@@ -142,7 +154,9 @@ def copy_view(view_id: UUID) -> Any:
     shared = saved_views.get_view(view_id, actor=g.actor)
     try:
         with transaction():
-            view = saved_views.save_view(shared.tab, shared.name, shared.query, actor=g.actor, is_default=True)
+            view = saved_views.save_view(
+                shared.tab, shared.name, shared.query, filters=FILTERS, actor=g.actor, is_default=True
+            )
     except (Invalid, Refused) as wrong:
         flash(wrong.detail, "error")
         return redirect(url_for(".list_views"), 303)

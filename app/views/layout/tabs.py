@@ -19,7 +19,7 @@ from app.views import format
 from app.views.feedback.summary import said
 from app.views.format import value_line
 from app.views.layout import bp
-from app.views.lists import Field, named
+from app.views.lists import Field
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
 
@@ -61,7 +61,8 @@ def moved_conversations(rest: str = "") -> Response:
 
 def agent_menu() -> Field:
     """The workspace's agents as a filter. One query."""
-    return named("agent", [(row.slug, row.slug) for row in versions.list_agents(actor=g.actor)])
+    agents = [(row.slug, row.slug) for row in versions.list_agents(actor=g.actor)]
+    return {"name": "agent", "label": "agent", "options": agents}
 
 
 def with_version(slug: str | None, version: int | None) -> str:

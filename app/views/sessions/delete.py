@@ -12,8 +12,8 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.lists.filters import SessionFilters
 from app.services.sessions import delete as session_delete
+from app.services.sessions.lists import SessionFilters
 from app.views import lists as listing
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout import saved_views

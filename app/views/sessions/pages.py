@@ -11,14 +11,12 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
-from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.security.access import access
 from app.services.feedback import intake as feedback_intake
-from app.services.lists.filters import SessionFilters
 from app.services.lists.menus import menus_of
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
-from app.services.sessions.lists import LOOKED_AT
+from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged_note
 from app.views.format import query
@@ -28,6 +26,10 @@ from app.views.sessions import bp
 from app.views.sessions.detail import read_event, read_more, read_session
 
 LIST = "/admin/agent-review/sessions"
+OFFERED = (
+    "status", "type", "agent", "version", "environment", "model", "tag", "golden", "replay", "error", "longer",
+    "shorter", "import_id",
+)  # fmt: skip
 
 
 @bp.get(LIST)
@@ -47,30 +49,16 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "found": found,
         "asked": asked,
         "fields": _fields(),
-        "looked_at": LOOKED_AT,
+        "looked_at": SCAN_LIMIT,
         **listing.neighbours(found),
     }
 
 
 def _fields() -> list[listing.Field]:
-    yes_no = [("yes", "yes"), ("no", "no")]
     menus = menus_of(actor=g.actor)
-    return [
-        listing.choices("status", SESSION_STATUSES),
-        listing.choices("type", SESSION_TYPES),
-        listing.named("agent", menus.agents),
-        {"name": "version", "label": "agent version", "type": "number"},
-        listing.typed("environment"),
-        listing.typed("model"),
-        listing.typed("tag"),
-        listing.named("golden", yes_no),
-        listing.named("replay", yes_no),
-        listing.named("error", yes_no, "has an error"),
-        listing.typed("longer", "took at least (s)"),
-        listing.typed("shorter", "took at most (s)"),
-        *([listing.named("import", menus.imports)] if menus.imports or "import" in request.args else []),
-        *listing.DAYS,
-    ]
+    names = OFFERED if menus.imports or "import" in request.args else OFFERED[:-1]
+    fields = listing.offer(SessionFilters, *names, agent=menus.agents, import_id=menus.imports)
+    return [*fields, *listing.DAYS]
 
 
 @bp.get(f"{LIST}/<uuid:session_id>")
