@@ -2,10 +2,10 @@
 
 from app.models.agents import Agent, AgentVersion, Task, TaskTick
 from app.models.conversations import Chat, Message
-from app.models.desk import FeedbackComment, FeedbackDaily, Import, SavedView
 from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
 from app.models.evals import EvalRun, GoldenSet
-from app.models.feedback import Feedback
+from app.models.feedback import Feedback, FeedbackComment, FeedbackDaily
+from app.models.imports import Import
 from app.models.knowledge import (
     ServedPrompt,
     SharedContext,
@@ -14,6 +14,7 @@ from app.models.knowledge import (
     SharedContextHistory,
     SharedContextUsage,
 )
+from app.models.lists import SavedView
 from app.models.people import (
     ApiKey,
     AuditEntry,

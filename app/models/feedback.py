@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, Computed, ForeignKey, Index, Uuid, func, text
+from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Index, Uuid, func, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -152,3 +152,33 @@ class Feedback(OfTenant, Model):
     search: Mapped[str] = mapped_column(
         TSVECTOR, Computed("to_tsvector('english', left(coalesce(comment, ''), 20000))", persisted=True), deferred=True
     )
+
+
+class FeedbackComment(OfTenant, Model):
+    """An admin's comment on a feedback row. The author of the row never sees it."""
+
+    __tablename__ = "feedback_comments"
+    __table_args__ = (
+        within("feedback", "feedback_id", ondelete="CASCADE"),
+        Index("feedback_comments_feedback_idx", "tenant_id", "feedback_id", "created_at"),
+        CheckConstraint("body <> ''", name="says_something"),
+    )
+
+    id: Mapped[uuid_pk]
+    feedback_id: Mapped[UUID]
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    body: Mapped[str]
+    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+
+
+class FeedbackDaily(OfTenant, Model):
+    """How much feedback of each rating a day brought, in the workspace's time zone. Counted in batches."""
+
+    __tablename__ = "feedback_daily"
+    __table_args__ = (CheckConstraint(one_of("rating", RATINGS), name="rating_known"),)
+
+    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
+    day: Mapped[date] = mapped_column(primary_key=True)
+    rating: Mapped[str] = mapped_column(primary_key=True)
+    total: Mapped[int] = mapped_column(BigInteger)
+    counted_at: Mapped[created_at]

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.models.desk import FeedbackDaily
+from app.models.feedback import FeedbackDaily
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import volume as feedback_volume
 from app.services.feedback.intake import NewFeedback

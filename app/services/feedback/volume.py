@@ -19,8 +19,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
-from app.models.desk import FeedbackDaily
-from app.models.feedback import RATINGS, Feedback
+from app.models.feedback import RATINGS, Feedback, FeedbackDaily
 from app.services.workspaces import store as workspace_store
 
 DAYS = 90

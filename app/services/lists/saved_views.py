@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.models.desk import SavedView
+from app.models.lists import SavedView
 from app.models.people import Tenant, User
 from app.services import audit
 from app.services.lists.filters import Filters

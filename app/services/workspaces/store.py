@@ -17,7 +17,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats.names import clean_name
 from app.formats.workspace_settings import WorkspaceSettings, complaints
 from app.models.agents import Agent, AgentVersion, Task
-from app.models.desk import FeedbackDaily
+from app.models.feedback import FeedbackDaily
 from app.models.people import Membership, Tenant, User
 from app.services import audit
 from app.services.workspaces import identity
