@@ -4,7 +4,7 @@ PY := .venv/bin/python
 SETUP := $(PYTHON) -m scripts.setup
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test lint bench faults clean setup setup-test constraints
+.PHONY: help run test test-quick lint bench faults clean setup setup-test constraints
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -12,9 +12,11 @@ help: ## Show this list
 run: setup ## Start Upshot with a demo workspace on http://127.0.0.1:8000
 	@exec .venv/bin/upshot serve --demo
 
-test: setup-test ## Lint, then run every test
-	@$(MAKE) lint & checked=$$!; $(PY) -m scripts.test_oldest_postgres && wait $$checked
+test: setup-test ## Lint and run every test
 	@$(PY) -m scripts.run_tests
+
+test-quick: setup-test ## Run the tests that need no browser and no server process
+	@$(PY) -m scripts.run_tests --quick
 
 lint: setup-test ## Check style and types
 	@$(PY) -m ruff check --quiet
@@ -29,6 +31,7 @@ faults: setup-test ## Kill processes under load and check what survives
 
 clean: ## Remove everything that make built; your data in var/ stays
 	@rm -rf .venv .cache node_modules app/static/vendor build upshot.egg-info .mypy_cache .ruff_cache .hypothesis test-results
+	@find app bench migrations scripts tests -name __pycache__ -prune -exec rm -rf {} +
 
 setup: ## Install the pinned packages and build the browser assets
 	@$(SETUP)

@@ -26,6 +26,7 @@ from werkzeug.test import TestResponse
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
+SLOW_FIRST = ("tests/demo/", "tests/browser/", "tests/contract/", "tests/sessions/")
 
 
 def golden_mark(set_name: str = "smoke", said: str = "Hello") -> dict[str, Any]:
@@ -38,6 +39,23 @@ def golden_mark(set_name: str = "smoke", said: str = "Hello") -> dict[str, Any]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="kill as often as the promises say, not just a few times")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start slow tests first, so that no test process is left with one of them at the end.
+
+    Tests that start servers and workers of their own run one after the other: several at once would starve each other.
+    """
+    for item in items:
+        if item.get_closest_marker("process"):
+            item.add_marker(pytest.mark.xdist_group("process"))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("process"):
+        return -1
+    return next((rank for rank, start in enumerate(SLOW_FIRST) if item.nodeid.startswith(start)), len(SLOW_FIRST))
 
 
 @pytest.fixture
@@ -58,6 +76,20 @@ class Server:
     def copy(self, template: str, name: str) -> None:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER upshot_owner")
         self.run(statement.format(sql.Identifier(name), sql.Identifier(template)))
+
+    @contextmanager
+    def database(self, template: str, kind: str = "test") -> Iterator[str]:
+        """Give the name of a database with roles and tables that lasts as long as the block.
+
+        Its commits do not wait for the disk: what a crash loses is tested on servers of their own.
+        """
+        name = f"{kind}_{secrets.token_hex(6)}"
+        with self.alone(7302):
+            self.copy(template, name)
+        self.prepare(name)
+        self.run(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(sql.Identifier(name)))
+        yield name
+        self.drop(name)
 
     def drop(self, name: str) -> None:
         self.run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
@@ -129,13 +161,9 @@ def template(server: Server) -> str:
 
 @pytest.fixture(scope="session")
 def database(server: Server, template: str) -> Iterator[str]:
-    """This test process's own database."""
-    name = f"test_{secrets.token_hex(6)}"
-    with server.alone(7302):
-        server.copy(template, name)
-    server.prepare(name)
-    yield name
-    server.drop(name)
+    """The database of this test process."""
+    with server.database(template) as name:
+        yield name
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli.servers import Serving, serving, upshot, wait_for
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 
 
 def test_serve_prints_the_address_and_a_link_that_works_once(tmp_path: Path) -> None:

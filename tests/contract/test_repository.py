@@ -16,7 +16,9 @@ from scripts import build_assets
 from scripts.tools import SetupError
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGETS = ("help", "run", "test", "lint", "bench", "faults", "clean", "setup", "setup-test", "constraints")
+TARGETS = (
+    "help", "run", "test", "test-quick", "lint", "bench", "faults", "clean", "setup", "setup-test", "constraints",
+)  # fmt: skip
 MADE = {".git", ".venv", ".cache", "node_modules", "vendor", "var", "build", "test-results", "__pycache__"}
 MADE |= {".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "upshot.egg-info"}
 

@@ -24,7 +24,7 @@ from app.db.embedded.server import Server
 from app.db.embedded.shared import Embedded
 from app.errors import Unusable
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AS_ROOT = os.geteuid() == 0

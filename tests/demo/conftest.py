@@ -20,12 +20,8 @@ from app.services.workspaces import store as workspace_store
 @pytest.fixture(scope="session")
 def place(server: Any, template: str) -> Iterator[str]:
     """A database of its own: other tests may have a demo too."""
-    name = f"demo_{secrets.token_hex(6)}"
-    with server.alone(7302):
-        server.copy(template, name)
-    server.prepare(name)
-    yield name
-    server.drop(name)
+    with server.database(template, "demo") as name:
+        yield name
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 
 from tests.cli.servers import Serving, serving, upshot, wait_for
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 CLIENTS = 40
 FEEDBACK = {"source_type": "observation", "rating": "negative", "comment": "x" * 2000}
 

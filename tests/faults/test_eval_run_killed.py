@@ -13,7 +13,7 @@ from bench.slow_model import SlowModel, slow_model
 from tests.conftest import Server
 from tests.faults.workers import Place, place, send, up, within
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 GOLDENS = 40
 PATIENCE = 150.0
 JUDGED = "SELECT count(*) FROM sessions WHERE eval_run_id = %s AND metadata #> '{eval_result,verdict}' IS NOT NULL"

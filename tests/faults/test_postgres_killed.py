@@ -14,7 +14,7 @@ import pytest
 
 from app.db.embedded.shared import Embedded
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 
 WRITERS = 3
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.servers import Serving, free_port, upshot, wait_for
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 WRITERS = 4
 
 

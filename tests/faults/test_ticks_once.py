@@ -14,7 +14,7 @@ from tests.cli.servers import environment
 from tests.conftest import Server
 from tests.faults.workers import Place, place, within
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 PROCESSES = 5
 WORKSPACES = 3
 # What the clock of a worker does every few seconds, without a pause.

@@ -14,7 +14,7 @@ from bench.slow_model import SlowModel, slow_model
 from tests.conftest import Server
 from tests.faults.workers import LEASE, WRONG, Place, place, send, up, within
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.process
 AGENT = {"model": "openai:slow", "tool_groups": ["context"]}
 SESSIONS = 50
 # A machine that is busy with other things is slower than the promise, which is about one that is not.

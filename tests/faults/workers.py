@@ -114,20 +114,16 @@ def up(one: subprocess.Popen[str]) -> subprocess.Popen[str]:
 
 @contextmanager
 def place(server: Server, template: str, folder: Path) -> Iterator[Place]:
-    name = f"test_{secrets.token_hex(6)}"
-    with server.alone(7302):
-        server.copy(template, name)
-    server.prepare(name)
-    found = Place(server, name, folder)
-    try:
-        yield found
-    finally:
-        found.stop()
-        with found.app.app_context():
-            from app.db import db
+    with server.database(template) as name:
+        found = Place(server, name, folder)
+        try:
+            yield found
+        finally:
+            found.stop()
+            with found.app.app_context():
+                from app.db import db
 
-            db.engine.dispose()
-        server.drop(name)
+                db.engine.dispose()
 
 
 def within(seconds: float, check: Any) -> float:
