@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.services.runtime.inputs import Work
+from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import Event
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Talk:
     calls: int = 0
 
 
-def system_prompt(work: Work) -> str:
+def system_prompt(work: RunInputs) -> str:
     """Instructions, skills, the record at hand, the person's memories, and the workspace's knowledge.
 
     What an admin wrote is in it as they wrote it. A record's name is data: it is quoted, with its line breaks and
@@ -62,7 +62,7 @@ def system_prompt(work: Work) -> str:
     return "\n\n".join(part for part in parts if part.strip())
 
 
-def talk_of(work: Work) -> Talk:
+def talk_of(work: RunInputs) -> Talk:
     """What the model gets to read first."""
     from pydantic_ai.messages import ModelRequest, SystemPromptPart
 

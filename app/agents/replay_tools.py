@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from app.agents.history import Open
 from app.db import db
-from app.evals.recording import READ, Answered, recording_of
+from app.evals.recording import READ, RecordedAnswer, recording_of
 from app.evals.trace import Event as RecordedEvent
 from app.services.evals.replays import LIVE, Replay
 from app.services.sessions.events import Event, NewEvent
@@ -69,12 +69,12 @@ class Recorded:
         ]
         return Outcome(output, found.is_error, events, found.mark())
 
-    async def _whole(self, found: Answered, effects: Sequence[RecordedEvent]) -> dict[int, dict[str, Any]]:
+    async def _whole(self, found: RecordedAnswer, effects: Sequence[RecordedEvent]) -> dict[int, dict[str, Any]]:
         """The payloads behind an answer, to the byte, where the recording keeps long ones by their hash."""
         places = [place for place in (found.result_seq, *(one.sequence for one in effects)) if place is not None]
         return await self.payloads(places) if places and self.recording.clipped else {}
 
-    def _look_up(self, name: str, arguments: Any) -> Answered:
+    def _look_up(self, name: str, arguments: Any) -> RecordedAnswer:
         tool = self.tools.get(name)
         own_read = tool is not None and not tool.writes and tool.group in READABLE
         return self.recording.answer(name, arguments, writes=tool.writes if tool else None, own_read=own_read)

@@ -28,7 +28,7 @@ from app.errors import Problem
 from app.evals.trace import Run as Trace
 from app.services.evals import replays as eval_replays
 from app.services.evals.replays import Replay
-from app.services.runtime.inputs import Work, load_work
+from app.services.runtime.inputs import RunInputs, load_inputs
 from app.services.sessions import leases
 from app.services.sessions.budget import SessionFull, full_reason
 from app.services.sessions.event_windows import payloads_at
@@ -51,7 +51,7 @@ class Begun:
     """A session that is ready to run."""
 
     system: Actor
-    work: Work
+    work: RunInputs
     talk: Talk
     tools: list[Tool]
     left: list[str]
@@ -120,7 +120,7 @@ class Run:
         given_up = leases.why_given_up(held)
         if given_up is not None:
             raise RunFailed(given_up)
-        work = load_work(held)
+        work = load_inputs(held)
         talk = talk_of(work)
         left = work.turns[talk.said :]
         events = [_loaded(work)]
@@ -132,7 +132,7 @@ class Run:
         leases.write(held, events)
         return Begun(held.product, work, talk, self._tools(work), left)
 
-    def _tools(self, work: Work) -> list[Tool]:
+    def _tools(self, work: RunInputs) -> list[Tool]:
         given, submit = tools_of(work.config.tool_groups), find("submitResponse")
         if work.output_type in ("field", "fields") and submit not in given:
             # An extraction that could not hand in what it found would be for nothing.
@@ -203,7 +203,7 @@ class Run:
         assert system is not None  # noqa: S101 - known since the run began
         await self.threads.transact(system, lambda: leases.write_draft(self.lease, so_far))
 
-    def _completed(self, work: Work, answer: Answer, events: list[NewEvent]) -> Ending:
+    def _completed(self, work: RunInputs, answer: Answer, events: list[NewEvent]) -> Ending:
         done: dict[str, Any] = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
         return Ending(
             status="completed",
@@ -252,7 +252,7 @@ class Run:
         if held.eval_source is None:
             leases.end(held, ending, actor=held.product)
         else:
-            verdict = result or eval_replays.unjudged(ending.error or f"the replay was {ending.status}")
+            verdict = result or eval_replays.errored_result(ending.error or f"the replay was {ending.status}")
             eval_replays.finish_replay(held, ending, verdict, actor=held.product)
 
     def _reaches_servers(self) -> bool:
@@ -270,7 +270,7 @@ class Run:
         }
 
 
-def _loaded(work: Work) -> NewEvent:
+def _loaded(work: RunInputs) -> NewEvent:
     prompt = work.prompt
     payload = {
         "row_ids": [str(row_id) for row_id in prompt.row_ids],

@@ -14,7 +14,7 @@ from app.agents.history import Open, Talk, answer, as_stored, returned
 from app.agents.outside.secrets import hide, hide_in
 from app.agents.replay_tools import Recorded
 from app.agents.threads import Threads
-from app.services.runtime.inputs import Work
+from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent
 from app.tools import Outcome, Tool, ToolScope, run_tool
 
@@ -69,7 +69,7 @@ class Turn:
 
     def __init__(
         self,
-        work: Work,
+        work: RunInputs,
         model: Model,
         tools: list[Tool],
         threads: Threads,

@@ -177,7 +177,7 @@ def _progress(run: EvalRun, system: Actor) -> str:
 
 
 def _told(run: EvalRun, fail_under: float) -> str:
-    from app.services.evals.runs import told_left_out
+    from app.services.evals.runs import left_out_notes
 
     accuracy = run.results.get("accuracy")
     said = (
@@ -185,7 +185,7 @@ def _told(run: EvalRun, fail_under: float) -> str:
     )
     verdicts = ", ".join(f"{count} {name}" for name, count in run.results.get("verdicts", {}).items() if count)
     lines = [f"{run.set_name}: {said} ({verdicts})."]
-    lines += told_left_out(run.options)
+    lines += left_out_notes(run.options)
     for golden_id, result in run.results.get("bySession", {}).items():
         if result["verdict"] != "pass":
             lines.append(f"  {result['verdict']:<8} {golden_id}  {result.get('reason') or ''}")

@@ -25,7 +25,7 @@ from app.services.entities import store as entity_store
 from app.services.entities.store import NewResponse
 from app.services.evals import replays as eval_replays
 from app.services.evals import runs as eval_runs
-from app.services.evals.results import by_golden, cases_of, finish_if_done, verdict_of
+from app.services.evals.results import cases_of, finish_if_done, group_by_golden, verdict_of
 from app.services.evals.runs import NewRun
 from app.services.knowledge import memories
 from app.services.knowledge import rows as knowledge_rows
@@ -109,7 +109,7 @@ class Player:
         db.session.flush()
         add_rows_of(rows, tenant_id=world.system.tenant_id)
         sessions = {str(session.eval_source): session for session in cases.values()}
-        for golden_id, group in by_golden(cases_of(run.id, actor=world.system, divergences=True)).items():
+        for golden_id, group in group_by_golden(cases_of(run.id, actor=world.system, divergences=True)).items():
             golden = sessions[golden_id]
             eval_replays.report_verdict(verdict_of(group), group, golden, run.context_mode, actor=world.system)
         finish_if_done(run, actor=world.system, at=at)

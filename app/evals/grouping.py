@@ -51,7 +51,7 @@ class Candidate:
         return -self.occurrence_count, -self.last_feedback_at.timestamp(), str(self.feedback_ids[0])
 
 
-def normalised(prompt: str) -> str:
+def normalize_prompt(prompt: str) -> str:
     """What two requests share that are the same to people."""
     return " ".join(prompt.split()).lower()
 
@@ -61,7 +61,7 @@ def group_complaints(complaints: Sequence[Complaint]) -> list[Candidate]:
     groups: dict[tuple[UUID, str], list[Complaint]] = {}
     for complaint in complaints:
         if complaint.prompt.strip():
-            groups.setdefault((complaint.agent_id, normalised(complaint.prompt)), []).append(complaint)
+            groups.setdefault((complaint.agent_id, normalize_prompt(complaint.prompt)), []).append(complaint)
     found = [_candidate(group) for group in groups.values()]
     return sorted(found, key=lambda one: one.key)
 

@@ -32,14 +32,16 @@ def _case(name: str, golden_id: str, result: Mapping[str, Any], title: str) -> s
         return f"{opening}/>"
     kind = "failure" if result["verdict"] in (FAIL, FLAKY) else "error"
     lines = [str(each.get("text", "")) for each in result.get("divergences") or []]
-    body = escape(_writable("\n".join([f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *lines])))
+    body = escape(
+        _strip_unwritable("\n".join([f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *lines]))
+    )
     message = _quoted(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
     return f"{opening}>\n    <{kind} message={message}>{body}</{kind}>\n  </testcase>"
 
 
 def _quoted(text: str) -> str:
-    return quoteattr(_writable(text))
+    return quoteattr(_strip_unwritable(text))
 
 
-def _writable(text: str) -> str:
+def _strip_unwritable(text: str) -> str:
     return UNWRITABLE.sub("\ufffd", text)

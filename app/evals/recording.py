@@ -15,13 +15,13 @@ from datetime import date
 from typing import Any
 
 from app.evals.compare.clipping import clip_arguments
-from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, tool_named
-from app.text.values import CUT, Leaves, Reader, leaves, likeness
+from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, find_tool
+from app.text.values import TRUNCATED, Leaves, Reader, leaves, likeness
 from app.text.words import split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"
 KINDS = (EXACT, NEAREST, READ, SIMULATED, MISS)
-LEAST_ALIKE = 0.80
+MIN_SIMILARITY = 0.80
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -41,7 +41,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Answered:
+class RecordedAnswer:
     """What a call is answered with. For `read` there is no output: the caller reads the workspace. `result_seq` is the
     number of the golden's own result, where the answer is one."""
 
@@ -72,17 +72,19 @@ class Recording:
         for entry in entries:
             self._entries[entry.name].append(entry)
 
-    def answer(self, name: str, arguments: Any, *, writes: bool | None = None, own_read: bool = False) -> Answered:
+    def answer(
+        self, name: str, arguments: Any, *, writes: bool | None = None, own_read: bool = False
+    ) -> RecordedAnswer:
         """The answer to a call: the first of exact, nearest, read, simulated and miss that fits."""
-        tool = tool_named(name, self.tools)
+        tool = find_tool(name, self.tools)
         writing = tool.writes if writes is None else writes
         given = Reader().arguments(arguments, tool.schema)
         kept = Reader().arguments(clip_arguments(arguments), tool.schema) if self.clipped else given
         found = self._exact(name, kept) or self._about_simulated(given, writing)
         if found is None and not writing:
-            found = self._nearest(name, kept, tool) or (Answered(READ) if own_read else None)
+            found = self._nearest(name, kept, tool) or (RecordedAnswer(READ) if own_read else None)
         if found is None:
-            found = self._simulate(given) if writing and given is not CUT else _miss(name)
+            found = self._simulate(given) if writing and given is not TRUNCATED else _miss(name)
         if writing and not found.is_error:
             self.epoch += 1
         return found
@@ -95,7 +97,7 @@ class Recording:
         """A call that was run for real has written: what is read from now on was recorded after a write."""
         self.epoch += 1
 
-    def _exact(self, name: str, given: Any) -> Answered | None:
+    def _exact(self, name: str, given: Any) -> RecordedAnswer | None:
         """Of several recorded calls the first unused one that the replay has reached; the last of them again when all
         are used; the first when it has reached none."""
         mine = leaves(given)
@@ -105,42 +107,44 @@ class Recording:
         reached = [entry for entry in same if entry.epoch <= self.epoch]
         entry = next((one for one in reached if not one.used), reached[-1]) if reached else same[0]
         entry.used = True
-        return Answered(
+        return RecordedAnswer(
             EXACT, entry.output, entry.is_error, golden_seq=entry.sequence, result_seq=entry.result_sequence
         )
 
-    def _nearest(self, name: str, given: Any, tool: Tool) -> Answered | None:
-        wanted = _filled(given)
+    def _nearest(self, name: str, given: Any, tool: Tool) -> RecordedAnswer | None:
+        wanted = _nonempty_leaves(given)
         scored = [
             (score, -place, entry)
             for place, entry in enumerate(self._entries.get(name, ()))
-            if (score := near(_filled(entry.arguments), wanted, tool.schema)) is not None
+            if (score := call_similarity(_nonempty_leaves(entry.arguments), wanted, tool.schema)) is not None
         ]
         if not scored:
             return None
         score, _, entry = max(scored, key=lambda found: found[:2])
         entry.used = True
-        return Answered(NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence, entry.result_sequence)
+        return RecordedAnswer(
+            NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence, entry.result_sequence
+        )
 
-    def _about_simulated(self, given: Any, writing: bool) -> Answered | None:
+    def _about_simulated(self, given: Any, writing: bool) -> RecordedAnswer | None:
         """A later read of something that was only simulated gives back what it was made of."""
         if writing or not self.simulated:
             return None
         found = next(
             (leaf for leaf in leaves(given).values() if isinstance(leaf, str) and leaf in self.simulated), None
         )
-        return None if found is None else Answered(SIMULATED, dict(self.simulated[found]))
+        return None if found is None else RecordedAnswer(SIMULATED, dict(self.simulated[found]))
 
-    def _simulate(self, given: Any) -> Answered:
+    def _simulate(self, given: Any) -> RecordedAnswer:
         made = f"sim-{len(self.simulated) + 1}"
         # The id of an update is that of what it updates.
         output = {"id": made, **given, "ok": True, "simulated": True}
         self.simulated[made] = output
-        return Answered(SIMULATED, dict(output))
+        return RecordedAnswer(SIMULATED, dict(output))
 
 
-def _miss(name: str) -> Answered:
-    return Answered(MISS, f"No recorded answer for {name} with these arguments.", is_error=True)
+def _miss(name: str) -> RecordedAnswer:
+    return RecordedAnswer(MISS, f"No recorded answer for {name} with these arguments.", is_error=True)
 
 
 def recording_of(run: Run, tools: Mapping[str, Tool] | None = None) -> Recording:
@@ -161,7 +165,7 @@ def _entry(call: Call, epoch: int) -> Entry:
     )
 
 
-def near(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = None) -> float | None:
+def call_similarity(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = None) -> float | None:
     """How near two calls are: the mean likeness of their free texts. None unless everything else is equal."""
     if recorded.keys() != given.keys() or not given:
         return None
@@ -173,7 +177,7 @@ def near(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = Non
         if not (_is_free(path, mine, schema) and _is_free(path, other, schema)) or not _same_names(mine, other):
             return None
         score = _ratio(mine, other)
-        if score < LEAST_ALIKE:
+        if score < MIN_SIMILARITY:
             return None
         scores.append(score)
     return sum(scores) / len(scores) if scores else 1.0
@@ -222,7 +226,7 @@ def _same_names(a: str, b: str) -> bool:
     )
 
 
-def _filled(arguments: Any) -> Leaves:
+def _nonempty_leaves(arguments: Any) -> Leaves:
     """The leaves without null and empty values."""
     empty: tuple[Any, ...] = (None, "", {}, [])
     return {path: leaf for path, leaf in leaves(arguments).items() if not any(leaf == nothing for nothing in empty)}

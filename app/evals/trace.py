@@ -12,7 +12,7 @@ from app.formats.tool_results import looks_failed
 from app.text.values import Reader
 
 NO_RESULT = "no result recorded"
-FINISHED = "completed"
+COMPLETED = "completed"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Run:
     values in it are kept by their hash, `cut` that events at its end are left out."""
 
     session_type: str = "agent"
-    status: str = FINISHED
+    status: str = COMPLETED
     output_type: str | None = None
     events: Sequence[Event] = ()
     tools: Mapping[str, Tool] = field(default_factory=dict)
@@ -77,7 +77,7 @@ def make_run(
     events: Iterable[Mapping[str, Any] | Event],
     *,
     session_type: str = "agent",
-    status: str = FINISHED,
+    status: str = COMPLETED,
     output_type: str | None = None,
     tools: Iterable[Any] = (),
     clipped: bool = False,
@@ -113,7 +113,7 @@ _SCHEMA = ("inputSchema", "input_schema", "parameters")
 _TARGET = "x-upshot-target"
 
 
-def tool_named(name: str, tools: Mapping[str, Tool]) -> Tool:
+def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool:
     """The tool of that name. One that nobody described is taken to write, unless it is a reading tool of ours."""
     return tools.get(name) or Tool(name, name not in builtin_tools.READS)
 
@@ -125,7 +125,7 @@ def calls_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> list[Call]:
         if event.event_type == "tool.result":
             results[str(event.payload.get("call_id"))].append(event)
     return [
-        _call(event, results, tool_named(str(event.payload.get("name")), tools), reader)
+        _call(event, results, find_tool(str(event.payload.get("name")), tools), reader)
         for event in run.events
         if event.event_type == "tool.call"
     ]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 
 
-def combined(verdicts: Sequence[str]) -> str:
+def combine_verdicts(verdicts: Sequence[str]) -> str:
     """One verdict for all trials: pass if all pass, fail if all fail, else flaky. Errored trials are left out.
 
     A trial that could not be judged leaves the whole unknown, unless the others already disagree.
@@ -23,7 +23,7 @@ def combined(verdicts: Sequence[str]) -> str:
     return judged[0]
 
 
-def passed(verdict: str) -> bool | None:
+def is_pass(verdict: str) -> bool | None:
     """True, false, or None where a verdict says neither."""
     return {PASS: True, FAIL: False, FLAKY: False}.get(verdict)
 
@@ -34,7 +34,7 @@ def pass_power_k(trials: Iterable[Sequence[str]], k: int) -> float | None:
     return sum(all(one == PASS for one in judged[:k]) for judged in whole) / len(whole) if whole and k > 0 else None
 
 
-def tally(verdicts: Iterable[str]) -> dict[str, int]:
+def count_verdicts(verdicts: Iterable[str]) -> dict[str, int]:
     """How many of each verdict there are."""
     counted = Counter(verdicts)
     return {verdict: counted[verdict] for verdict in (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)}
@@ -42,6 +42,6 @@ def tally(verdicts: Iterable[str]) -> dict[str, int]:
 
 def accuracy(verdicts: Iterable[str]) -> float | None:
     """Passed ÷ judged; a flaky golden did not pass. None when nothing was judged."""
-    counted = tally(verdicts)
+    counted = count_verdicts(verdicts)
     judged = counted[PASS] + counted[FAIL] + counted[FLAKY]
     return counted[PASS] / judged if judged else None

@@ -11,8 +11,8 @@ from app.evals.compare.dimensions import Dimension, Divergence
 
 PASS, FAIL, FLAKY, ERRORED, UNKNOWN = "pass", "fail", "flaky", "errored", "unknown"
 VERDICTS = (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)
-MOST_WHEN_FAILED = 0.59
-MOST_DIVERGENCES = 200
+MAX_FAILED_ACCURACY = 0.59
+MAX_DIVERGENCES = 200
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def _share(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def judge(dimensions: Sequence[Dimension]) -> tuple[str, str]:
+def decide_verdict(dimensions: Sequence[Dimension]) -> tuple[str, str]:
     """Pass or fail by the dimensions that decide, and why; unknown when none does."""
     deciding = [dimension for dimension in dimensions if dimension.decides]
     if not deciding:
@@ -68,10 +68,10 @@ def judge(dimensions: Sequence[Dimension]) -> tuple[str, str]:
     if failed:
         worst = max(failed, key=lambda dimension: (dimension.weight, 1 - dimension.score))
         return FAIL, worst.reason
-    return PASS, _passed(dimensions)
+    return PASS, _pass_reason(dimensions)
 
 
-def _passed(dimensions: Sequence[Dimension]) -> str:
+def _pass_reason(dimensions: Sequence[Dimension]) -> str:
     by_name = {dimension.name: dimension for dimension in dimensions}
     message = by_name.get("final_message")
     effects = [by_name[name] for name in ("entities_created", "entities_updated") if name in by_name]
@@ -86,16 +86,16 @@ def _others(message: Dimension | None) -> str:
     return message.reason if message is not None and message.decides else "the rest passes"
 
 
-def accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | None:
+def weighted_accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | None:
     """The weighted mean of the scores; a failure is never shown as nearly right. None when nothing was judged."""
     if verdict in (ERRORED, UNKNOWN):
         return None
     whole = sum(dimension.weight for dimension in dimensions)
     mean = sum(dimension.weight * dimension.score for dimension in dimensions) / whole if whole else 1.0
-    return round(mean if verdict == PASS else min(mean, MOST_WHEN_FAILED), 6)
+    return round(mean if verdict == PASS else min(mean, MAX_FAILED_ACCURACY), 6)
 
 
-def ordered(dimensions: Sequence[Dimension], others: Sequence[Divergence] = ()) -> list[dict[str, Any]]:
+def sort_divergences(dimensions: Sequence[Dimension], others: Sequence[Divergence] = ()) -> list[dict[str, Any]]:
     """Divergences: of deciding dimensions first, then by what they cost, then as they happened; at most 200."""
     ranked = [
         (
@@ -109,4 +109,4 @@ def ordered(dimensions: Sequence[Dimension], others: Sequence[Divergence] = ()) 
     ]
     ranked += [(True, 0.0, each.sequence, each.as_json(0.0)) for each in others]
     ranked.sort(key=lambda entry: entry[:3])
-    return [entry[3] for entry in ranked[:MOST_DIVERGENCES]]
+    return [entry[3] for entry in ranked[:MAX_DIVERGENCES]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.text.values import as_number, from_json, same
+from app.text.values import as_number, from_json, same_leaf
 
 Misfit = tuple[str, str]
 DEEPEST = 20
@@ -31,7 +31,7 @@ def misfit(value: Any, schema: Any, path: str = "", depth: int = 0) -> Misfit | 
         return None if None in found or not found else found[0]
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(allowed, list):
-        fits = any(same(value, one) or value == one for one in allowed)
+        fits = any(same_leaf(value, one) or value == one for one in allowed)
         return None if fits else (path, f"Use one of {', '.join(map(str, allowed[:MOST_NAMED]))}.")
     kinds = schema.get("type")
     kinds = kinds if isinstance(kinds, list) else [kinds]

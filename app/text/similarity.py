@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import date
 
-from app.text.values import spelled
+from app.text.values import canonical
 
-MOST_WORDS = 4096
-LONGEST_TEXT = 262_144
-FEWEST_WORDS = 5
+MAX_WORDS = 4096
+MAX_TEXT_CHARS = 262_144
+MIN_WORDS = 5
 # Where the cosine of our embedding model says "nothing in common" and "the same thing in other words".
 LOW, HIGH = 0.05, 0.55
 
@@ -39,13 +39,13 @@ _SIGNS = str.maketrans("", "", ",$€£¥")
 
 def words(text: str) -> list[str]:
     """The first words of a text, in small letters."""
-    text = text[:LONGEST_TEXT].casefold()
+    text = text[:MAX_TEXT_CHARS].casefold()
     # Most texts are plain, and are cut several times as fast where all that is no letter or digit becomes a space.
     found = text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
-    return found[:MOST_WORDS]
+    return found[:MAX_WORDS]
 
 
-def dice(a: Sequence[str], b: Sequence[str]) -> float:
+def dice_coefficient(a: Sequence[str], b: Sequence[str]) -> float:
     """Twice what two multisets share ÷ what both hold; 1 when both are empty."""
     if not a and not b:
         return 1.0
@@ -53,26 +53,27 @@ def dice(a: Sequence[str], b: Sequence[str]) -> float:
     return 2 * sum(min(count, left[word]) for word, count in Counter(a).items() if word in left) / (len(a) + len(b))
 
 
-def alike(pairs: Sequence[Pair], nearness: Nearness | None = None, enough: float = 1.0) -> list[float]:
+def text_similarity(pairs: Sequence[Pair], nearness: Nearness | None = None, enough: float = 1.0) -> list[float]:
     """How alike the two texts of each pair are, 0 to 1: by their words, or by their meaning if that is higher.
 
     Meaning is asked for only where the words say less than `enough`.
     """
     split = [(words(a), words(b)) for a, b in pairs]
     found = [
-        1.0 if a == b or spelled(a) == spelled(b) else dice(*each) for (a, b), each in zip(pairs, split, strict=True)
+        1.0 if a == b or canonical(a) == canonical(b) else dice_coefficient(*each)
+        for (a, b), each in zip(pairs, split, strict=True)
     ]
     if nearness is None:
         return found
-    long = [min(len(a), len(b)) >= FEWEST_WORDS for a, b in split]
+    long = [min(len(a), len(b)) >= MIN_WORDS for a, b in split]
     asked = [place for place, score in enumerate(found) if score < enough and long[place]]
     cosines = nearness([pairs[place] for place in asked]) if asked else ()
     for place, cosine in zip(asked, cosines, strict=True):
-        found[place] = max(found[place], rescaled(cosine))
+        found[place] = max(found[place], rescale_cosine(cosine))
     return found
 
 
-def rescaled(cosine: float) -> float:
+def rescale_cosine(cosine: float) -> float:
     """A cosine as a share: 0 where two texts of our model have nothing in common, 1 where they say the same."""
     return min(1.0, max(0.0, (cosine - LOW) / (HIGH - LOW))) if cosine == cosine else 0.0
 
@@ -80,7 +81,7 @@ def rescaled(cosine: float) -> float:
 def tokens(text: str) -> list[object]:
     """Words, numbers by their value and dates by their day: `$1,200` and `1200.00` are one token."""
     # With single spaces no part of the pattern can be tried more than a few times at one place.
-    return [_token(match) for match in _TOKEN.finditer(spelled(text[:LONGEST_TEXT]))]
+    return [_token(match) for match in _TOKEN.finditer(canonical(text[:MAX_TEXT_CHARS]))]
 
 
 def _token(match: re.Match[str]) -> object:
@@ -114,7 +115,7 @@ def _day(text: str) -> date | None:
         return None
 
 
-class Said:
+class FactIndex:
     """A text in which facts are looked up."""
 
     def __init__(self, text: str) -> None:

@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
 
-DEEPEST = 64
-LARGEST = 262_144
+MAX_DEPTH = 64
+MAX_BYTES = 262_144
 # Both sides of one comparison together; 32 characters of text count as one. About a second of work.
-MOST_NODES = 400_000
+MAX_NODES = 400_000
 NULL_IS_A_VALUE = frozenset({"fields", "changes", "values"})
 
 Path = tuple[str | int, ...]
@@ -31,7 +31,7 @@ _SHORT = 64
 _NOWHERE: Final = object()
 
 
-class Cut:
+class Truncated:
     """What stands for a value that was not read to its end."""
 
     def __eq__(self, other: object) -> bool:
@@ -44,7 +44,7 @@ class Cut:
         return "(too large to compare)"
 
 
-CUT: Final = Cut()
+TRUNCATED: Final = Truncated()
 
 
 class Clipped(str):
@@ -53,26 +53,26 @@ class Clipped(str):
     __slots__ = ()
 
 
-class _TooMuch(Exception):
+class _TooLarge(Exception):
     pass
 
 
 class Reader:
     """Reads values into their canonical form, and remembers whether any had to be cut."""
 
-    def __init__(self, nodes: int = MOST_NODES) -> None:
+    def __init__(self, nodes: int = MAX_NODES) -> None:
         self.nodes = nodes
         self.cut = False
         self._left = 0
 
     def value(self, value: Any, schema: Any = None) -> Any:
         """The canonical form: keys sorted, texts in one spelling, moments in UTC, lists without an order sorted."""
-        self._left = LARGEST
+        self._left = MAX_BYTES
         try:
             return self._read(value, schema if isinstance(schema, dict) else _NO_SCHEMA, 0)
-        except _TooMuch:
+        except _TooLarge:
             self.cut = True
-            return CUT
+            return TRUNCATED
 
     def arguments(self, given: Any, schema: Any = None) -> Any:
         """Arguments of a call: an object, also when it came as text; a null argument is one that was left out."""
@@ -87,8 +87,8 @@ class Reader:
     def _read(self, value: Any, schema: Mapping[str, Any], depth: int) -> Any:
         self.nodes -= 1
         self._left -= 4
-        if depth > DEEPEST or self.nodes < 0 or self._left < 0:
-            raise _TooMuch
+        if depth > MAX_DEPTH or self.nodes < 0 or self._left < 0:
+            raise _TooLarge
         kind = type(value)
         if kind is str:
             return self._text(value, schema)
@@ -100,7 +100,7 @@ class Reader:
             return value
         if isinstance(value, float):
             if not math.isfinite(value):
-                raise _TooMuch
+                raise _TooLarge
             return value
         if isinstance(value, list | tuple):
             return self._list(value, schema, depth)
@@ -118,21 +118,21 @@ class Reader:
             if kind is str and len(held) <= _SHORT and name not in known:
                 self.nodes -= 1
                 self._left -= 4 + len(name) + 2 * len(held)
-                read[name] = _short(held)
+                read[name] = _canonical_short(held)
             elif kind is int or kind is bool or (kind is float and math.isfinite(held)):
                 self.nodes -= 1
                 self._left -= 4 + len(name)
                 read[name] = held
             else:
                 self._left -= len(name)
-                read[name] = self._read(held, _schema(known.get(name)) if known else _NO_SCHEMA, depth)
+                read[name] = self._read(held, _as_schema(known.get(name)) if known else _NO_SCHEMA, depth)
         return read
 
     def _list(self, value: list[Any] | tuple[Any, ...], schema: Mapping[str, Any], depth: int) -> list[Any]:
-        of = _schema(schema.get("items")) if schema else _NO_SCHEMA
+        of = _as_schema(schema.get("items")) if schema else _NO_SCHEMA
         read = [self._read(held, of, depth + 1) for held in value]
         if schema.get("uniqueItems") is True and not any(isinstance(held, dict | list) for held in read):
-            read.sort(key=_place)
+            read.sort(key=_sort_key)
         return read
 
     def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
@@ -140,18 +140,18 @@ class Reader:
         self._left -= size
         self.nodes -= size // 32
         if self._left < 0 or self.nodes < 0:
-            raise _TooMuch
+            raise _TooLarge
         if schema and schema.get("type") in ("number", "integer"):
             number = as_number(text.strip())
-            return spelled(text) if number is None else number
-        return _short(text) if size <= _SHORT else spelled(text)
+            return canonical(text) if number is None else number
+        return _canonical_short(text) if size <= _SHORT else canonical(text)
 
 
-def _schema(given: Any) -> Mapping[str, Any]:
+def _as_schema(given: Any) -> Mapping[str, Any]:
     return given if isinstance(given, dict) else _NO_SCHEMA
 
 
-def _place(scalar: Any) -> tuple[int, float, str]:
+def _sort_key(scalar: Any) -> tuple[int, float, str]:
     """Where a scalar stands in a list whose order means nothing; equal numbers stand together."""
     if isinstance(scalar, bool) or scalar is None:
         return (0, 0.0, str(scalar))
@@ -160,15 +160,15 @@ def _place(scalar: Any) -> tuple[int, float, str]:
     return (2, 0.0, str(scalar))
 
 
-def spelled(text: str) -> str:
+def canonical(text: str) -> str:
     """A text in one spelling: composed characters, single spaces, none at the ends."""
     return " ".join((text if text.isascii() else unicodedata.normalize("NFC", text)).split())
 
 
 @lru_cache(16_384)
-def _short(text: str) -> str:
+def _canonical_short(text: str) -> str:
     """A short text in one spelling, and a moment in UTC. Both sessions hold mostly the same ones."""
-    return as_moment(spelled(text))
+    return as_moment(canonical(text))
 
 
 def as_number(text: str) -> int | float | None:
@@ -195,7 +195,7 @@ def as_moment(text: str) -> str:
 
 def from_json(value: Any) -> Any:
     """An object or a list that came as text; anything else as it is."""
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[") or len(value) > LARGEST:
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "[") or len(value) > MAX_BYTES:
         return value
     try:
         parsed = json.loads(value)
@@ -222,7 +222,7 @@ def _gather(value: dict[str, Any] | list[Any], path: Path, found: Leaves) -> Non
             found[(*path, key)] = held
 
 
-def same(a: Any, b: Any) -> bool:
+def same_leaf(a: Any, b: Any) -> bool:
     """Whether two leaves are the same. A text equals the number it writes when the other side is a number."""
     if type(a) is type(b) and a == b:
         return True
@@ -259,7 +259,7 @@ def likeness(a: Leaves, b: Leaves) -> float:
         other = b.get(path, _NOWHERE)
         if other is not _NOWHERE:
             shared += 1
-            if (leaf == other and type(leaf) is type(other)) or same(leaf, other):
+            if (leaf == other and type(leaf) is type(other)) or same_leaf(leaf, other):
                 alike += 1
     everything = len(a) + len(b) - shared
     return alike / everything if everything else 1.0
@@ -272,11 +272,11 @@ def equal(a: Any, b: Any) -> bool:
 
 def differences(a: Leaves, b: Leaves) -> list[Path]:
     """The leaf paths that only one has or on which they differ, in the order of the first, then the second."""
-    first = [path for path, leaf in a.items() if path not in b or not same(leaf, b[path])]
+    first = [path for path, leaf in a.items() if path not in b or not same_leaf(leaf, b[path])]
     return first + [path for path in b if path not in a]
 
 
-def shown(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as people write it: `flights[0].date`."""
     text = ""
     for part in path:
@@ -284,16 +284,16 @@ def shown(path: Path) -> str:
     return text
 
 
-def holds_cut(value: Any) -> bool:
+def holds_truncated(value: Any) -> bool:
     """Whether a canonical value, or anything in it, was not read or kept to its end."""
     if isinstance(value, dict | list):
-        return any(map(holds_cut, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, Cut | Clipped)
+        return any(map(holds_truncated, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Truncated | Clipped)
 
 
-def clipped(value: Any, most: int = 500) -> Any:
+def shorten(value: Any, most: int = 500) -> Any:
     """A value that is short enough to be shown in a list of differences."""
-    if isinstance(value, Cut):
+    if isinstance(value, Truncated):
         return repr(value)
     if isinstance(value, str):
         return value if len(value) <= most else value[:most] + "…"

@@ -56,7 +56,11 @@ def ends_while(bench: Bench, lease: Lease, work: Callable[[], Any]) -> Future[An
                 time.sleep(0.02)
             else:
                 raise AssertionError("The other did not come to wait for the replay.")
-            result = eval_replays.unjudged("made up") | {"verdict": "pass", "passed": True, "overall_accuracy": 1.0}
+            result = eval_replays.errored_result("made up") | {
+                "verdict": "pass",
+                "passed": True,
+                "overall_accuracy": 1.0,
+            }
             eval_replays.finish_replay(held, Ending(status="completed", events=SAID), result, actor=held.product)
         waits.exception(timeout=20)
     return waits

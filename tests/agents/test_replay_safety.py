@@ -241,7 +241,7 @@ def test_trial_runs_write_no_feedback_and_count_nowhere(bench: Bench) -> None:
     assert bench.run(golden_ids=[golden_id]).failed_count == 1
     assert bench.complaints() == []
     with bench.acting():
-        course = run_lists.courses_of(["default"], actor=bench.admin)["default"]
+        course = run_lists.trends_of(["default"], actor=bench.admin)["default"]
         assert course.accuracies == [1.0]
         assert tab_counts.counts(actor=bench.admin) == figures
     assert bench.run(set_name="default").failed_count == 1

@@ -228,7 +228,7 @@ def test_another_answer_keeps_the_first_and_is_a_weak_signal(person: Person, run
 
 
 def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Person, run_sessions: Run) -> None:
-    from app.services.runtime.inputs import load_work
+    from app.services.runtime.inputs import load_inputs
 
     person.begin()
     run_sessions()
@@ -236,7 +236,7 @@ def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Pers
     run_sessions()
     person.say("Go on")
     lease = person.hold()
-    work = person.within(lambda: load_work(leases.hold(lease)))
+    work = person.within(lambda: load_inputs(leases.hold(lease)))
     assert [role for role, _ in work.earlier] == ["user", "agent"]
     person.within(
         lambda: leases.end(leases.hold(lease), Ending(status="cancelled"), actor=person.workspace.actor("system"))

@@ -105,7 +105,7 @@ def test_ctrl_c_is_no_regression_and_cancels_the_run(
         stopped = upshot("--tenant", workspace.slug, "--set", "default")
     assert stopped.exit_code == 130, stopped.output
     with bench.acting():
-        [run] = run_lists.list_newest("default", 5, actor=bench.admin)
+        [run] = run_lists.list_newest_runs("default", 5, actor=bench.admin)
     assert (run.status, run.command_line) == ("cancelled", True)
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from app.evals.compare.align import align, field_diffs
 from app.text.diff import exact_diff
 from app.text.embeddings import embed, nearness_of
-from app.text.similarity import alike
+from app.text.similarity import text_similarity
 from tests.evals import mutations
 from tests.evals.test_compare import talk
 
@@ -44,7 +44,7 @@ def test_meaning_counts_where_words_differ() -> None:
     other = ("The meeting was moved to the following week.", "Paint the fence in a dark green colour today.")
     near = nearness_of(embed)
 
-    words, meant = alike([pair]), alike([pair, other], near)
+    words, meant = text_similarity([pair]), text_similarity([pair, other], near)
 
     assert meant[0] > words[0]
     assert meant[0] > meant[1]

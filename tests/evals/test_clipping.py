@@ -13,7 +13,7 @@ from app.evals.compare.clipping import TooDense, clip_run, clip_value, read_even
 from app.evals.compare.sessions import Golden, compare
 from app.evals.recording import recording_of
 from app.evals.trace import Event, Run, calls_of, make_run
-from app.text.values import Clipped, Reader, holds_cut
+from app.text.values import Clipped, Reader, holds_truncated
 
 LONG = "The term sheet says a lot. " * 2000
 
@@ -50,7 +50,7 @@ def test_long_values_are_kept_by_beginning_and_hash() -> None:
     assert isinstance(arguments["body"], Clipped)
     assert arguments["body"].startswith("The term sheet")
     assert output["id"] == "n-1"
-    assert holds_cut(Reader().value(arguments))
+    assert holds_truncated(Reader().value(arguments))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_does_not_fit_is_cut_and_gets_no_verdict() -> None:
     events = [event for n in range(6000) for event in session({"n": n, "why": "x" * 900}, "ok")]
     run = clipped(events)
     assert run.cut
-    assert size(run) < 2 * clipping.KEPT_BYTES
+    assert size(run) < 2 * clipping.MAX_BYTES
     found = compare(Golden(run), run)
     assert (found.verdict, found.reason) == ("unknown", "too large to compare")
 

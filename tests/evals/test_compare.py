@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import Invalid
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.mentions import suggest
+from app.evals.expected.mentions import suggest_facts
 from app.evals.trace import make_run
 from tests.evals import mutations
 
@@ -334,10 +334,10 @@ def test_a_tool_session_is_its_output_and_what_it_changed() -> None:
 def test_suggested_facts_stand_in_the_answer_and_in_a_result() -> None:
     session = mutations.sessions()["billing-question"]
 
-    assert suggest(mutations.run_of(session)) == ["INV-311", "INV-312"]
+    assert suggest_facts(mutations.run_of(session)) == ["INV-311", "INV-312"]
     named = talk("Who?", ("find", {}, {"owner": "Ana Duarte", "since": "2025-03-01", "value": 1200}))
     named["events"].append(told("agent.message", text="Since 1 March 2025 it belongs to Ana Duarte, at $1,200.00."))
-    assert suggest(make_run(named["events"])) == ["1 March 2025", "Ana Duarte", "$1,200.00"]
+    assert suggest_facts(make_run(named["events"])) == ["1 March 2025", "Ana Duarte", "$1,200.00"]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from app import tools
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.contradictions import check_agreed, check_makable, clash
+from app.evals.expected.contradictions import check_consistent, check_makable, find_conflict
 from app.evals.expected.expectations import read_expected
-from app.evals.expected.tool_names import is_slip, nearest
+from app.evals.expected.tool_names import is_typo, nearest_name
 from app.evals.trace import make_tool
 from app.formats.value_schema import misfit
 from tests.evals.test_compare import talk
@@ -80,15 +80,15 @@ def test_what_our_tools_take_is_known() -> None:
     ],
 )
 def test_a_slip_of_the_pen_is_told_from_another_name(name: str, other: str, slip: bool) -> None:
-    assert is_slip(name, other) == slip
+    assert is_typo(name, other) == slip
 
 
 def test_the_nearest_name_is_the_one_that_was_meant() -> None:
     known = {"updateEntity", "createEntity", "cancel_order"}
-    assert nearest("updateEntties", known) == "updateEntity"
-    assert nearest("Cancel-Order", known) == "cancel_order"
-    assert nearest("weather", known) is None
-    assert nearest("x" * 100_000, known) is None
+    assert nearest_name("updateEntties", known) == "updateEntity"
+    assert nearest_name("Cancel-Order", known) == "cancel_order"
+    assert nearest_name("weather", known) is None
+    assert nearest_name("x" * 100_000, known) is None
 
 
 def update(target: Any, **fields: Any) -> dict[str, Any]:
@@ -96,13 +96,17 @@ def update(target: Any, **fields: Any) -> dict[str, Any]:
 
 
 def test_one_record_has_one_value() -> None:
-    assert clash([update("k", stage="won"), update("m", stage="lost")]) is None
-    assert clash([update("k", stage="won", size=1), update("k", stage="won", size=1.0)]) is None
-    assert clash([update("k", stage="won"), update("k", lead="Mara"), update("k", stage="lost")]) == (0, 2, "stage")
+    assert find_conflict([update("k", stage="won"), update("m", stage="lost")]) is None
+    assert find_conflict([update("k", stage="won", size=1), update("k", stage="won", size=1.0)]) is None
+    assert find_conflict([update("k", stage="won"), update("k", lead="Mara"), update("k", stage="lost")]) == (
+        0,
+        2,
+        "stage",
+    )
     created = {"kind": "created", "type": "deal", "target": None}
-    assert clash([{**created, "fields": {"name": "A"}}, {**created, "fields": {"name": "B"}}]) is None
+    assert find_conflict([{**created, "fields": {"name": "A"}}, {**created, "fields": {"name": "B"}}]) is None
     with pytest.raises(Invalid) as refused:
-        check_agreed(read_expected({"effects": [update("k", stage="won"), update("k", stage="lost")]}))
+        check_consistent(read_expected({"effects": [update("k", stage="won"), update("k", stage="lost")]}))
     assert list(refused.value.fields) == ["expected.effects.1"]
 
 
@@ -149,7 +153,7 @@ def test_calls_and_changes_that_go_together(expected: dict[str, Any]) -> None:
 
 
 def check_both(expected: dict[str, Any]) -> None:
-    check_agreed(read_expected(expected))
+    check_consistent(read_expected(expected))
     check_makable(read_expected(expected), TOOLS, {"deal"})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.errors import Invalid
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.contradictions import check_agreed
+from app.evals.expected.contradictions import check_consistent
 from app.evals.expected.expectations import read_expected
 from tests.evals.test_compare import READ, WRITE, talk
 
@@ -141,7 +141,7 @@ def test_words_that_must_not_be_said_take_the_recorded_words_along() -> None:
 )
 def test_what_excludes_itself_is_refused_under_both_names(expected: dict[str, Any], names: tuple[str, str]) -> None:
     with pytest.raises(Invalid) as refusal:
-        check_agreed(read_expected(expected))
+        check_consistent(read_expected(expected))
     assert refusal.value.fields.keys() == {f"expected.{name}" for name in names}
     assert all(f"expected.{name}" in refusal.value.detail for name in names)
 
@@ -155,7 +155,7 @@ def test_what_excludes_itself_is_refused_under_both_names(expected: dict[str, An
     ],
 )
 def test_what_can_be_done_together_is_not_refused(expected: dict[str, Any]) -> None:
-    check_agreed(read_expected(expected))
+    check_consistent(read_expected(expected))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from app.models import AuditEntry, SessionEvent
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, golden_sets, promotion, run_control, run_detail, run_lists
-from app.services.evals.runs import told_left_out
+from app.services.evals.runs import left_out_notes
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
 
@@ -75,7 +75,7 @@ def test_a_run_is_deleted_with_its_replays(bench: Bench, admin: Api) -> None:
         (details,) = db.session.scalars(told)
         assert (details["set"], details["replays"], details["failed"]) == ("default", 1, 1)
         assert golden_lists.get_golden(golden_id, actor=bench.admin).set_name == "default"
-        (course,) = run_lists.courses_of(["default"], actor=bench.admin).values()
+        (course,) = run_lists.trends_of(["default"], actor=bench.admin).values()
         assert len(course.accuracies) == 1
 
 
@@ -218,7 +218,7 @@ def test_a_trial_of_another_version_does_not_speak_for_the_set(bench: Bench, adm
     for more in ({"agent_id": bench.desk.agent("stranger", **CONFIG)}, {"golden_ids": [golden_id], "set_name": None}):
         bench.run(**{"set_name": "default", **more})
     with bench.acting():
-        [row] = golden_sets.list_rows(actor=bench.admin)
+        [row] = golden_sets.list_set_rows(actor=bench.admin)
     assert row.course is not None
     assert row.course.last.id == now.id
     assert row.score is not None
@@ -234,10 +234,10 @@ def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, ad
     assert admin.post("/api/admin/evals/golden", {"sessionId": made}).status_code == 201
     run = bench.run(set_name="default")
     assert (run.golden_session_count, list(run.results["bySession"])) == (1, [str(mine)])
-    assert told_left_out(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
+    assert left_out_notes(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
     assert admin.post(RUNS, {"goldenSessionId": made}).status_code == 409
     with bench.acting():
-        offered = run_detail.versions_offered(actor=bench.admin, golden_id=UUID(made))
+        offered = run_detail.list_versions(actor=bench.admin, golden_id=UUID(made))
     assert [(one.agent, one.own) for one in offered] == [("assistant", False)]
     both = bench.run(set_name="default", agent_version_id=offered[0].id)
     assert both.golden_session_count == 2

@@ -42,7 +42,7 @@ def test_smallest_regression_that_a_set_can_show() -> None:
     ],
 )
 def test_trials_are_combined(verdicts: list[str], combined: str) -> None:
-    assert trials.combined(verdicts) == combined
+    assert trials.combine_verdicts(verdicts) == combined
 
 
 def test_pass_power_k() -> None:
@@ -56,5 +56,5 @@ def test_pass_power_k() -> None:
 def test_accuracy_leaves_out_what_was_not_judged() -> None:
     assert trials.accuracy(["pass", "fail", "flaky", "errored", "unknown"]) == pytest.approx(1 / 3)
     assert trials.accuracy(["errored"]) is None
-    assert trials.passed("flaky") is False
-    assert trials.passed("unknown") is None
+    assert trials.is_pass("flaky") is False
+    assert trials.is_pass("unknown") is None

@@ -73,7 +73,7 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
         "offer": lambda: promotion.load_offer(first, actor=acting),
         "compare": lambda: eval_compare.compare_sessions(first, second, actor=acting),
         "differs": lambda: eval_compare.compare_sessions(first, other, actor=acting),
-        "diff": lambda: eval_diff.read_diff(first, second, actor=acting),
+        "diff": lambda: eval_diff.load_diff(first, second, actor=acting),
         "snapshot": lambda: eval_snapshot.take_snapshot(db.session.get_one(AgentSession, first), actor=acting),
     }
     found = {}

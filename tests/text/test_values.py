@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.text.values import CUT, Reader, differences, equal, leaves, likeness, shown
+from app.text.values import TRUNCATED, Reader, differences, equal, format_path, leaves, likeness
 
 
 def same_arguments(a: Any, b: Any, schema: dict[str, Any] | None = None) -> bool:
@@ -79,7 +79,7 @@ def test_what_is_too_much_is_cut_and_equals_nothing(value: Any) -> None:
 
     read = reader.value({"a": value})
 
-    assert read is CUT
+    assert read is TRUNCATED
     assert reader.cut
     assert not equal(read, read)
 
@@ -87,7 +87,7 @@ def test_what_is_too_much_is_cut_and_equals_nothing(value: Any) -> None:
 def test_values_of_ordinary_size_are_not_cut() -> None:
     reader = Reader()
 
-    assert reader.value({"a": nested(60), "b": "x" * 200_000, "c": [1] * 10_000}) is not CUT
+    assert reader.value({"a": nested(60), "b": "x" * 200_000, "c": [1] * 10_000}) is not TRUNCATED
     assert not reader.cut
 
 
@@ -95,5 +95,5 @@ def test_likeness_counts_the_leaves_of_both() -> None:
     a, b = leaves({"a": 1, "b": {"c": 2, "d": [1, 2]}}), leaves({"a": 1, "b": {"c": 3, "d": [1]}, "e": 1})
 
     assert likeness(a, b) == 2 / 5
-    assert [shown(path) for path in differences(a, b)] == ["b.c", "b.d[1]", "e"]
+    assert [format_path(path) for path in differences(a, b)] == ["b.c", "b.d[1]", "e"]
     assert likeness({}, {}) == 1.0

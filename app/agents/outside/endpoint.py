@@ -19,7 +19,7 @@ from app.formats.outbound_rules import Target, check_address
 from app.formats.rfc3339 import read_past_moment
 from app.formats.strict_json import parse
 from app.formats.truncation import is_truncated
-from app.services.runtime.inputs import Work
+from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent, check_event
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ KNOWN = {"event_type", "payload", "occurred_at"}
 class Endpoint:
     """One turn of such an agent. `came` holds what has come so far, for the case that the rest never does."""
 
-    def __init__(self, work: Work, allow: str, draft: Draft, spent: Spent, came: list[NewEvent]) -> None:
+    def __init__(self, work: RunInputs, allow: str, draft: Draft, spent: Spent, came: list[NewEvent]) -> None:
         self.work = work
         self.allow = allow
         self.draft = draft
@@ -144,7 +144,7 @@ class Endpoint:
         return Answer(text, extra | cut, before)
 
 
-def run_request(work: Work, talk: Talk) -> dict[str, Any]:
+def run_request(work: RunInputs, talk: Talk) -> dict[str, Any]:
     """What is sent for a turn."""
     said = messages_of(talk)
     record = work.record

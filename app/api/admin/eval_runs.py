@@ -40,7 +40,7 @@ class Configuration(Body):
     )
     plusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
     minusRows: list[Id] = Field([], max_length=50, strict=False)  # noqa: N815 - the same.
-    trials: int = Field(1, ge=1, le=eval_runs.MOST_TRIALS, description="How often each golden is replayed.")
+    trials: int = Field(1, ge=1, le=eval_runs.MAX_TRIALS, description="How often each golden is replayed.")
     ref: str | None = Field(None, max_length=200, description="What you call it, such as a commit.")
 
     def asked(self, **what: Any) -> NewRun:

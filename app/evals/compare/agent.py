@@ -11,8 +11,8 @@ from app.evals.compare.calls import call_dimensions
 from app.evals.compare.dimensions import Dimension
 from app.evals.compare.effect_pairs import effect_dimensions
 from app.evals.compare.effects import RESPONSE, Effect, effects_of
-from app.evals.compare.message import asked_dimension, message_dimension, told_dimension
-from app.evals.expected.corrected_effects import amended
+from app.evals.compare.message import answer_figures_dimension, message_dimension, requested_figures_dimension
+from app.evals.expected.corrected_effects import corrected_effects
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call, Run, Tool, calls_of, last_message
 from app.text.similarity import Nearness
@@ -47,20 +47,20 @@ class Side:
         return not self.effects and not self.changed
 
 
-def side_of(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
+def read_side(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
     """Read a session once for all that is compared."""
     calls = calls_of(run, tools, reader)
     effects, names = effects_of(run, calls, reader)
     return Side(run, calls, effects, names, bool(effects))
 
 
-def held_to(golden: Golden, before: Side, after: Side, tools: Mapping[str, Tool], reader: Reader) -> Side:
+def apply_expectations(golden: Golden, before: Side, after: Side, tools: Mapping[str, Tool], reader: Reader) -> Side:
     """The recorded side as replays are held to it: with what should have been changed in place of what was."""
     if golden.expected.effects is not None:
         return replace(before, effects=golden.expected.read_effects(reader), put_right=True)
     if not golden.expected.about_calls:
         return before
-    found = amended(golden.expected, (before.run, before.calls), (after.calls, after.names), tools, reader)
+    found = corrected_effects(golden.expected, (before.run, before.calls), (after.calls, after.names), tools, reader)
     return replace(before, effects=found[0], names=found[1], put_right=True) if found else before
 
 
@@ -70,16 +70,16 @@ def dimensions_of(
     """What is compared in a session of the golden's type."""
     kind = golden.run.session_type
     names = (before.names, after.names)
-    submitted = [response.submitted_by(side.run, side.calls, reader) for side in (before, after)]
+    submitted = [response.read_submitted(side.run, side.calls, reader) for side in (before, after)]
     if before.put_right:
-        submitted[0] = response.expected_of(before.effects, submitted[0])
+        submitted[0] = response.expected_values(before.effects, submitted[0])
     any_values = any(side.values for side in submitted)
     if kind == "tool":
         output = tool.output_dimension(before.run, after.run, reader, names)
         return [
             *effect_dimensions(before.effects, after.effects, put_right=before.put_right),
             output,
-            *_named(golden, before, after, nearness),
+            *_expected_dimensions(golden, before, after, nearness),
         ]
     extraction = kind == "agent" and golden.run.output_type in ("field", "fields")
     if any_values and (kind in ("response", "mixed") or extraction):
@@ -88,17 +88,17 @@ def dimensions_of(
         )
         rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
         if kind == "mixed":
-            return [*_agent(golden, before, after, rest, nearness), *response.scaled(values, 1.0)]
+            return [*_agent_dimensions(golden, before, after, rest, nearness), *response.scale_weights(values, 1.0)]
         other = effect_dimensions(*rest, put_right=before.put_right) if any(rest) else []
-        other += _named(golden, before, after, nearness)
+        other += _expected_dimensions(golden, before, after, nearness)
         if extraction:
-            values = response.scaled(values, response.VALUES_WEIGHT)
+            values = response.scale_weights(values, response.VALUES_WEIGHT)
             values += response.extraction_dimensions(*submitted)
         return [*other, *values]
-    return _agent(golden, before, after, [before.effects, after.effects], nearness)
+    return _agent_dimensions(golden, before, after, [before.effects, after.effects], nearness)
 
 
-def _agent(
+def _agent_dimensions(
     golden: Golden,
     before: Side,
     after: Side,
@@ -110,10 +110,12 @@ def _agent(
         message = replace(message, decides=True)
     # Where something else should have happened, the figures of the recording are not what is right.
     if before.only_said and golden.expected == Expected():
-        asked = asked_dimension(before.run, after.run, message)
-        message = told_dimension(before.run, after.run, message) if asked is message and message.decides else asked
+        asked = requested_figures_dimension(before.run, after.run, message)
+        message = (
+            answer_figures_dimension(before.run, after.run, message) if asked is message and message.decides else asked
+        )
     elif golden.expected.answer is not None:
-        message = told_dimension(before.run, after.run, message, golden.expected.answer)
+        message = answer_figures_dimension(before.run, after.run, message, golden.expected.answer)
     return [
         *effect_dimensions(*effects, put_right=before.put_right),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
@@ -130,7 +132,7 @@ def _message_decides(golden: Golden, before: Side) -> bool:
     return before.only_said and (turns <= 1 or not could_write)
 
 
-def _named(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:
+def _expected_dimensions(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:
     """What `expected` names is compared in sessions of every type."""
     found: list[Dimension] = []
     if golden.expected.about_calls:
@@ -139,6 +141,6 @@ def _named(golden: Golden, before: Side, after: Side, nearness: Nearness | None)
     if golden.expected.about_answer:
         message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
         if golden.expected.answer is not None:
-            message = told_dimension(before.run, after.run, message, golden.expected.answer)
+            message = answer_figures_dimension(before.run, after.run, message, golden.expected.answer)
         found.append(message)
     return found

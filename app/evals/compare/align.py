@@ -11,7 +11,7 @@ from typing import Any
 
 from app.evals.trace import Call, Event, Run, calls_of, text_of
 from app.text.diff import match_runs
-from app.text.values import Path, Reader, clipped, differences, equal, from_json, leaves, shown
+from app.text.values import Path, Reader, differences, equal, format_path, from_json, leaves, shorten
 
 SAME, CHANGED, MOVED, INSERTED, REMOVED = "same", "changed", "moved", "inserted", "removed"
 MAX_STEPS = 2_000
@@ -89,16 +89,16 @@ def _with_moves(rows: list[Row]) -> list[Row]:
     gone: dict[str, deque[int]] = defaultdict(deque)
     for place, row in enumerate(rows):
         if row.change == REMOVED and row.golden is not None:
-            gone[_key(row.golden)].append(place)
+            gone[_step_key(row.golden)].append(place)
     for place, row in enumerate(rows):
-        if row.change == INSERTED and row.replay is not None and (places := gone.get(_key(row.replay))):
+        if row.change == INSERTED and row.replay is not None and (places := gone.get(_step_key(row.replay))):
             other = places.popleft()
             rows[place] = replace(row, change=MOVED, moved_to=other)
             rows[other] = replace(rows[other], change=MOVED, moved_to=place)
     return rows
 
 
-def _key(step: Step) -> str:
+def _step_key(step: Step) -> str:
     return f"{step.name} {Reader().value(step.content)!r}"
 
 
@@ -119,4 +119,4 @@ def field_diffs(golden: Any, replay: Any, most: int = 200) -> list[FieldDiff]:
 
 def _field(path: Path, a: dict[Path, Any], b: dict[Path, Any]) -> FieldDiff:
     change = INSERTED if path not in a else REMOVED if path not in b else CHANGED
-    return FieldDiff(shown(path), change, clipped(a.get(path)), clipped(b.get(path)))
+    return FieldDiff(format_path(path), change, shorten(a.get(path)), shorten(b.get(path)))

@@ -120,7 +120,7 @@ def schema_of(name: str) -> dict[str, Any] | None:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-def makers(kind: str, of: str) -> tuple[str, ...]:
+def tools_that_make(kind: str, of: str) -> tuple[str, ...]:
     """The tools that can make a change of that kind and type. A tool that is not ours makes changes of its own name,
     and what is created may be a record of that kind."""
     if kind == "response":

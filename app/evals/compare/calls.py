@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from app.evals.compare.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard
-from app.evals.compare.effect_pairs import likest
-from app.evals.compare.effects import rename, values_of
+from app.evals.compare.dimensions import ARGUMENTS, CALLS, Dimension, Divergence, leaf_divergences, standard_dimension
+from app.evals.compare.effect_pairs import best_matches
+from app.evals.compare.effects import plain_values, rename_ids
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call
-from app.text.values import Leaves, Reader, leaves, likeness, same
+from app.text.values import Leaves, Reader, leaves, likeness, same_leaf
 
 SUBMIT = "submitResponse"
 
@@ -23,20 +23,20 @@ def call_dimensions(
 ) -> list[Dimension]:
     """Which tools were called, and with what. Failed calls do not count on either side."""
     before, after = (
-        [_Called(call, renamed) for call in side if not call.failed]
+        [_NamedCall(call, renamed) for call in side if not call.failed]
         for side, renamed in zip((golden, replay), names, strict=True)
     )
     if expected.about_calls:
         return _expected_calls(expected, replay, after)
-    return [_names(before, after), _arguments(before, after)]
+    return [_names_dimension(before, after), _arguments_dimension(before, after)]
 
 
-class _Called:
+class _NamedCall:
     """A call with the ids of things that the session made under the names of both sessions."""
 
     def __init__(self, call: Call, names: Mapping[Any, str]) -> None:
         self.name, self.sequence = call.name, call.sequence
-        self.arguments = rename(call.arguments, names) if names else call.arguments
+        self.arguments = rename_ids(call.arguments, names) if names else call.arguments
         # Equal for arguments that are the same to the letter; others may be equal too.
         self.print = repr(self.arguments)
 
@@ -45,7 +45,7 @@ class _Called:
         return leaves(self.arguments)
 
 
-def _names(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimension:
+def _names_dimension(golden: Sequence[_NamedCall], replay: Sequence[_NamedCall]) -> Dimension:
     before, after = Counter(call.name for call in golden), Counter(call.name for call in replay)
     total = before.total() + after.total()
     score = 2 * (before & after).total() / total if total else 1.0
@@ -61,19 +61,19 @@ def _names(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimension:
         if before[name] != after[name]
     ]
     reason = found[0].text if found else "called the same tools" if total else "called no tool, as before"
-    return standard(CALLS, score, reason, found)
+    return standard_dimension(CALLS, score, reason, found)
 
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
 
 
-def _arguments(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimension:
+def _arguments_dimension(golden: Sequence[_NamedCall], replay: Sequence[_NamedCall]) -> Dimension:
     before, after = (_by_name(side) for side in (golden, replay))
     total, count, found = 0.0, 0, []
     for name, mine in before.items():
         theirs = after.get(name, [])
-        for one, other in likest(mine, theirs):
+        for one, other in best_matches(mine, theirs):
             a, b = mine[one], theirs[other]
             like = 1.0 if a.print == b.print else likeness(a.leaves, b.leaves)
             total, count = total + like, count + 1
@@ -83,23 +83,25 @@ def _arguments(golden: Sequence[_Called], replay: Sequence[_Called]) -> Dimensio
     score = total / count if count else 1.0 if none else 0.0
     same_words = "called with the same arguments" if count else "no call in common"
     reason = found[0].text if found else "called no tool, as before" if none else same_words
-    return standard(ARGUMENTS, score, reason, found)
+    return standard_dimension(ARGUMENTS, score, reason, found)
 
 
-def _by_name(calls: Sequence[_Called]) -> dict[str, list[_Called]]:
-    found: dict[str, list[_Called]] = defaultdict(list)
+def _by_name(calls: Sequence[_NamedCall]) -> dict[str, list[_NamedCall]]:
+    found: dict[str, list[_NamedCall]] = defaultdict(list)
     for called in calls:
         found[called.name].append(called)
     return found
 
 
-def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_Called]) -> list[Dimension]:
+def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_NamedCall]) -> list[Dimension]:
     """Each expected call must occur with at least these arguments, and a forbidden tool must not be called at all."""
     found: list[Divergence] = []
     likes: list[float] = []
     for place, (name, given) in enumerate(expected.calls or ()):
         wanted = Reader().arguments(given)
-        best = max((covered(name, wanted, called.arguments) for called in worked if called.name == name), default=None)
+        best = max(
+            (covered_share(name, wanted, called.arguments) for called in worked if called.name == name), default=None
+        )
         likes.append(0.0 if best is None else best)
         if best is None or best < 1.0:
             text = f"{name} was not called" if best is None else f"{name} was not called with the expected arguments"
@@ -113,21 +115,21 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
             found.insert(0, Divergence(CALLS, name, None, name, text, replay_seq=called.sequence))
     fine = "made the expected calls" if likes else "called nothing that must not be called"
     reason = found[0].text if found else fine
-    decided = replace(standard(CALLS, share, reason, found, decides=True), threshold=1.0)
+    decided = replace(standard_dimension(CALLS, share, reason, found, decides=True), threshold=1.0)
     if not likes:
         return [decided]
     like = sum(likes) / len(likes)
     words = "called with the expected arguments" if like == 1.0 else "not all expected arguments were given"
-    return [decided, standard(ARGUMENTS, like, words)]
+    return [decided, standard_dimension(ARGUMENTS, like, words)]
 
 
-def covered(name: str, wanted: Any, given: Any) -> float:
+def covered_share(name: str, wanted: Any, given: Any) -> float:
     """The share of the wanted arguments that were given; more may have been given. A value that is submitted may stand
     there with where it was read."""
     share = _share(wanted, given)
     if share == 1.0 or name != SUBMIT or not all(isinstance(_values(side), dict) for side in (wanted, given)):
         return share
-    return max(share, _share(*({**side, "values": values_of(side["values"])} for side in (wanted, given))))
+    return max(share, _share(*({**side, "values": plain_values(side["values"])} for side in (wanted, given))))
 
 
 def _values(arguments: Any) -> Any:
@@ -138,4 +140,4 @@ def _share(wanted: Any, given: Any) -> float:
     if not wanted:
         return 1.0
     asked, there = leaves(wanted), leaves(given)
-    return sum(path in there and same(leaf, there[path]) for path, leaf in asked.items()) / len(asked)
+    return sum(path in there and same_leaf(leaf, there[path]) for path, leaf in asked.items()) / len(asked)

@@ -13,14 +13,14 @@ from hashlib import sha256
 from typing import Any
 
 from app.evals.trace import Event, Run
-from app.text.values import Clipped, from_json, spelled
+from app.text.values import Clipped, canonical, from_json
 
 # A session up to this size is compared as it is.
 WHOLE_BYTES = 4_000_000
 # What is kept of a session. Beyond that it is cut: then it is shown in part, and gets no verdict.
-KEPT_BYTES = 4_000_000
+MAX_BYTES = 4_000_000
 # Objects, lists and their members, which take far more memory than their text does.
-KEPT_NODES = 150_000
+MAX_NODES = 150_000
 # How much of one value is kept, in characters of JSON. Results are mostly shown; only their ids are compared.
 MESSAGE_ROOM = 16_000
 VALUE_ROOM = 4000
@@ -32,9 +32,9 @@ ROOMS = {
     "context.loaded": LOADED_ROOM,
 }  # fmt: skip
 # A value with more members than this is not looked into.
-MOST_MEMBERS = 2000
-SHORT = 200
-MOST_SHORT = 50
+MAX_MEMBERS = 2000
+SHORT_CHARS = 200
+MAX_SHORT_MEMBERS = 50
 
 
 class TooDense(Exception):
@@ -55,13 +55,13 @@ class EventReader:
         """Take one event; false when there is no room for more."""
         if not self.clip:
             self._count(text)
-            if self._nodes > KEPT_NODES:
+            if self._nodes > MAX_NODES:
                 raise TooDense
             self.events.append(Event(event_type, json.loads(text), sequence))
             return True
         event = clip_event(Event(event_type, json.loads(text), sequence))
         self._count(text if len(text) <= RESULT_ROOM else _json(event.payload))
-        if self._bytes > KEPT_BYTES or self._nodes > KEPT_NODES:
+        if self._bytes > MAX_BYTES or self._nodes > MAX_NODES:
             self.cut = True
             return False
         self.events.append(event)
@@ -69,7 +69,7 @@ class EventReader:
 
     def _count(self, text: str) -> None:
         self._bytes += len(text)
-        self._nodes += members(text)
+        self._nodes += count_members(text)
 
 
 def read_events(events: Iterable[tuple[str, str, int]], *, clip: bool) -> EventReader:
@@ -89,7 +89,7 @@ def clip_run(run: Run) -> Run:
     return replace(run, events=tuple(reader.events), clipped=True, cut=reader.cut)
 
 
-def members(text: str) -> int:
+def count_members(text: str) -> int:
     """At least how many values a JSON text holds."""
     return text.count(",") + text.count("[") + text.count("{") + 1
 
@@ -122,8 +122,8 @@ def clip_value(value: Any, room: int, *, outermost: bool = True) -> Any:
     text = _json(value)
     if len(text) <= room:
         return value
-    if members(text) <= MOST_MEMBERS:
-        inner = max(room // 2, SHORT)
+    if count_members(text) <= MAX_MEMBERS:
+        inner = max(room // 2, SHORT_CHARS)
         if isinstance(value, dict):
             held: Any = {name: clip_value(one, inner, outermost=False) for name, one in value.items()}
         else:
@@ -138,15 +138,15 @@ def _short_members(value: Mapping[str, Any]) -> dict[str, Any]:
     """The ids, names and numbers of an object that is not kept."""
     found: dict[str, Any] = {}
     for name, one in value.items():
-        if len(found) == MOST_SHORT:
+        if len(found) == MAX_SHORT_MEMBERS:
             break
-        if len(name) <= SHORT and not isinstance(one, dict | list) and len(str(one)) <= SHORT:
+        if len(name) <= SHORT_CHARS and not isinstance(one, dict | list) and len(str(one)) <= SHORT_CHARS:
             found[name] = one
     return found
 
 
 def _clip_text(text: str, room: int) -> Clipped:
-    same = spelled(text)
+    same = canonical(text)
     return Clipped(f"{same[: room // 2]}… ({len(same):,} characters, sha256 {_hash(same)})")
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.text.values import CUT, Leaves, Path, clipped, differences, shown
+from app.text.values import TRUNCATED, Leaves, Path, differences, format_path, shorten
 
 CREATED, UPDATED = "entities_created", "entities_updated"
 CALLS, ARGUMENTS, MESSAGE = "tool_calls", "tool_args", "final_message"
 WEIGHTS = {CREATED: 0.30, UPDATED: 0.30, CALLS: 0.10, ARGUMENTS: 0.10, MESSAGE: 0.20}
 PASS_AT = {CREATED: 1.0, UPDATED: 1.0, CALLS: 0.60, ARGUMENTS: 0.80, MESSAGE: 0.60}
 # More than this many differences of one dimension are never listed.
-MOST_LISTED = 200
+MAX_LISTED = 200
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Divergence:
         return {
             "dimension": self.dimension,
             "path": self.path,
-            "golden": clipped(self.golden),
-            "replay": clipped(self.replay),
+            "golden": shorten(self.golden),
+            "replay": shorten(self.replay),
             "weight": round(weight, 6),
             "golden_seq": self.golden_seq,
             "replay_seq": self.replay_seq,
@@ -68,7 +68,7 @@ class Dimension:
         return replace(self, weight=weight)
 
 
-def standard(
+def standard_dimension(
     name: str, score: float, reason: str, found: Sequence[Divergence] = (), *, decides: bool = False
 ) -> Dimension:
     """One of the five dimensions of an agent, with its usual weight and threshold."""
@@ -90,33 +90,33 @@ def leaf_divergences(
     return [
         Divergence(
             dimension,
-            shown(path[skip:]) or shown(path),
+            format_path(path[skip:]) or format_path(path),
             golden.get(path),
             replay.get(path),
             leaf_text(about, path[skip:] or path, golden, replay, path, put_right=put_right),
             *seqs,
         )
-        for path in differences(golden, replay)[:MOST_LISTED]
+        for path in differences(golden, replay)[:MAX_LISTED]
     ]
 
 
 def leaf_text(about: str, named: Path, golden: Leaves, replay: Leaves, path: Path, *, put_right: bool = False) -> str:
     """A difference in words: `updateEntity d-1: stage is "won" instead of "open"`."""
-    name = shown(named)
+    name = format_path(named)
     if path not in replay:
         was = "expected is" if put_right else "it was"
-        return f"{about}: {name} is missing; {was} {in_words(golden[path])}"
+        return f"{about}: {name} is missing; {was} {quote_value(golden[path])}"
     if path not in golden:
         was = "it is not expected" if put_right else "it was not there before"
-        return f"{about}: {name} is {in_words(replay[path])}; {was}"
-    if replay[path] is CUT or golden[path] is CUT:
+        return f"{about}: {name} is {quote_value(replay[path])}; {was}"
+    if replay[path] is TRUNCATED or golden[path] is TRUNCATED:
         return f"{about}: {name} is too large to compare"
-    return f"{about}: {name} is {in_words(replay[path])} instead of {in_words(golden[path])}"
+    return f"{about}: {name} is {quote_value(replay[path])} instead of {quote_value(golden[path])}"
 
 
-def in_words(value: Any) -> str:
+def quote_value(value: Any) -> str:
     """A value as a sentence quotes it."""
-    short = clipped(value, 80)
+    short = shorten(value, 80)
     if isinstance(value, str):
         return f"“{short}”"
     return "empty" if value is None else short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)

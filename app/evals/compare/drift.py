@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.evals.trace import Run, Turn, turns_of
-from app.text.similarity import Nearness, alike
+from app.text.similarity import Nearness, text_similarity
 
-LEAST_ALIKE = 0.35
+MIN_SIMILARITY = 0.35
 _CLOSING = "\"'”’)]*_`~"
 
 
@@ -32,15 +32,15 @@ class Drift:
 
 def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> Drift | None:
     """The first drift. Only turns that the person answers count, and only where both had the same person's words."""
-    pairs = _answered(turns_of(golden), turns_of(replay))
-    likes = alike([(a.answer, b.answer) for a, b in pairs], nearness, enough=LEAST_ALIKE)
+    pairs = _paired_turns(turns_of(golden), turns_of(replay))
+    likes = text_similarity([(a.answer, b.answer) for a, b in pairs], nearness, enough=MIN_SIMILARITY)
     for (a, b), like in zip(pairs, likes, strict=True):
-        if like < LEAST_ALIKE or asks(a.answer) != asks(b.answer):
+        if like < MIN_SIMILARITY or ends_in_question(a.answer) != ends_in_question(b.answer):
             return Drift(a.number, a.answer, b.answer, a.sequence, b.sequence)
     return None
 
 
-def _answered(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
+def _paired_turns(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
     """The turns of both that the same next words of the person follow."""
     found = []
     for place in range(min(len(golden), len(replay)) - 1):
@@ -50,7 +50,7 @@ def _answered(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]
     return found
 
 
-def asks(text: str) -> bool:
+def ends_in_question(text: str) -> bool:
     """Whether a message ends in a question."""
     text = text[-200:]
     while (shorter := text.rstrip().rstrip(_CLOSING)) != text:

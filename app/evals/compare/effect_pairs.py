@@ -6,13 +6,21 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.evals.compare.dimensions import CREATED, UPDATED, Dimension, Divergence, leaf_divergences, plural, standard
+from app.evals.compare.dimensions import (
+    CREATED,
+    UPDATED,
+    Dimension,
+    Divergence,
+    leaf_divergences,
+    plural,
+    standard_dimension,
+)
 from app.evals.compare.effects import UPDATED as UPDATE
 from app.evals.compare.effects import Effect
 from app.text.values import Leaves, likeness
 
 # Beyond this many candidates on both sides the next one is taken instead of the likest: time stays linear.
-MOST_PAIRS = 2_500
+MAX_PAIRS = 2_500
 NOTHING = "changed nothing"
 
 
@@ -33,7 +41,7 @@ def _of_kind(effects: Sequence[Effect], *, created: bool) -> list[Effect]:
 
 def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right: bool) -> Dimension:
     if not golden and not replay:
-        return standard(name, 1.0, f"{NOTHING}, as {'expected' if put_right else 'before'}", decides=True)
+        return standard_dimension(name, 1.0, f"{NOTHING}, as {'expected' if put_right else 'before'}", decides=True)
     pairs, lost, added = pair_effects(golden, replay)
     total, found = 0.0, []
     for before, after in pairs:
@@ -49,7 +57,7 @@ def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right
     things = plural(len(golden), "thing")
     fine = f"{done} {things} as expected" if put_right else f"{done} the same {things.removeprefix('1 ')}"
     reason = found[0].text if found else fine
-    return standard(name, score, reason, found, decides=True)
+    return standard_dimension(name, score, reason, found, decides=True)
 
 
 def _changed(name: str, before: Effect, after: Effect, *, put_right: bool) -> list[Divergence]:
@@ -93,14 +101,14 @@ def pair_effects(
             left[effect.kind, effect.type].append(effect)
     lost: list[Effect] = []
     for key, effects in waiting.items():
-        chosen = likest(effects, left[key])
+        chosen = best_matches(effects, left[key])
         pairs += [(effects[one], left[key][other]) for one, other in chosen]
         lost += [effect for place, effect in enumerate(effects) if place not in {one for one, _ in chosen}]
         left[key] = [effect for place, effect in enumerate(left[key]) if place not in {other for _, other in chosen}]
     return pairs, lost, [effect for effects in left.values() for effect in effects]
 
 
-class Leafy(Protocol):
+class HasLeaves(Protocol):
     """What can be paired by how alike it is."""
 
     @property
@@ -110,7 +118,7 @@ class Leafy(Protocol):
     def leaves(self) -> Leaves: ...
 
 
-def likest(golden: Sequence[Leafy], replay: Sequence[Leafy]) -> list[tuple[int, int]]:
+def best_matches(golden: Sequence[HasLeaves], replay: Sequence[HasLeaves]) -> list[tuple[int, int]]:
     """Pairs of places, likest first, each place once; earlier before later when equally like.
 
     Nothing is liker than the same to the letter, and most of two runs is: that is found without looking at leaves.
@@ -121,7 +129,7 @@ def likest(golden: Sequence[Leafy], replay: Sequence[Leafy]) -> list[tuple[int, 
     chosen = {place: same.popleft() for place, one in enumerate(golden) if (same := places.get(one.print))}
     waiting = [place for place in range(len(golden)) if place not in chosen]
     free = dict.fromkeys(sorted(place for same in places.values() for place in same))
-    if len(waiting) * len(free) > MOST_PAIRS or len(waiting) == len(free) == 1:
+    if len(waiting) * len(free) > MAX_PAIRS or len(waiting) == len(free) == 1:
         return sorted({**chosen, **dict(zip(waiting, free, strict=False))}.items())
     ranked = sorted((-likeness(golden[one].leaves, replay[at].leaves), one, at) for one in waiting for at in free)
     for _, one, at in ranked:

@@ -9,12 +9,12 @@ from typing import Any
 
 from app.evals.compare import builtin_tools
 from app.evals.trace import Call, Event, Run
-from app.text.values import CUT, Leaves, Reader, clipped, equal, from_json, leaves
+from app.text.values import TRUNCATED, Leaves, Reader, equal, from_json, leaves, shorten
 from app.text.words import split_name
 
 CREATED, UPDATED, RESPONSE = "created", "updated", "response"
 # Ids that may be replaced wherever they stand; a shorter one could be any number or word.
-SHORTEST_ID = 4
+MIN_ID_CHARS = 4
 
 
 @dataclass(frozen=True)
@@ -49,36 +49,36 @@ class Effect:
         return {
             "kind": self.kind,
             "type": self.type,
-            "target": clipped(self.target),
-            "fields": clipped(self.fields, 4000),
+            "target": shorten(self.target),
+            "fields": shorten(self.fields, 4000),
             "sequence": self.sequence,
         }
 
     @property
     def words(self) -> str:
         """The effect in a few words, such as `update_reservation_flights 1N99U6` or `entity Project Quarry`."""
-        return f"{self.type} {clipped(self.name or self.target, 60)}" if self.target is not None else self.type
+        return f"{self.type} {shorten(self.name or self.target, 60)}" if self.target is not None else self.type
 
 
 def effects_of(run: Run, calls: Sequence[Call], reader: Reader) -> tuple[list[Effect], dict[Any, str]]:
     """What the session changed, in order; and the ids that its own creations returned, which are `$1`, `$2`… in it."""
-    return settled(changes_of(run, calls, reader))
+    return final_effects(changes_of(run, calls, reader))
 
 
 def changes_of(run: Run, calls: Sequence[Call], reader: Reader) -> list[Effect]:
     """Every change by itself, in order and under the ids that were used."""
     made = [change_of_call(call) for call in calls if call.writes and not call.failed]
-    made += _of_events(run.events, made, reader)
+    made += _event_effects(run.events, made, reader)
     return sorted(made, key=lambda effect: effect.sequence)
 
 
-def settled(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
+def final_effects(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
     """What is left of changes in the end, and the names of what they made."""
-    names = _names_of(made)
-    return merged(renamed(made, names)), names
+    names = _name_created(made)
+    return merge_updates(rename_effects(made, names)), names
 
 
-def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
+def _name_created(effects: Sequence[Effect]) -> dict[Any, str]:
     """The ids that creations returned, and the names that stand for them in both sessions."""
     created = [each.returned for each in effects if each.kind != UPDATED and isinstance(each.returned, str | int)]
     return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
@@ -87,16 +87,16 @@ def _names_of(effects: Sequence[Effect]) -> dict[Any, str]:
 def change_of_call(call: Call) -> Effect:
     """What a call of a tool that writes changed."""
     if not isinstance(call.arguments, dict):
-        return Effect(CREATED, call.name, None, CUT, call.sequence, call.id)
+        return Effect(CREATED, call.name, None, TRUNCATED, call.sequence, call.id)
     ours = builtin_tools.change_of(call.name, call.arguments)
     if ours is not None:
         kind, of, target, fields = ours
-        fields = values_of(fields) if kind == RESPONSE else fields
-        returned = None if kind == UPDATED else _returned(call)
-        return Effect(kind, of, target, fields, call.sequence, call.id, returned, _called(call, kind))
+        fields = plain_values(fields) if kind == RESPONSE else fields
+        returned = None if kind == UPDATED else _returned_id(call)
+        return Effect(kind, of, target, fields, call.sequence, call.id, returned, _record_name(call, kind))
     name = target_of(call)
     if name is None:
-        return Effect(CREATED, call.name, None, call.arguments, call.sequence, call.id, _returned(call))
+        return Effect(CREATED, call.name, None, call.arguments, call.sequence, call.id, _returned_id(call))
     fields = {key: value for key, value in call.arguments.items() if key != name}
     return Effect(UPDATED, call.name, call.arguments[name], fields, call.sequence, call.id)
 
@@ -119,7 +119,7 @@ def _is_id_of(key: str, tool: str) -> bool:
     return len(words) > 1 and words[-1] == "id" and set(words[:-1]) <= set(split_name(tool))
 
 
-def _returned(call: Call) -> Any:
+def _returned_id(call: Call) -> Any:
     """The id of what a call created, as its result says."""
     output = from_json(call.output)
     if not isinstance(output, dict):
@@ -130,14 +130,14 @@ def _returned(call: Call) -> Any:
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-def _called(call: Call, kind: str) -> str | None:
+def _record_name(call: Call, kind: str) -> str | None:
     """What the record that a call updated is called, as its result says."""
     output = from_json(call.output) if kind == UPDATED else None
     name = output.get("name") if isinstance(output, dict) else None
     return name if isinstance(name, str) and name else None
 
 
-def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
+def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
     """Submitted values without where they were read and how sure the agent was."""
     return {
         name: given["value"] if isinstance(given, dict) and "value" in given else given
@@ -145,10 +145,10 @@ def values_of(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_events(events: Sequence[Event], called: Sequence[Effect], reader: Reader) -> list[Effect]:
+def _event_effects(events: Sequence[Event], called: Sequence[Effect], reader: Reader) -> list[Effect]:
     """Changes that events tell and no call explains."""
     by_id = {effect.call_id for effect in called}
-    known = {_thing(effect) for effect in called}
+    known = {_identity(effect) for effect in called}
     found: list[Effect] = []
     updates: dict[str, list[Event]] = {}
     for event in events:
@@ -157,15 +157,15 @@ def _of_events(events: Sequence[Event], called: Sequence[Effect], reader: Reader
         if event.event_type == "entity.updated":
             updates.setdefault(str(event.payload.get("entity_id")), []).append(event)
             continue
-        effect = _of_event(event, reader)
-        thing = _thing(effect)
+        effect = _event_effect(event, reader)
+        thing = _identity(effect)
         if thing[1] is None or thing not in known:
             found.append(effect)
-    told = (_updated(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
+    told = (_update_effect(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
     return found + [effect for effect in told if effect is not None]
 
 
-def _thing(effect: Effect) -> tuple[str, Any]:
+def _identity(effect: Effect) -> tuple[str, Any]:
     """What was made or changed. A model may name it with an object or a list, of which only the writing is known."""
     named = effect.target if effect.kind == UPDATED else effect.returned
     return effect.kind, repr(named) if isinstance(named, dict | list) else named
@@ -182,10 +182,10 @@ _RECORDS = {
     "feedback.reviewed": ("feedback", ("feedback_id", "id")),
     "agent.updated": ("agent", ("agent_id", "id")),
 }
-_TOLD_ASIDE = frozenset({"call_id", "notes", "reason", "outcome", "version"})
+_NOT_COMPARED = frozenset({"call_id", "notes", "reason", "outcome", "version"})
 
 
-def _of_event(event: Event, reader: Reader) -> Effect:
+def _event_effect(event: Event, reader: Reader) -> Effect:
     payload = event.payload
     if event.event_type == "entity.created":
         fields = _object(payload.get("fields"))
@@ -193,13 +193,13 @@ def _of_event(event: Event, reader: Reader) -> Effect:
         kind = str(payload.get("entity_type"))
         return Effect(CREATED, kind, None, reader.value(named), event.sequence, returned=payload.get("entity_id"))
     if event.event_type == "response.submitted":
-        values = values_of(_object(payload.get("values")))
+        values = plain_values(_object(payload.get("values")))
         target, criteria = payload.get("entity_id"), str(payload.get("criteria_set_id") or "")
         returned = payload.get("response_id")
         return Effect(RESPONSE, criteria, target, reader.value(values), event.sequence, returned=returned)
     kind, keys = _RECORDS[event.event_type]
     target = next((payload[key] for key in keys if payload.get(key) is not None), None)
-    rest = {name: value for name, value in payload.items() if name not in keys and name not in _TOLD_ASIDE}
+    rest = {name: value for name, value in payload.items() if name not in keys and name not in _NOT_COMPARED}
     return Effect(UPDATED, kind, target, reader.value(rest), event.sequence)
 
 
@@ -207,47 +207,50 @@ def _object(given: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) else {}
 
 
-def _updated(events: Sequence[Event], reader: Reader) -> Effect | None:
+def _update_effect(events: Sequence[Event], reader: Reader) -> Effect | None:
     """All updates of one record together. A field that ends as it began is no change; None when nothing is left."""
     before: dict[str, Any] = {}
     after: dict[str, Any] = {}
     for event in events:
         for name, change in _object(event.payload.get("changes")).items():
             pair = change if isinstance(change, dict) and "to" in change else {"to": change}
-            before.setdefault(name, reader.value(pair["from"]) if "from" in pair else CUT)
+            before.setdefault(name, reader.value(pair["from"]) if "from" in pair else TRUNCATED)
             after[name] = reader.value(pair["to"])
-    fields = {name: value for name, value in after.items() if before[name] is CUT or not equal(value, before[name])}
+    fields = {
+        name: value for name, value in after.items() if before[name] is TRUNCATED or not equal(value, before[name])
+    }
     last = events[-1]
     return Effect(UPDATED, "entity", last.payload.get("entity_id"), fields, last.sequence) if fields else None
 
 
-def renamed(effects: list[Effect], names: Mapping[Any, str]) -> list[Effect]:
+def rename_effects(effects: list[Effect], names: Mapping[Any, str]) -> list[Effect]:
     """The changes with the ids of things that the session made under the names of both sessions."""
     if not names:
         return effects
     return [
-        replace(effect, target=_target(effect.target, names), fields=rename(effect.fields, names)) for effect in effects
+        replace(effect, target=_renamed_target(effect.target, names), fields=rename_ids(effect.fields, names))
+        for effect in effects
     ]
 
 
-def _target(target: Any, names: Mapping[Any, str]) -> Any:
+def _renamed_target(target: Any, names: Mapping[Any, str]) -> Any:
     return names.get(target, target) if isinstance(target, str | int) and not isinstance(target, bool) else target
 
 
-def rename(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
+def rename_ids(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
     """A canonical value in which the ids of things that the session made have the names of both sessions."""
     if isinstance(value, dict):
-        return {name: rename(held, names, name) for name, held in value.items()}
+        return {name: rename_ids(held, names, name) for name, held in value.items()}
     if isinstance(value, list):
-        return [rename(held, names, key) for held in value]
-    if isinstance(value, str) and (len(value) >= SHORTEST_ID or split_name(key)[-1:] == ["id"]):
+        return [rename_ids(held, names, key) for held in value]
+    if isinstance(value, str) and (len(value) >= MIN_ID_CHARS or split_name(key)[-1:] == ["id"]):
         return names.get(value, value)
     if isinstance(value, int) and not isinstance(value, bool) and split_name(key)[-1:] == ["id"]:
         return names.get(value, value)
     return value
 
 
-def merged(effects: list[Effect]) -> list[Effect]:
+def merge_updates(effects: list[Effect]) -> list[Effect]:
     """The last write of each target: later leaves win, lists are replaced whole. Creations are never merged."""
     kept: list[Effect] = []
     place: dict[tuple[str, str], int] = {}
@@ -257,18 +260,18 @@ def merged(effects: list[Effect]) -> list[Effect]:
             kept.append(effect)
         elif key in place:
             earlier = kept[place[key]]
-            kept[place[key]] = replace(effect, fields=over(earlier.fields, effect.fields))
+            kept[place[key]] = replace(effect, fields=overlay(earlier.fields, effect.fields))
         else:
             place[key] = len(kept)
             kept.append(effect)
     return kept
 
 
-def over(earlier: Any, later: Any) -> Any:
+def overlay(earlier: Any, later: Any) -> Any:
     """A value with another written over it: leaf by leaf where both are objects, else whole."""
     if isinstance(earlier, dict) and isinstance(later, dict):
         return {
             **earlier,
-            **{name: over(earlier[name], held) if name in earlier else held for name, held in later.items()},
+            **{name: overlay(earlier[name], held) if name in earlier else held for name, held in later.items()},
         }
     return later

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.evals.compare.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard
+from app.evals.compare.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard_dimension
 from app.evals.expected.expectations import Expected
-from app.evals.expected.requested_figures import asked_figures, asks_for_figure, figures_said, told_figures
+from app.evals.expected.requested_figures import all_figures, answer_figures, asks_for_figure, requested_figures
 from app.evals.trace import Run, turns_of
-from app.text.similarity import Nearness, Said, alike
-from app.text.values import spelled
+from app.text.similarity import FactIndex, Nearness, text_similarity
+from app.text.values import canonical
 
 Message = tuple[str, int | None]
 SAME = "the answer is the same, word for word"
@@ -18,18 +18,22 @@ SAME = "the answer is the same, word for word"
 def message_dimension(golden: Message, replay: Message, expected: Expected, nearness: Nearness | None) -> Dimension:
     """The last message: by the facts that it must and must not say if they are known, and by its text."""
     wanted = golden[0] if expected.answer is None else expected.answer
-    text = alike([(wanted, replay[0])], nearness)[0]
+    text = text_similarity([(wanted, replay[0])], nearness)[0]
     seqs = {"golden_seq": golden[1] if expected.answer is None else None, "replay_seq": replay[1]}
-    same = spelled(wanted) == spelled(replay[0])
-    if not same and expected.answer is not None and spelled(replay[0]) == spelled(golden[0]):
+    same = canonical(wanted) == canonical(replay[0])
+    if not same and expected.answer is not None and canonical(replay[0]) == canonical(golden[0]):
         told = "the answer is the recorded one, which was wrong"
-        return standard(
+        return standard_dimension(
             MESSAGE, 0.0, told, [Divergence(MESSAGE, "text", wanted, replay[0], told, **seqs)], decides=True
         )
-    words = [] if same else [Divergence(MESSAGE, "text", wanted, replay[0], _wording(wanted, replay[0], text), **seqs)]
+    words = (
+        []
+        if same
+        else [Divergence(MESSAGE, "text", wanted, replay[0], _wording_reason(wanted, replay[0], text), **seqs)]
+    )
     if not expected.mentions and not expected.must_not_mention:
-        return standard(MESSAGE, text, words[0].text if words else SAME, words, decides=expected.about_answer)
-    said, must, must_not = Said(replay[0]), expected.mentions or (), expected.must_not_mention or ()
+        return standard_dimension(MESSAGE, text, words[0].text if words else SAME, words, decides=expected.about_answer)
+    said, must, must_not = FactIndex(replay[0]), expected.mentions or (), expected.must_not_mention or ()
     missing = [fact for fact in must if not said.mentions(fact)]
     wrong = [fact for fact in must_not if said.mentions(fact)]
     found = [
@@ -43,18 +47,18 @@ def message_dimension(golden: Message, replay: Message, expected: Expected, near
         score = 0.7 * (1 - len(missing) / len(must)) + 0.3 * text
     else:
         # A recorded answer that says what must not be said is no measure for the words of another.
-        score = 1.0 if _refuted(golden[0], expected) else text
+        score = 1.0 if _recording_is_wrong(golden[0], expected) else text
     score = 0.0 if wrong else score
-    reason = _facts(found, len(must), len(missing), score, words)
-    return standard(MESSAGE, score, reason, found or words, decides=True)
+    reason = _facts_reason(found, len(must), len(missing), score, words)
+    return standard_dimension(MESSAGE, score, reason, found or words, decides=True)
 
 
-def _refuted(recorded: str, expected: Expected) -> bool:
-    said = Said(recorded)
+def _recording_is_wrong(recorded: str, expected: Expected) -> bool:
+    said = FactIndex(recorded)
     return expected.answer is None and any(said.mentions(fact) for fact in expected.must_not_mention or ())
 
 
-def _facts(found: list[Divergence], must: int, missing: int, score: float, words: list[Divergence]) -> str:
+def _facts_reason(found: list[Divergence], must: int, missing: int, score: float, words: list[Divergence]) -> str:
     """Why the answer passes or not, where facts are known that it must or must not say."""
     if score < PASS_AT[MESSAGE] and found:
         return found[0].text
@@ -69,16 +73,16 @@ def _facts(found: list[Divergence], must: int, missing: int, score: float, words
     return "the answer says nothing that it must not"
 
 
-def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
+def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
     """The last message where nothing changed and a person asked for figures: those of the golden must have been said.
 
     A replay whose person asked for none is not held to them. The words around a figure differ from run to run and count
     only where they decide anyway.
     """
-    figures = asked_figures(golden)
+    figures = requested_figures(golden)
     if not figures or not asks_for_figure(turns_of(replay)):
         return message
-    said = figures_said(replay)
+    said = all_figures(replay)
     missing = [figure for figure in figures if figure not in said]
     found = tuple(
         Divergence(MESSAGE, "figures", figure, None, f"the agent never said {figure:g}, which was asked for")
@@ -94,12 +98,12 @@ def asked_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
     return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
 
 
-def told_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
+def answer_figures_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
     """The last message where it decides: one that says other figures in place of the golden's, or of the answer that
     was `wanted`, says something else, however alike the words are. Leaving figures out, or saying more of them, is
     wording."""
-    told, other = told_figures(golden, wanted), told_figures(replay)
-    said = figures_said(replay)
+    told, other = answer_figures(golden, wanted), answer_figures(replay)
+    said = all_figures(replay)
     missing = [figure for figure in told if figure not in said]
     instead = [figure for figure in other if figure not in told]
     if not missing or not instead:
@@ -115,7 +119,7 @@ def _listed(figures: list[float]) -> str:
     return ", ".join(f"{figure:.12g}" for figure in figures[:3]) + (" and more" if len(figures) > 3 else "")
 
 
-def _wording(golden: str, replay: str, text: float) -> str:
+def _wording_reason(golden: str, replay: str, text: float) -> str:
     """How the words of two answers that are not the same compare. Words that are close may say the opposite."""
     if not replay:
         return "there was no answer"

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from app.evals.compare.dimensions import Dimension, Divergence, in_words
+from app.evals.compare.dimensions import Dimension, Divergence, quote_value
 from app.evals.compare.effects import RESPONSE, Effect
 from app.evals.trace import Call, Run
-from app.text.similarity import Nearness, alike
-from app.text.values import CUT, Reader, as_number, equal, from_json
+from app.text.similarity import Nearness, text_similarity
+from app.text.values import TRUNCATED, Reader, as_number, equal, from_json
 from app.text.words import words
 
 TEXT_PASS, KEYWORD_PASS, RANK_PASS, SOURCES_PASS = 0.60, 0.80, 0.80, 0.60
 VALUES_WEIGHT, SOURCES_WEIGHT, CONFIDENCE_WEIGHT = 0.80, 0.10, 0.10
 CONFIDENCE_WITHIN = 0.10
 # Kendall's distance looks at every pair of shared items.
-MOST_RANKED = 200
+MAX_RANKED = 200
 MISSING: Any = object()
 
 
@@ -32,7 +32,7 @@ class Submitted:
     sequence: int | None = None
 
 
-def submitted_by(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
+def read_submitted(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
     """All that was submitted, by successful calls of `submitResponse` and by events that no such call explains."""
     worked = {call.id: call for call in calls if call.name == "submitResponse" and not call.failed}
     found: dict[str, Any] = {}
@@ -61,7 +61,7 @@ def submitted_by(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
     )
 
 
-def expected_of(effects: Sequence[Effect], recorded: Submitted) -> Submitted:
+def expected_values(effects: Sequence[Effect], recorded: Submitted) -> Submitted:
     """What should have been submitted in place of what was; read at the same places where it is the same field."""
     values = {name: value for effect in effects if effect.kind == RESPONSE for name, value in effect.fields.items()}
     return replace(
@@ -88,7 +88,7 @@ def response_dimensions(
     return [_criterion(name, _rule(known.get(name)), golden, replay, nearness, words) for name in names]
 
 
-def scaled(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
+def scale_weights(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
     """The same with weights that add up to `total`, so that they can stand beside others."""
     whole = sum(dimension.weight for dimension in dimensions)
     return [each.with_weight(each.weight * total / whole if whole else 0.0) for each in dimensions]
@@ -183,27 +183,27 @@ def _criterion(
         score, threshold = _score(rule, a, b, nearness)
     if score == 1.0 or (score >= threshold and equal(a, b)):
         return Dimension(name, score, weight, threshold, f"{name} is {words.same}", True)
-    text = _said(name, a, b, score >= threshold, words)
+    text = _difference_text(name, a, b, score >= threshold, words)
     seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
     found = Divergence(name, name, None if a is MISSING else a, None if b is MISSING else b, text, **seqs)
     return Dimension(name, score, weight, threshold, text, True, (found,))
 
 
-def _said(name: str, a: Any, b: Any, near: bool, words: _Words) -> str:
+def _difference_text(name: str, a: Any, b: Any, near: bool, words: _Words) -> str:
     if b is MISSING:
-        return f"{name} was left empty; {words.was} {in_words(a)}"
+        return f"{name} was left empty; {words.was} {quote_value(a)}"
     if a is MISSING:
-        return f"{name} is {in_words(b)}; {words.empty}"
+        return f"{name} is {quote_value(b)}; {words.empty}"
     return (
-        f"{name} is near: {in_words(b)}, {words.before} {in_words(a)}"
+        f"{name} is near: {quote_value(b)}, {words.before} {quote_value(a)}"
         if near
-        else f"{name} is {in_words(b)} instead of {in_words(a)}"
+        else f"{name} is {quote_value(b)} instead of {quote_value(a)}"
     )
 
 
 def _score(rule: Mapping[str, Any], a: Any, b: Any, nearness: Nearness | None) -> tuple[float, float]:
     """The score of a value, and the least that passes."""
-    if a is CUT or b is CUT:
+    if a is TRUNCATED or b is TRUNCATED:
         return 0.0, 1.0
     kind = str(rule.get("kind") or ("numeric" if _number(a) is not None and not isinstance(a, str) else "select"))
     if kind in ("numeric", "number"):
@@ -232,11 +232,11 @@ def _text(rule: Mapping[str, Any], a: Any, b: Any, nearness: Nearness | None) ->
     if match == "keyword":
         named = rule.get("keywords")
         wanted = {word for text in named for word in words(str(text))} if isinstance(named, list) else set(words(a))
-        return (len(wanted & set(words(b))) / len(wanted) if wanted else 1.0), _least(rule, KEYWORD_PASS)
-    return alike([(a, b)], nearness)[0], _least(rule, TEXT_PASS)
+        return (len(wanted & set(words(b))) / len(wanted) if wanted else 1.0), _threshold(rule, KEYWORD_PASS)
+    return text_similarity([(a, b)], nearness)[0], _threshold(rule, TEXT_PASS)
 
 
-def _least(rule: Mapping[str, Any], default: float) -> float:
+def _threshold(rule: Mapping[str, Any], default: float) -> float:
     given = _number(rule.get("threshold"))
     return default if given is None or not 0 <= given <= 1 else given
 
@@ -258,7 +258,7 @@ def _ranked(value: Any) -> dict[str, int]:
     items = value if isinstance(value, list) else [value]
     keys = (
         str(item.get("id", item.get("name", item))) if isinstance(item, dict) else str(item)
-        for item in items[:MOST_RANKED]
+        for item in items[:MAX_RANKED]
     )
     return {key: place for place, key in enumerate(dict.fromkeys(keys))}
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.evals import verdict
-from app.evals.compare.agent import Golden, dimensions_of, held_to, side_of
+from app.evals.compare.agent import Golden, apply_expectations, dimensions_of, read_side
 from app.evals.compare.dimensions import Dimension, Divergence
 from app.evals.compare.drift import Drift, first_drift
 from app.evals.compare.effects import Effect
 from app.evals.expected.expectations import Expected, read_expected
-from app.evals.trace import FINISHED, Call, Run, last_message, make_run
+from app.evals.trace import COMPLETED, Call, Run, last_message, make_run
 from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
-from app.text.similarity import LONGEST_TEXT, Nearness
+from app.text.similarity import MAX_TEXT_CHARS, Nearness
 from app.text.values import Reader
 
 __all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
-MOST_CALLS = 5_000
-MOST_EFFECTS_SHOWN = 200
-FAILED = ("failed", "cancelled")
-OPEN = ("pending", "running")
+MAX_CALLS = 5_000
+MAX_EFFECTS = 200
+FAILED_STATUSES = ("failed", "cancelled")
+OPEN_STATUSES = ("pending", "running")
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class Comparison:
             },
             "divergences": self.divergences,
             "effects": {
-                "golden": [effect.as_json() for effect in self.golden_effects[:MOST_EFFECTS_SHOWN]],
-                "replay": [effect.as_json() for effect in self.replay_effects[:MOST_EFFECTS_SHOWN]],
+                "golden": [effect.as_json() for effect in self.golden_effects[:MAX_EFFECTS]],
+                "replay": [effect.as_json() for effect in self.replay_effects[:MAX_EFFECTS]],
             },
             "drift": {"turn": self.drift.turn, "text": self.drift.text} if self.drift else None,
             "drifted": self.drifted,
@@ -83,16 +83,16 @@ def compare_sessions(
     """The same for plain values: sessions with `events`, `tools`, `session_type`, `status`, `output_type`; the golden
     also with `expected`, `criteria` and `rejected`."""
     known = Golden(
-        _plain(golden), read_expected(golden.get("expected")), golden.get("criteria"), golden.get("rejected") is True
+        _as_run(golden), read_expected(golden.get("expected")), golden.get("criteria"), golden.get("rejected") is True
     )
-    return compare(known, _plain(replay), nearness, verdict.read_policy(policy)).as_json()
+    return compare(known, _as_run(replay), nearness, verdict.read_policy(policy)).as_json()
 
 
-def _plain(session: Mapping[str, Any]) -> Run:
+def _as_run(session: Mapping[str, Any]) -> Run:
     return make_run(
         session.get("events") or (),
         session_type=session.get("session_type") or "agent",
-        status=session.get("status") or FINISHED,
+        status=session.get("status") or COMPLETED,
         output_type=session.get("output_type"),
         tools=session.get("tools") or (),
     )
@@ -104,23 +104,23 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     kind = golden.run.session_type
     base = "rejected" if golden.rejected else "expected" if golden.expected != Expected() else "recorded"
     # What has not happened yet is no difference.
-    if replay.status in OPEN:
+    if replay.status in OPEN_STATUSES:
         return Comparison(kind, UNKNOWN, STILL_RUNNING, None, (), [], baseline=base)
-    if golden.run.status in OPEN:
+    if golden.run.status in OPEN_STATUSES:
         return Comparison(kind, UNKNOWN, FIRST_STILL_RUNNING, None, (), [], baseline=base)
     reader = Reader()
     tools = {**replay.tools, **golden.run.tools}
     if _too_long(golden.run) or _too_long(replay):
         return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
-    before, after = (side_of(run, tools, reader) for run in (golden.run, replay))
-    before = held_to(golden, before, after, tools, reader)
+    before, after = (read_side(run, tools, reader) for run in (golden.run, replay))
+    before = apply_expectations(golden, before, after, tools, reader)
     if reader.cut:
         return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
     dimensions = [policy.over(each) for each in dimensions_of(golden, before, after, nearness, reader)]
-    found, reason = verdict.judge(dimensions)
+    found, reason = verdict.decide_verdict(dimensions)
     drift = first_drift(golden.run, replay, nearness)
-    drifted = drift is not None and found == FAIL and _after(dimensions, drift)
-    misses = _misses(after.calls)
+    drifted = drift is not None and found == FAIL and _fails_after(dimensions, drift)
+    misses = _recording_misses(after.calls)
     if drifted and drift is not None:
         reason = f"{reason}; {drift.reason}"
     found, reason = _unjudged(replay, reader, policy, drifted, bool(misses)) or (found, reason)
@@ -128,9 +128,9 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
         session_type=kind,
         verdict=found,
         reason=reason,
-        overall_accuracy=verdict.accuracy(dimensions, found),
+        overall_accuracy=verdict.weighted_accuracy(dimensions, found),
         dimensions=tuple(dimensions),
-        divergences=verdict.ordered(dimensions, [*misses, *_told(drift)]),
+        divergences=verdict.sort_divergences(dimensions, [*misses, *_drift_divergences(drift)]),
         golden_effects=tuple(before.effects),
         replay_effects=tuple(after.effects),
         drift=drift,
@@ -151,10 +151,10 @@ def _too_long(run: Run) -> bool:
     if run.cut:
         return True
     calls = sum(event.event_type == "tool.call" for event in run.events)
-    return calls > MOST_CALLS or len(last_message(run)[0]) > LONGEST_TEXT
+    return calls > MAX_CALLS or len(last_message(run)[0]) > MAX_TEXT_CHARS
 
 
-def _after(dimensions: Sequence[Dimension], drift: Drift) -> bool:
+def _fails_after(dimensions: Sequence[Dimension], drift: Drift) -> bool:
     """Whether the first difference that decides comes after the drift."""
     found = [
         each for dimension in dimensions if dimension.decides and not dimension.passed for each in dimension.divergences
@@ -167,7 +167,7 @@ def _after(dimensions: Sequence[Dimension], drift: Drift) -> bool:
     )
 
 
-def _misses(calls: Sequence[Call]) -> list[Divergence]:
+def _recording_misses(calls: Sequence[Call]) -> list[Divergence]:
     return [
         Divergence(
             "recording",
@@ -182,7 +182,7 @@ def _misses(calls: Sequence[Call]) -> list[Divergence]:
     ]
 
 
-def _told(drift: Drift | None) -> list[Divergence]:
+def _drift_divergences(drift: Drift | None) -> list[Divergence]:
     if drift is None:
         return []
     where = f"turn {drift.turn}"
@@ -191,7 +191,7 @@ def _told(drift: Drift | None) -> list[Divergence]:
 
 def _unjudged(replay: Run, reader: Reader, policy: Policy, drifted: bool, missed: bool) -> tuple[str, str] | None:
     """Why there is no verdict, if there is none."""
-    if replay.status in FAILED:
+    if replay.status in FAILED_STATUSES:
         return ERRORED, f"the replay {'was cancelled' if replay.status == 'cancelled' else 'failed'}"
     if reader.cut:
         return UNKNOWN, _TOO_LARGE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.evals.compare.dimensions import Dimension, Divergence, leaf_divergences
-from app.evals.compare.effects import rename
+from app.evals.compare.effects import rename_ids
 from app.evals.trace import Run, result_failed, text_of
 from app.text.values import Reader, from_json, leaves, likeness
 
@@ -31,7 +31,7 @@ def output_dimension(golden: Run, replay: Run, reader: Reader, names: tuple[Mapp
 def _output(run: Run, reader: Reader, names: Mapping[Any, str]) -> tuple[bool, Any, int | None]:
     for event in reversed(run.events):
         if event.event_type == "tool.result":
-            value = rename(reader.value(from_json(event.payload.get("output"))), names)
+            value = rename_ids(reader.value(from_json(event.payload.get("output"))), names)
             return result_failed(event.payload), {"output": value}, event.sequence
     for event in reversed(run.events):
         if event.event_type == "agent.message":

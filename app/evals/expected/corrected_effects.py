@@ -6,13 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.evals.compare.calls import covered
-from app.evals.compare.effects import UPDATED, Effect, change_of_call, changes_of, over, renamed, settled
+from app.evals.compare.calls import covered_share
+from app.evals.compare.effects import (
+    UPDATED,
+    Effect,
+    change_of_call,
+    changes_of,
+    final_effects,
+    overlay,
+    rename_effects,
+)
 from app.evals.expected.expectations import Expected
-from app.evals.trace import Call, Run, Tool, tool_named
+from app.evals.trace import Call, Run, Tool, find_tool
 from app.text.values import Reader
 
-Wanted = tuple[str, Any]
+WantedCall = tuple[str, Any]
 
 
 def names_writes(expected: Expected, calls: Sequence[Call]) -> bool:
@@ -21,7 +29,7 @@ def names_writes(expected: Expected, calls: Sequence[Call]) -> bool:
     return bool(made & set(expected.no_calls or ())) or bool(made & {name for name, _ in expected.calls or ()})
 
 
-def amended(
+def corrected_effects(
     expected: Expected,
     golden: tuple[Run, Sequence[Call]],
     replay: tuple[Sequence[Call], Mapping[Any, str]],
@@ -35,15 +43,15 @@ def amended(
     """
     run, calls = golden
     wanted = [
-        (name, reader.arguments(given, tool_named(name, tools).schema))
+        (name, reader.arguments(given, find_tool(name, tools).schema))
         for name, given in expected.calls or ()
-        if tool_named(name, tools).writes
+        if find_tool(name, tools).writes
     ]
     made = [call for call in calls if call.writes and not call.failed]
     gone = {call.sequence for call in made if call.name in (expected.no_calls or ())}
     if not wanted and not gone:
         return None
-    instead, more = _paired(wanted, [call for call in made if call.sequence not in gone])
+    instead, more = _pair_calls(wanted, [call for call in made if call.sequence not in gone])
     recorded = changes_of(run, calls, reader)
     called = {call.sequence for call in made}
     lost = {str(one.returned) for one in recorded if one.sequence in gone and one.returned is not None}
@@ -52,10 +60,10 @@ def amended(
         for one in recorded
         if one.sequence not in gone and not (one.kind == UPDATED and str(one.target) in lost)
     ]
-    return settled([*kept, *_added(more, *replay)])
+    return final_effects([*kept, *_new_effects(more, *replay)])
 
 
-def _paired(wanted: Sequence[Wanted], made: Sequence[Call]) -> tuple[dict[int, Effect], list[Wanted]]:
+def _pair_calls(wanted: Sequence[WantedCall], made: Sequence[Call]) -> tuple[dict[int, Effect], list[WantedCall]]:
     """The recorded calls that others stand in for, by where they are; and the expected calls that were never made.
 
     An expected call belongs to the recorded one that is as expected, else to one of the same target, else to the next.
@@ -68,30 +76,32 @@ def _paired(wanted: Sequence[Wanted], made: Sequence[Call]) -> tuple[dict[int, E
             if call is not None:
                 waiting.remove(one)
                 free.remove(call)
-                instead[call.sequence] = change_of_call(_given(call, one))
+                instead[call.sequence] = change_of_call(_with_arguments(call, one))
     return instead, waiting
 
 
-def _as_expected(wanted: Wanted, call: Call) -> bool:
-    return _same_tool(wanted, call) and covered(call.name, wanted[1], call.arguments) == 1.0
+def _as_expected(wanted: WantedCall, call: Call) -> bool:
+    return _same_tool(wanted, call) and covered_share(call.name, wanted[1], call.arguments) == 1.0
 
 
-def _same_target(wanted: Wanted, call: Call) -> bool:
+def _same_target(wanted: WantedCall, call: Call) -> bool:
     """Whether the same thing is changed. An expected call that does not name it leaves it as it was."""
-    return _same_tool(wanted, call) and change_of_call(call).target == change_of_call(_given(call, wanted)).target
+    return (
+        _same_tool(wanted, call) and change_of_call(call).target == change_of_call(_with_arguments(call, wanted)).target
+    )
 
 
-def _same_tool(wanted: Wanted, call: Call) -> bool:
+def _same_tool(wanted: WantedCall, call: Call) -> bool:
     return call.name == wanted[0]
 
 
-def _given(call: Call, wanted: Wanted) -> Call:
-    if covered(call.name, wanted[1], call.arguments) == 1.0:
+def _with_arguments(call: Call, wanted: WantedCall) -> Call:
+    if covered_share(call.name, wanted[1], call.arguments) == 1.0:
         return call
-    return replace(call, arguments=over(call.arguments, wanted[1]))
+    return replace(call, arguments=overlay(call.arguments, wanted[1]))
 
 
-def _added(wanted: Sequence[Wanted], replay: Sequence[Call], names: Mapping[Any, str]) -> list[Effect]:
+def _new_effects(wanted: Sequence[WantedCall], replay: Sequence[Call], names: Mapping[Any, str]) -> list[Effect]:
     """Calls that the recording never made: whatever else the likest call of the replay says is as good as anything.
     One that the replay did not make either is told by the calls."""
     found: list[Effect] = []
@@ -99,7 +109,7 @@ def _added(wanted: Sequence[Wanted], replay: Sequence[Call], names: Mapping[Any,
     for one in wanted:
         among = [call for call in free if call.name == one[0]]
         if among:
-            likest = max(among, key=lambda call: covered(call.name, one[1], call.arguments))
+            likest = max(among, key=lambda call: covered_share(call.name, one[1], call.arguments))
             free.remove(likest)
-            found.append(replace(change_of_call(_given(likest, one)), sequence=0, call_id=None))
-    return renamed(found, names)
+            found.append(replace(change_of_call(_with_arguments(likest, one)), sequence=0, call_id=None))
+    return rename_effects(found, names)

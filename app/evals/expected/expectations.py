@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.errors import Invalid
-from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merged
-from app.text.values import LARGEST, Reader
+from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merge_updates
+from app.text.values import MAX_BYTES, Reader
 
-MOST_MENTIONS = 8
-MOST_CALLS = 50
-LONGEST_FACT = 200
+MAX_MENTIONS = 8
+MAX_CALLS = 50
+MAX_FACT_CHARS = 200
 KEYS = ("answer", "mentions", "must_not_mention", "calls", "no_calls", "effects")
 
 
@@ -37,7 +37,7 @@ class Expected:
 
     def read_effects(self, reader: Reader) -> list[Effect]:
         """The expected effects as the comparer has them: all that is said about one record is one effect."""
-        return merged(
+        return merge_updates(
             [
                 Effect(given["kind"], given["type"], given.get("target"), reader.value(given.get("fields") or {}))
                 for given in self.effects or ()
@@ -50,24 +50,24 @@ def read_expected(given: Any) -> Expected:
     if given is None:
         return Expected()
     if not isinstance(given, Mapping):
-        raise _refuse("", "Send a JSON object.")
+        raise _invalid("", "Send a JSON object.")
     unknown = sorted(str(key) for key in given.keys() - set(KEYS))
     if unknown:
-        raise _refuse(unknown[0][:60], f"This name is not known here; use {', '.join(KEYS)}.")
+        raise _invalid(unknown[0][:60], f"This name is not known here; use {', '.join(KEYS)}.")
     answer = given.get("answer")
-    if answer is not None and (not isinstance(answer, str) or not 1 <= len(answer) <= LARGEST):
-        raise _refuse("answer", f"Send text of 1 to {LARGEST:,} characters.")
+    if answer is not None and (not isinstance(answer, str) or not 1 <= len(answer) <= MAX_BYTES):
+        raise _invalid("answer", f"Send text of 1 to {MAX_BYTES:,} characters.")
     return Expected(
         answer=answer,
-        mentions=_texts(given, "mentions", MOST_MENTIONS),
-        must_not_mention=_texts(given, "must_not_mention", MOST_MENTIONS),
+        mentions=_texts(given, "mentions", MAX_MENTIONS),
+        must_not_mention=_texts(given, "must_not_mention", MAX_MENTIONS),
         calls=_calls(given.get("calls")),
-        no_calls=_texts(given, "no_calls", MOST_CALLS),
+        no_calls=_texts(given, "no_calls", MAX_CALLS),
         effects=_effects(given.get("effects")),
     )
 
 
-def _refuse(name: str, sentence: str) -> Invalid:
+def _invalid(name: str, sentence: str) -> Invalid:
     name = f"expected.{name}" if name else "expected"
     return Invalid.of({name: sentence})
 
@@ -77,44 +77,44 @@ def _texts(given: Mapping[str, Any], name: str, most: int) -> tuple[str, ...] | 
     if found is None:
         return None
     if not isinstance(found, list) or len(found) > most:
-        raise _refuse(name, f"Send a list of at most {most} texts.")
-    if not all(isinstance(text, str) and 1 <= len(text.strip()) <= LONGEST_FACT for text in found):
-        raise _refuse(name, f"Send texts of 1 to {LONGEST_FACT} characters.")
+        raise _invalid(name, f"Send a list of at most {most} texts.")
+    if not all(isinstance(text, str) and 1 <= len(text.strip()) <= MAX_FACT_CHARS for text in found):
+        raise _invalid(name, f"Send texts of 1 to {MAX_FACT_CHARS} characters.")
     return tuple(dict.fromkeys(text.strip() for text in found))
 
 
 def _calls(found: Any) -> tuple[tuple[str, dict[str, Any]], ...] | None:
     if found is None:
         return None
-    if not isinstance(found, list) or len(found) > MOST_CALLS:
-        raise _refuse("calls", f"Send a list of at most {MOST_CALLS} calls.")
+    if not isinstance(found, list) or len(found) > MAX_CALLS:
+        raise _invalid("calls", f"Send a list of at most {MAX_CALLS} calls.")
     return tuple(_call(call, f"calls.{place}") for place, call in enumerate(found))
 
 
 def _call(call: Any, name: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
-        raise _refuse(name, "Send an object with a name and arguments.")
+        raise _invalid(name, "Send an object with a name and arguments.")
     arguments = call.get("arguments", {})
     if not isinstance(arguments, dict):
-        raise _refuse(f"{name}.arguments", "Send a JSON object.")
+        raise _invalid(f"{name}.arguments", "Send a JSON object.")
     if call.keys() - {"name", "arguments"}:
-        raise _refuse(name, "Send a name and arguments, nothing else.")
+        raise _invalid(name, "Send a name and arguments, nothing else.")
     return call["name"], arguments
 
 
 def _effects(found: Any) -> tuple[dict[str, Any], ...] | None:
     if found is None:
         return None
-    if not isinstance(found, list) or len(found) > MOST_CALLS:
-        raise _refuse("effects", f"Send a list of at most {MOST_CALLS} effects.")
+    if not isinstance(found, list) or len(found) > MAX_CALLS:
+        raise _invalid("effects", f"Send a list of at most {MAX_CALLS} effects.")
     for place, effect in enumerate(found):
         name = f"effects.{place}"
         if not isinstance(effect, dict) or effect.get("kind") not in (CREATED, UPDATED, RESPONSE):
-            raise _refuse(name, "Send an object with kind (created, updated or response), type, target and fields.")
+            raise _invalid(name, "Send an object with kind (created, updated or response), type, target and fields.")
         if not isinstance(effect.get("type"), str) or not isinstance(effect.get("fields", {}), dict):
-            raise _refuse(name, "Send type as text and fields as an object.")
+            raise _invalid(name, "Send type as text and fields as an object.")
         if not isinstance(effect.get("target"), str | int | None) or isinstance(effect.get("target"), bool):
-            raise _refuse(f"{name}.target", "Send the id of the record as text.")
+            raise _invalid(f"{name}.target", "Send the id of the record as text.")
         if (effect["kind"] == UPDATED) != (effect.get("target") is not None) and effect["kind"] != RESPONSE:
-            raise _refuse(f"{name}.target", "An update has a target and a creation has none.")
+            raise _invalid(f"{name}.target", "An update has a target and a creation has none.")
     return tuple(found)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from app.evals.trace import Run, last_message
-from app.text.similarity import Said
-from app.text.values import spelled
+from app.text.similarity import FactIndex
+from app.text.values import canonical
 from app.text.words import quotations
 
-MOST = 8
-LONGEST = 200
-_ENOUGH = 1_000_000
+MAX_FACTS = 8
+MAX_FACT_CHARS = 200
+_MAX_CHARS = 1_000_000
 
 _UNIT = r"(?:\s?(?:%|percent|million|billion|thousand|[kmb]n?\b|[a-z]+\b))?"
 _KINDS = (
@@ -26,27 +26,27 @@ _KINDS = (
     rf"(?<![\w.-])[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?{_UNIT}",
     r"(?<=[a-z0-9,;:\)] )[A-Z][\w&'’.-]*(?:\s+[A-Z][\w&'’.-]*)*",
 )
-_FOUND = re.compile("|".join(f"({kind})" for kind in _KINDS))
+_FACT = re.compile("|".join(f"({kind})" for kind in _KINDS))
 
 
-def suggest(run: Run, entity: Mapping[str, Any] | None = None) -> list[str]:
+def suggest_facts(run: Run, entity: Mapping[str, Any] | None = None) -> list[str]:
     """Up to eight facts of the last message that a tool result or the record has too, in the order of the message."""
-    message = spelled(last_message(run)[0][:_ENOUGH])
-    known = Said(_evidence(run, entity))
+    message = canonical(last_message(run)[0][:_MAX_CHARS])
+    known = FactIndex(_evidence(run, entity))
     found: dict[str, None] = {}
     for fact in _facts(message):
         for said in (fact, *_shorter(fact)):
-            if 1 < len(said) <= LONGEST and known.mentions(said) and not any(said in other for other in found):
+            if 1 < len(said) <= MAX_FACT_CHARS and known.mentions(said) and not any(said in other for other in found):
                 found[said] = None
                 break
-        if len(found) == MOST:
+        if len(found) == MAX_FACTS:
             break
     return list(found)
 
 
 def _facts(message: str) -> Iterable[str]:
     quoted = [(message.find(text), text) for text in quotations(message)]
-    plain = [(match.start(), match[0].strip(" .,;:")) for match in _FOUND.finditer(message)]
+    plain = [(match.start(), match[0].strip(" .,;:")) for match in _FACT.finditer(message)]
     return [text for _, text in sorted(quoted + plain)]
 
 
@@ -62,4 +62,4 @@ def _evidence(run: Run, entity: Mapping[str, Any] | None) -> str:
         if event.event_type == "tool.result" and event.payload.get("is_error") is not True:
             output = event.payload.get("output")
             parts.append(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str))
-    return "\n".join(parts)[:_ENOUGH]
+    return "\n".join(parts)[:_MAX_CHARS]

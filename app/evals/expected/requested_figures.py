@@ -22,7 +22,7 @@ def asks_for_figure(turns: Sequence[Turn]) -> bool:
     return any(_ASKS.search(turn.user) for turn in turns)
 
 
-def asked_figures(run: Run) -> list[float]:
+def requested_figures(run: Run) -> list[float]:
     """The figures in the answer to the last such question, without those that the person had said before."""
     turns = turns_of(run)
     asked = [turn for turn in turns if _ASKS.search(turn.user) and turn.answer]
@@ -33,7 +33,7 @@ def asked_figures(run: Run) -> list[float]:
     return list(dict.fromkeys(found))
 
 
-def told_figures(run: Run, wanted: str | None = None) -> list[float]:
+def answer_figures(run: Run, wanted: str | None = None) -> list[float]:
     """The figures in the last answer, or in the one that was wanted, without those that the person had said."""
     turns = turns_of(run)
     known = {token for turn in turns for token in tokens(turn.user)}
@@ -41,7 +41,7 @@ def told_figures(run: Run, wanted: str | None = None) -> list[float]:
     return list(dict.fromkeys(token for token in tokens(answer) if isinstance(token, float) and token not in known))
 
 
-def figures_said(run: Run) -> set[float]:
+def all_figures(run: Run) -> set[float]:
     """Every figure that the agent said at any time."""
     said = (text_of(event) for event in run.events if event.event_type == "agent.message")
     return {token for text in said for token in tokens(text) if isinstance(token, float)}

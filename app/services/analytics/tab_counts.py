@@ -32,7 +32,7 @@ from app.models.evals import EvalRun
 from app.models.feedback import Feedback
 from app.models.knowledge import SharedContext
 from app.models.sessions import AgentSession
-from app.services.evals.run_lists import speaks_for_set
+from app.services.evals.run_lists import counts_for_set
 
 MOST = 1000
 TENANT = bindparam("tenant", type_=Uuid())
@@ -103,7 +103,7 @@ def _newest(which: Callable[[Any], Any]) -> Select[*tuple[Any, ...]]:
         select(run.id, run.set_name, run.created_at, passed, told.c.judged)
         .select_from(run)
         .join(told, true())
-        .where(run.tenant_id == TENANT, speaks_for_set(run), which(run))
+        .where(run.tenant_id == TENANT, counts_for_set(run), which(run))
         .order_by(run.created_at.desc(), run.id.desc())
         .limit(1)
     )

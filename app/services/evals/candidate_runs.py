@@ -14,7 +14,7 @@ from app.services.evals.golden import lock_session
 from app.services.sessions import start as session_start
 from app.services.sessions.events import events_of
 
-UNDER_WAY = "This request is running again already."
+ALREADY_RUNNING = "This request is running again already."
 NOT_NEEDED = "One of its sessions completed or has not ended yet, so there is nothing to run again."
 
 
@@ -47,7 +47,7 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
 
 def _check_can_run(group: Candidate, actor: Actor) -> None:
     if group.rerun is not None:
-        raise Refused(UNDER_WAY, current=str(group.rerun))
+        raise Refused(ALREADY_RUNNING, current=str(group.rerun))
     if group.can_run_again:
         return
     agent = session_start.runnable_agent(group.agent_slug, actor=actor)

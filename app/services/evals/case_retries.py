@@ -30,7 +30,7 @@ def errored_cases(run_id: UUID, *, actor: Actor) -> list[AgentSession]:
     return list(found)
 
 
-def without_lost_agents(cases: Sequence[AgentSession], *, actor: Actor) -> list[AgentSession]:
+def keep_replayable(cases: Sequence[AgentSession], *, actor: Actor) -> list[AgentSession]:
     """Those whose agent can still replay: it may have been archived or become an endpoint since."""
     able = set(
         db.session.scalars(
@@ -49,7 +49,7 @@ def retry_once(run: EvalRun, *, actor: Actor) -> int:
     stopped.
     """
     first = [case for case in errored_cases(run.id, actor=actor) if case.status == "failed" and not _is_retry(case)]
-    again = without_lost_agents(first, actor=actor) if first else []
+    again = keep_replayable(first, actor=actor) if first else []
     if again:
         add_retries(again, actor=actor)
         mark_retried(again)
@@ -59,7 +59,7 @@ def retry_once(run: EvalRun, *, actor: Actor) -> int:
 
 def add_retries(cases: Sequence[AgentSession], *, actor: Actor) -> None:
     """Queue a replay in the place of each of these."""
-    db.session.execute(insert(AgentSession.__table__).inline(), [_retry_of(case, actor) for case in cases])  # type: ignore[arg-type]
+    db.session.execute(insert(AgentSession.__table__).inline(), [_retry_row(case, actor) for case in cases])  # type: ignore[arg-type]
 
 
 def mark_retried(cases: Sequence[AgentSession]) -> None:
@@ -73,7 +73,7 @@ def _is_retry(case: AgentSession) -> bool:
     return "." in case.meta["eval_trial"]
 
 
-def _retry_of(old: AgentSession, actor: Actor) -> dict[str, Any]:
+def _retry_row(old: AgentSession, actor: Actor) -> dict[str, Any]:
     trial = old.meta["eval_trial"].partition(".")[0]
     fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
     fresh["eval_trial"] = f"{trial}.{uuid4().hex[:8]}"

@@ -39,8 +39,8 @@ def load_run(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> tuple[Golden,
     """Both sessions as the comparer reads them, events in order of time."""
     rows = _sessions({golden_id, replay_id}, actor)
     loaded = load_events({one: rows[one].event_bytes for one in (golden_id, replay_id)}, actor=actor)
-    golden, replay = (_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
-    return _golden(golden, rows[golden_id], actor), replay
+    golden, replay = (_as_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
+    return _as_golden(golden, rows[golden_id], actor), replay
 
 
 def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
@@ -59,7 +59,7 @@ def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
     return {row.id: row for row in found}
 
 
-def _run(row: Any, found: LoadedEvents) -> Run:
+def _as_run(row: Any, found: LoadedEvents) -> Run:
     loaded = next((event.payload for event in found.events if event.event_type == "context.loaded"), {})
     given = row.meta.get("tools") or loaded.get("tools") or _snapshot(row.meta).get("tools") or ()
     tools = [tool for one in given if (tool := make_tool(one)) is not None] if isinstance(given, list) else []
@@ -67,7 +67,7 @@ def _run(row: Any, found: LoadedEvents) -> Run:
     return Run(row.session_type, row.status, row.output_type, found.events, named, found.clipped, found.cut)
 
 
-def _golden(run: Run, row: Any, actor: Actor) -> Golden:
+def _as_golden(run: Run, row: Any, actor: Actor) -> Golden:
     """A golden with what was frozen with it; another session with the criteria that its response was judged by."""
     marks: Mapping[str, Any] = row.meta.get("golden") or {}
     criteria = _snapshot(row.meta).get("criteria")

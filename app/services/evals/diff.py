@@ -16,21 +16,21 @@ from app.errors import NotFound
 from app.evals.compare import align
 from app.evals.compare.effect_pairs import pair_effects
 from app.evals.compare.effects import RESPONSE, Effect
-from app.evals.compare.sessions import OPEN, compare
+from app.evals.compare.sessions import OPEN_STATUSES, compare
 from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
 from app.services.evals.compare import load_run, nearness
 from app.text.values import Reader, differences, equal
 
-MOST_ANSWER = 8_000
-MOST_EFFECTS = 50
-MOST_ROWS = 200
-MOST_OTHERS = 12
+MAX_ANSWER_CHARS = 8_000
+MAX_EFFECTS = 50
+MAX_ROWS = 200
+MAX_OTHERS = 12
 
 
 @dataclass(frozen=True)
-class Side:
+class DiffSide:
     """One of the two sessions."""
 
     id: UUID
@@ -65,7 +65,7 @@ class EffectPair:
 
 
 @dataclass(frozen=True)
-class KnownSides:
+class KnowledgeDiff:
     """Knowledge rows by who had them, each as (id, what it says)."""
 
     only_golden: list[tuple[str, str]]
@@ -77,8 +77,8 @@ class KnownSides:
 class Diff:
     """Everything about two sessions. `stored` says that the verdict is the one that the replay ended with."""
 
-    golden: Side
-    replay: Side
+    golden: DiffSide
+    replay: DiffSide
     result: Mapping[str, Any]
     stored: bool
     effects: list[EffectPair]
@@ -86,7 +86,7 @@ class Diff:
     rows: list[align.Row]
     answer: tuple[str, str]
     answer_cut: bool
-    knowledge: KnownSides | None
+    knowledge: KnowledgeDiff | None
     expected: Expected
 
     @property
@@ -100,7 +100,7 @@ class Diff:
         return self.replay.eval_source == str(self.golden.id)
 
 
-def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
+def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
     """Both sessions, aligned. A verdict that was stored with the replay is shown as stored. Four queries."""
     sides = _sides({golden_id, replay_id}, actor)
     golden, replay = sides[golden_id], sides[replay_id]
@@ -116,21 +116,21 @@ def read_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
         replay=replay,
         result=result,
         stored=kept is not None,
-        effects=effects[:MOST_EFFECTS],
-        effects_left=max(len(effects) - MOST_EFFECTS, 0),
+        effects=effects[:MAX_EFFECTS],
+        effects_left=max(len(effects) - MAX_EFFECTS, 0),
         rows=rows,
-        answer=(answers[0][:MOST_ANSWER], answers[1][:MOST_ANSWER]),
-        answer_cut=max(map(len, answers)) > MOST_ANSWER,
+        answer=(answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
+        answer_cut=max(map(len, answers)) > MAX_ANSWER_CHARS,
         knowledge=_knowledge(golden, before.run, after, actor),
         expected=expected,
     )
 
 
-def _is_open(side: Side) -> bool:
-    return side.status in OPEN
+def _is_open(side: DiffSide) -> bool:
+    return side.status in OPEN_STATUSES
 
 
-def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, Side]:
+def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, DiffSide]:
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, Agent.slug, AgentVersion.version, AgentSession.agent_version_id,
@@ -144,7 +144,7 @@ def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, Side]:
     found: list[Any] = list(rows)
     if len(found) < len(ids):
         raise NotFound("There is no such session in this workspace.")
-    return {row[0]: Side(*row) for row in found}
+    return {row[0]: DiffSide(*row) for row in found}
 
 
 def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
@@ -184,7 +184,7 @@ def changed_arguments(golden: Any, replay: Any) -> set[str]:
     }
 
 
-def _knowledge(golden: Side, before: Run, after: Run, actor: Actor) -> KnownSides | None:
+def _knowledge(golden: DiffSide, before: Run, after: Run, actor: Actor) -> KnowledgeDiff | None:
     """Which knowledge only one of them had in its prompt; None where neither says what it had."""
     frozen = ((golden.meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
     said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
@@ -193,10 +193,10 @@ def _knowledge(golden: Side, before: Run, after: Run, actor: Actor) -> KnownSide
     if not had and not got:
         return None
     only = [[one for one in had if one not in set(got)], [one for one in got if one not in set(had)]]
-    missing = [one for side in only for one in side[:MOST_ROWS] if one not in said]
+    missing = [one for side in only for one in side[:MAX_ROWS] if one not in said]
     said |= _named(missing, actor)
-    shown = [[(one, said.get(one, "a row that is gone")) for one in side[:MOST_ROWS]] for side in only]
-    return KnownSides(shown[0], shown[1], len(set(had) & set(got)))
+    shown = [[(one, said.get(one, "a row that is gone")) for one in side[:MAX_ROWS]] for side in only]
+    return KnowledgeDiff(shown[0], shown[1], len(set(had) & set(got)))
 
 
 def _loaded(run: Run) -> list[str]:
@@ -208,12 +208,12 @@ def _loaded(run: Run) -> list[str]:
 
 
 def _named(ids: Sequence[str], actor: Actor) -> dict[str, str]:
-    from app.services.evals.run_detail import rows_named
+    from app.services.evals.run_detail import row_contents
 
-    return rows_named([one for one in ids if len(one) == 36], actor=actor)
+    return row_contents([one for one in ids if len(one) == 36], actor=actor)
 
 
-def others_like(session_id: UUID, *, actor: Actor) -> list[Any]:
+def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
     """Sessions that this one could be compared with: of the same title first, then of the same agent. Two queries."""
     mine = db.session.execute(
         select(AgentSession.title, AgentSession.agent_id, AgentSession.eval_source).where(
@@ -238,7 +238,7 @@ def others_like(session_id: UUID, *, actor: Actor) -> list[Any]:
                 AgentSession.id != session_id,
             )
             .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
-            .limit(MOST_OTHERS)
+            .limit(MAX_OTHERS)
         )
     )  # fmt: skip
 

@@ -16,21 +16,21 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
-from app.evals.compare.calls import covered
+from app.evals.compare.calls import covered_share
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
-from app.evals.expected.contradictions import check_makable, clash
+from app.evals.expected.contradictions import check_makable, find_conflict
 from app.evals.expected.corrected_effects import names_writes
 from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
 from app.evals.expected.expectations import Expected
-from app.evals.expected.tool_names import is_slip, nearest
-from app.evals.trace import Run, Tool, calls_of, tool_named
+from app.evals.expected.tool_names import is_typo, nearest_name
+from app.evals.trace import Run, Tool, calls_of, find_tool
 from app.formats.value_schema import misfit
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.entities import store as entity_store
-from app.text.values import Reader, as_number, holds_cut
+from app.text.values import Reader, as_number, holds_truncated
 
 RECORDS = ("knowledge", "feedback", "agent")
-MOST_NAMED = 8
+MAX_NAMES = 8
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class Tools:
         """Why a name cannot be that of a tool, or None when it can."""
         if name in self.named:
             return None
-        meant = nearest(name, self.named)
-        if not self.whole and (meant is None or not is_slip(name, meant)):
+        meant = nearest_name(name, self.named)
+        if not self.whole and (meant is None or not is_typo(name, meant)):
             return None
         if meant:
             return f"There is no tool “{name[:60]}”. Did you mean {meant}?"
-        others = sorted(self.named.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MOST_NAMED]
+        others = sorted(self.named.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
         has = f" It has {', '.join(others)}." if others else ""
         return f"There is no tool “{name[:60]}”.{has}"
 
@@ -114,7 +114,7 @@ class _Checks:
 
     def _call(self, name: str, given: dict[str, Any]) -> str | None:
         wanted = Reader().arguments(given)
-        if any(call.name == name and covered(name, wanted, call.arguments) == 1.0 for call in self.calls):
+        if any(call.name == name and covered_share(name, wanted, call.arguments) == 1.0 for call in self.calls):
             return None
         tool = self.tools.named.get(name)
         wrong = misfit(given, tool.schema) if tool else None
@@ -143,7 +143,7 @@ class _Checks:
             return self._update(target, fields)
         if kind == CREATED and of in self.kinds:
             return _fields({name: value for name, value in fields.items() if name != "name"}, self.kinds[of])
-        if builtin_tools.makers(kind, of)[0] != of or (kind == UPDATED and of in RECORDS):
+        if builtin_tools.tools_that_make(kind, of)[0] != of or (kind == UPDATED and of in RECORDS):
             return None
         return self._of_tool(kind, of, fields)
 
@@ -157,12 +157,12 @@ class _Checks:
         return self._no_kind(of) if kind == CREATED else self.tools.refusal(of)
 
     def _no_kind(self, of: str) -> str:
-        meant = nearest(of, [*self.kinds, *self.tools.named])
-        hint = f" Did you mean {meant}?" if meant else f" There is {', '.join(list(self.kinds)[:MOST_NAMED])}."
+        meant = nearest_name(of, [*self.kinds, *self.tools.named])
+        hint = f" Did you mean {meant}?" if meant else f" There is {', '.join(list(self.kinds)[:MAX_NAMES])}."
         return f"There is no kind of record “{of[:60]}”.{hint if self.kinds else ''}"
 
     def _update(self, target: Any, fields: Mapping[str, Any]) -> str | None:
-        if OWN.fullmatch(str(target)):
+        if OWN_RECORD.fullmatch(str(target)):
             return None
         known = as_id(str(target))
         kind = self._kind_of(known) if known else None
@@ -185,12 +185,12 @@ class _Checks:
         )
         if criteria is None:
             return f"There is no criteria set with the id {of[:60]}." if of and self.tools.whole else None
-        return values_misfit(fields, criteria)
+        return values_error(fields, criteria)
 
 
 def _fields(fields: Mapping[str, Any], kind: EntityType) -> str | None:
     try:
-        fitting({name: _as_number(value, kind.fields.get(name)) for name, value in fields.items()}, kind)
+        fit_fields({name: _as_number(value, kind.fields.get(name)) for name, value in fields.items()}, kind)
     except ValueError as wrong:
         return str(wrong)
     return None
@@ -209,10 +209,10 @@ def _as_number(value: Any, schema: Any) -> Any:
 # Expected changes as text: records and tools found by name
 
 # What the session itself creates has no id yet.
-OWN = re.compile(r"\$[1-9]\d?")
+OWN_RECORD = re.compile(r"\$[1-9]\d?")
 
 
-def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
+def parse_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
     """`expected.effects` from what somebody wrote; Invalid with a sentence about the first line that is wrong."""
     known = _tools(run)
     found = []
@@ -227,18 +227,18 @@ def read_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[s
                 line = _submit(line, actor)
             else:
                 _check_tool(line.verb, known)
-            found.append(effect_of(line, tool_named(line.verb, run.tools)))
+            found.append(effect_of(line, find_tool(line.verb, run.tools)))
         except ValueError as wrong:
             sentence = str(wrong) if len(lines) == 1 else f"Line {number}: {wrong}"
             raise Invalid(sentence, {"changes": sentence}) from None
-    both = clash(found)
+    both = find_conflict(found)
     if both is not None:
         sentence = f"Lines {both[0] + 1} and {both[1] + 1} give {both[2]} of one record different values; keep one."
         raise Invalid(sentence, {"changes": sentence})
     return found
 
 
-def check_said(expected: Expected, run: Run, *, actor: Actor) -> None:
+def check_changes_decided(expected: Expected, run: Run, *, actor: Actor) -> None:
     """Invalid where a session changed something and nothing that was said tells whether that was right."""
     changes = recorded_changes(run, actor=actor)
     if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
@@ -256,23 +256,23 @@ def recorded_changes(run: Run, *, actor: Actor) -> list[str]:
     plain = [
         {"kind": one.kind, "type": one.type, "target": one.target, "fields": one.fields}
         for one in effects
-        if not holds_cut(one.fields)
+        if not holds_truncated(one.fields)
     ]
-    return lines_of(plain, actor=actor)
+    return format_changes(plain, actor=actor)
 
 
-def lines_of(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]:
+def format_changes(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]:
     """Changes in plain words, records by name where only one is called so. Three queries at most."""
     if not effects:
         return []
     kinds = {kind.slug for kind in entity_store.list_types(actor=actor)}
     targets = {str(one.get("target")) for one in effects if one["type"] == "entity" or one["kind"] == RESPONSE}
-    names = _names(Entity, targets, actor)
-    names |= _names(CriteriaSet, {one["type"] for one in effects if one["kind"] == RESPONSE}, actor)
+    names = _unique_names(Entity, targets, actor)
+    names |= _unique_names(CriteriaSet, {one["type"] for one in effects if one["kind"] == RESPONSE}, actor)
     return [write_line(line_of(one, kinds, names)) for one in effects]
 
 
-def _names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
+def _unique_names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
     ids = [found for text in targets if (found := as_id(text)) is not None]
     if not ids:
         return {}
@@ -295,10 +295,10 @@ def as_id(text: str) -> UUID | None:
 
 def _update(line: Line, actor: Actor) -> Line:
     """The line with the id of its record, and values of the kinds that its fields have."""
-    if OWN.fullmatch(str(line.subject)):
+    if OWN_RECORD.fullmatch(str(line.subject)):
         return line
     record, kind = _record(str(line.subject), actor)
-    return Line(UPDATE, record, fitting(line.fields, kind))
+    return Line(UPDATE, record, fit_fields(line.fields, kind))
 
 
 def _submit(line: Line, actor: Actor) -> Line:
@@ -309,14 +309,14 @@ def _submit(line: Line, actor: Actor) -> Line:
     if len(rows) != 1:
         there = "Several criteria sets are" if rows else "No criteria set is"
         raise ValueError(f"{there} called “{criteria[:60]}”.")
-    wrong = values_misfit(line.fields, rows[0])
+    wrong = values_error(line.fields, rows[0])
     if wrong is not None:
         raise ValueError(wrong)
-    record = said if OWN.fullmatch(said) else _record(said, actor)[0] if of else ""
+    record = said if OWN_RECORD.fullmatch(said) else _record(said, actor)[0] if of else ""
     return Line(SUBMIT, f"{rows[0].id}{OF}{record}" if of else str(rows[0].id), line.fields)
 
 
-def values_misfit(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None:
+def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None:
     """What is wrong with values that should be submitted under criteria, or None."""
     for name, given in fields.items():
         rule = criteria.dimensions.get(name)
@@ -357,15 +357,15 @@ def _create(line: Line, actor: Actor) -> Line:
         .limit(1)
     )
     if kind is None:
-        known = [one.slug for one in entity_store.list_types(actor=actor)][:MOST_NAMED]
+        known = [one.slug for one in entity_store.list_types(actor=actor)][:MAX_NAMES]
         there = f"; there is {', '.join(known)}" if known else ""
         raise ValueError(f"There is no kind of record “{said[:60]}”{there}.")
     named = {"name": line.fields["name"]} if "name" in line.fields else {}
     rest = {name: value for name, value in line.fields.items() if name != "name"}
-    return Line(CREATE, kind.slug, {**named, **fitting(rest, kind)})
+    return Line(CREATE, kind.slug, {**named, **fit_fields(rest, kind)})
 
 
-def fitting(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
+def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
     """Fields with values of the kinds that they have; ValueError with a sentence about the first that does not fit."""
     fit = {name: _as_text(value, kind.fields.get(name)) for name, value in fields.items()}
     try:
@@ -386,13 +386,13 @@ def _tools(run: Run) -> dict[str, Tool]:
     """What the session could use: what it was offered, what it called, and ours."""
     called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
     names = {*builtin_tools.WRITES, *builtin_tools.READS, *called, *run.tools}
-    return {name: tool_named(name, run.tools) for name in names}
+    return {name: find_tool(name, run.tools) for name in names}
 
 
 def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
     if name not in known:
-        others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MOST_NAMED]
-        meant = nearest(name, [UPDATE, CREATE, SUBMIT, *known])
+        others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
+        meant = nearest_name(name, [UPDATE, CREATE, SUBMIT, *known])
         had = f" Did you mean {meant}?" if meant else f" It had {', '.join(others)}." if others else ""
         raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
     if not known[name].writes:

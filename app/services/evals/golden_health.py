@@ -13,11 +13,11 @@ from app.actor import Actor
 from app.db import db
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 
-MOST_REPLAYS = 20
+MAX_REPLAYS = 20
 
 
 @dataclass(frozen=True)
-class Marks:
+class GoldenHealth:
     """What a list says beside a golden."""
 
     tools_gone: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ class Marks:
 
 
 @dataclass(frozen=True)
-class Frozen:
+class FrozenCounts:
     """What a golden keeps, in numbers."""
 
     agent: str
@@ -58,15 +58,15 @@ _SNAPSHOT: Any = AgentSession.meta["golden"]["snapshot"]
 _HTTP_TOOLS = text("'$.golden.snapshot.agent.config.http_tools[*].name'")
 
 
-def marks_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Marks]:
+def health_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, GoldenHealth]:
     """The marks of some goldens of a set. Two queries."""
     if not session_ids:
         return {}
-    rows = _kept(set_name, session_ids, actor)
-    has = _tools_now({row.agent_id for row in rows}, actor)
+    rows = _frozen_inputs(set_name, session_ids, actor)
+    has = _current_tools({row.agent_id for row in rows}, actor)
     return {
-        row.id: Marks(
-            tools_gone=_gone(row, has),
+        row.id: GoldenHealth(
+            tools_gone=_missing_tools(row, has),
             rows_inactive=row.inactive,
             duplicate=row.twins > 1,
         )
@@ -74,7 +74,7 @@ def marks_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dic
     }
 
 
-def _kept(set_name: str, session_ids: Sequence[UUID], actor: Actor) -> list[Any]:
+def _frozen_inputs(set_name: str, session_ids: Sequence[UUID], actor: Actor) -> list[Any]:
     twins = func.count().over(partition_by=(AgentSession.agent_id, func.md5(cast(_SNAPSHOT["turns"], Text))))
     kept = (
         select(
@@ -96,7 +96,7 @@ def _kept(set_name: str, session_ids: Sequence[UUID], actor: Actor) -> list[Any]
     return list(db.session.execute(select(kept, inactive.label("inactive")).where(kept.c.id.in_(session_ids))))
 
 
-def _tools_now(agent_ids: Collection[UUID], actor: Actor) -> dict[UUID, set[str]]:
+def _current_tools(agent_ids: Collection[UUID], actor: Actor) -> dict[UUID, set[str]]:
     """What the current versions of agents may use. Agents that run elsewhere do not say it."""
     rows = db.session.execute(
         select(Agent.id, AgentVersion.config)
@@ -111,13 +111,13 @@ def _tools_of(config: Mapping[str, Any]) -> set[str]:
     return named | {str(group) for group in config.get("tool_groups") or ()}
 
 
-def _gone(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
+def _missing_tools(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
     if row.agent_id not in has:
         return ()
     return tuple(name for name in (*(row.grants or ()), *(row.tools or ())) if name not in has[row.agent_id])
 
 
-def frozen_of(session_id: UUID, *, actor: Actor) -> Frozen:
+def count_frozen(session_id: UUID, *, actor: Actor) -> FrozenCounts:
     """What a golden keeps. The recordings are its own events."""
     recordings = text(
         "(SELECT count(*) FROM session_events e WHERE e.tenant_id = sessions.tenant_id AND e.session_id = sessions.id"
@@ -135,10 +135,10 @@ def frozen_of(session_id: UUID, *, actor: Actor) -> Frozen:
         ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
     ).one()  # fmt: skip
     slug, version, model, turns, rows, calls = row
-    return Frozen(slug or "", int(version) if version else None, model, turns, rows, calls)
+    return FrozenCounts(slug or "", int(version) if version else None, model, turns, rows, calls)
 
 
-def replays_of(session_id: UUID, *, actor: Actor) -> list[ReplayRow]:
+def list_replays(session_id: UUID, *, actor: Actor) -> list[ReplayRow]:
     """The newest replays of a golden. One query."""
     result: Any = AgentSession.meta["eval_result"]
     rows = db.session.execute(
@@ -154,6 +154,6 @@ def replays_of(session_id: UUID, *, actor: Actor) -> list[ReplayRow]:
         )
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_source == str(session_id))
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
-        .limit(MOST_REPLAYS)
+        .limit(MAX_REPLAYS)
     )  # fmt: skip
     return [ReplayRow(*row) for row in rows]

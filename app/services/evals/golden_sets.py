@@ -18,8 +18,8 @@ from app.evals.verdict import read_policy
 from app.models import AgentSession, EvalRun, GoldenSet, Task
 from app.services import audit
 from app.services.evals import golden, run_lists
-from app.services.evals.run_lists import SetCourse
-from app.services.evals.runs import OPEN
+from app.services.evals.run_lists import SetTrend
+from app.services.evals.runs import OPEN_STATUSES
 
 # A baseline that somebody rejected counts apart.
 _TRUSTED = '@.baseline != "rejected"'
@@ -52,7 +52,7 @@ class SetRow:
     sessions: int
     why_not: str
     another: bool
-    course: SetCourse | None
+    course: SetTrend | None
     score: Score | None
     under_way: UUID | None
 
@@ -63,17 +63,17 @@ class SetRow:
         return round((found[1] - found[0]) * 100) if len(found) == 2 else None
 
 
-def list_rows(*, actor: Actor) -> list[SetRow]:
+def list_set_rows(*, actor: Actor) -> list[SetRow]:
     """The sets by name. Four queries, whatever their number."""
     sets = golden.list_sets(actor=actor)
     names = [one.name for one in sets]
-    courses = run_lists.courses_of(names, actor=actor) if names else {}
+    courses = run_lists.trends_of(names, actor=actor) if names else {}
     scores = scores_of([course.last.id for course in courses.values()], actor=actor)
-    open_runs = under_way(names, actor=actor)
+    running = open_runs(names, actor=actor)
     return [
         SetRow(
             one.name, one.sessions, one.why_not, one.another, course,
-            scores.get(course.last.id) if course else None, open_runs.get(one.name),
+            scores.get(course.last.id) if course else None, running.get(one.name),
         )
         for one in sets
         for course in [courses.get(one.name)]
@@ -96,13 +96,13 @@ def scores_of(run_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Score]:
     return {run_id: Score(passed, judged) for run_id, passed, judged in rows}
 
 
-def under_way(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
+def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
     """The newest run of each set that has not ended."""
     if not names:
         return {}
     rows = db.session.execute(
         select(EvalRun.set_name, EvalRun.id)
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(names), EvalRun.status.in_(OPEN))
+        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name.in_(names), EvalRun.status.in_(OPEN_STATUSES))
         .order_by(EvalRun.created_at)
     )
     return {str(name): run_id for name, run_id in rows}
@@ -132,7 +132,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
     """Say what decides in a set, from its next verdict on. Says whether that changed anything."""
     _admins_only(actor)
     read_policy(policy)
-    _check_there(name, actor)
+    _require_goldens(name, actor)
     row = db.session.get(GoldenSet, (actor.tenant_id, name), with_for_update=True)
     before = dict(row.policy) if row else {}
     if before == policy:
@@ -152,12 +152,12 @@ def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     """Give a set another name; how many goldens moved with it. Its runs, its policy and its schedules go along."""
     _admins_only(actor)
     target = golden.clean_set_name(new_name)
-    ids = _check_there(name, actor)
+    ids = _require_goldens(name, actor)
     if target == name:
         return 0
-    if _ids(target, actor):
+    if _golden_ids(target, actor):
         raise Refused(f"There is a set {target} already; select the goldens and move them there.", current=target)
-    if under_way([name], actor=actor):
+    if open_runs([name], actor=actor):
         raise Refused(f"A run of {name} is under way; rename the set when it has ended.")
     moved = 0
     for start in range(0, len(ids), golden.MAX_SESSIONS):
@@ -187,14 +187,14 @@ def _rename_in_schedules(name: str, target: str, actor: Actor) -> None:
     db.session.flush()
 
 
-def _check_there(name: str, actor: Actor) -> list[UUID]:
-    ids = _ids(name, actor)
+def _require_goldens(name: str, actor: Actor) -> list[UUID]:
+    ids = _golden_ids(name, actor)
     if not ids:
         raise NotFound(f"There is no golden set {name[:60]}.")
     return ids
 
 
-def _ids(name: str, actor: Actor) -> list[UUID]:
+def _golden_ids(name: str, actor: Actor) -> list[UUID]:
     return list(
         db.session.scalars(
             select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)

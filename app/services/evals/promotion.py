@@ -13,14 +13,14 @@ from sqlalchemy import case, func, select, text
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.evals.expected.contradictions import check_agreed
+from app.evals.expected.contradictions import check_consistent
 from app.evals.expected.expectations import read_expected
-from app.evals.expected.mentions import suggest
+from app.evals.expected.mentions import suggest_facts
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
 from app.services.evals.candidates import SETTLED, find_candidate, pending_signals, signals_of
-from app.services.evals.expected import check_possible, check_said, read_changes, recorded_changes
+from app.services.evals.expected import check_changes_decided, check_possible, parse_changes, recorded_changes
 from app.services.evals.golden import (
     check_criteria_set,
     check_promotable,
@@ -108,7 +108,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
         raise Invalid(COMPLAINED, {"should": COMPLAINED})
     signals = _signals(session_id, given, actor)
     set_name, note = set_or_default(given.set_name), clean_note(given.note)
-    check_agreed(read_expected(given.expected))
+    check_consistent(read_expected(given.expected))
     if given.corrects and given.recorded_is_right:
         fields = ("expected", "recorded_is_right")
         raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))
@@ -173,12 +173,12 @@ def _check_expected(given: Promotion, session: AgentSession, complained: bool, a
         return found
     run = recorded_run(session, actor=actor)
     if given.changes is not None:
-        found["effects"] = read_changes(given.changes, run, actor=actor)
+        found["effects"] = parse_changes(given.changes, run, actor=actor)
     expected = read_expected(found)
-    check_agreed(expected)
+    check_consistent(expected)
     check_possible(expected, session, run, actor=actor)
     if undecided:
-        check_said(expected, run, actor=actor)
+        check_changes_decided(expected, run, actor=actor)
     return found
 
 
@@ -314,7 +314,7 @@ def load_offer(session_id: UUID, *, actor: Actor) -> Offer:
         knowledge_rows=rows,
         recordings=recordings,
         complained=negative.has_open_complaint(session_id, actor=actor),
-        facts=suggest(run),
+        facts=suggest_facts(run),
         preferred=negative.preferred_answer(session_id, actor=actor),
         tools=sorted(set(called)),
         changes=recorded_changes(run, actor=actor),

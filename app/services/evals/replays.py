@@ -33,10 +33,10 @@ from app.services.sessions.transcript import named
 from app.text.hidden_characters import strip_hidden
 
 LIVE, RECORDED = "live", "recorded"
-MOST_REPLAYS = 100
-DIVERGENCES_KEPT = 50
+MAX_REPLAYS = 100
+MAX_DIVERGENCES = 50
 # Every case of a run passes through these, so each reads what it needs with as few statements as it can.
-ASKED = """
+LOAD_REPLAY = """
 SELECT r.status, r.context_mode, r.options, g.policy, t.secret, o.event_bytes
   FROM eval_runs AS r
   JOIN tenants AS t ON t.id = r.tenant_id
@@ -44,15 +44,15 @@ SELECT r.status, r.context_mode, r.options, g.policy, t.secret, o.event_bytes
   LEFT JOIN golden_sets AS g ON g.tenant_id = r.tenant_id AND g.name = %(set)s
  WHERE r.tenant_id = %(tenant)s AND r.id = %(run)s
 """
-BEGUN = """
+START_RUN = """
 UPDATE eval_runs SET status = 'running' WHERE tenant_id = %(tenant)s AND id = %(run)s AND status = 'queued'
 """
-HOLD_GOLDEN = "SELECT 1 FROM sessions WHERE tenant_id = %(tenant)s AND id = %(golden)s FOR NO KEY UPDATE"
-RUN_OF_CASE = """
+LOCK_GOLDEN = "SELECT 1 FROM sessions WHERE tenant_id = %(tenant)s AND id = %(golden)s FOR NO KEY UPDATE"
+LOAD_RUN = """
 SELECT context_mode, cancel_requested_at IS NOT NULL, options ? 'trial'
   FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s
 """
-REPORTED = """
+OPEN_REPORT = """
 SELECT id FROM feedback
  WHERE tenant_id = %(tenant)s AND kind = 'replay_failure' AND status IN ('pending', 'reviewed')
    AND context ->> 'golden_session_id' = %(golden)s AND context ->> 'agent_version_id' = %(version)s
@@ -83,10 +83,10 @@ def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     kept = meta["eval_golden"]
     of_run = {"tenant": actor.tenant_id, "run": meta["eval_run_id"]}
     golden_id = UUID(meta["eval_source"])
-    asked = run(ASKED, of_run | {"set": kept.get("set"), "golden": golden_id})
+    asked = run(LOAD_REPLAY, of_run | {"set": kept.get("set"), "golden": golden_id})
     [(status, context_mode, options, policy, secret, size)] = asked
     if status == "queued":
-        run(BEGUN, of_run)
+        run(START_RUN, of_run)
     recorded = load_events({golden_id: size}, actor=actor)[golden_id] if size is not None else None
     if recorded is None or not recorded.events:
         raise Refused("The golden was deleted before its replay began.")
@@ -125,18 +125,18 @@ def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secre
     """
     minus = set(options.get("minus") or ())
     rows = [row for row in snapshot["shared_context"]["rows"] if row["id"] not in minus]
-    known = [_row(row, -float(place)) for place, row in enumerate(rows)]
-    added = _added(options.get("plus") or (), {row["id"] for row in rows}, actor)
+    known = [_frozen_row(row, -float(place)) for place, row in enumerate(rows)]
+    added = _added_rows(options.get("plus") or (), {row["id"] for row in rows}, actor)
     return format_prompt([*added, *known], secret=secret, budget=2 * DEFAULT_BUDGET, top_n=len(known) + len(added) + 1)
 
 
-def _row(row: Mapping[str, Any], rank: float) -> PromptRow:
+def _frozen_row(row: Mapping[str, Any], rank: float) -> PromptRow:
     """A frozen row as its run had it. Earlier versions left hidden characters out on the way into the prompt."""
     content, context = strip_hidden(row["content"]), strip_hidden(row["context"] or "") or None
     return PromptRow(UUID(row["id"]), row["type"], content, context, row["scope"], int(row["version"]), rank)
 
 
-def _added(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]:
+def _added_rows(ids: Sequence[str], there: set[str], actor: Actor) -> list[PromptRow]:
     wanted = [UUID(row_id) for row_id in ids if row_id not in there]
     if not wanted:
         return []
@@ -186,19 +186,19 @@ def finish_replay(session: Held, ending: Ending, result: dict[str, Any], *, acto
     The last replay of a run ends the run.
     """
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
-    [(context_mode, cancelled, trial)] = run(RUN_OF_CASE, {"tenant": actor.tenant_id, "run": run_id})
+    [(context_mode, cancelled, trial)] = run(LOAD_RUN, {"tenant": actor.tenant_id, "run": run_id})
     # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
-    _hold_golden(golden_id, actor)
+    _lock_golden(golden_id, actor)
     judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
     leases.end(session, ending, actor=actor, marks=judged)
     if not cancelled and not trial:
         group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
-        _say(verdict_of(group), group, session, context_mode, actor)
+        _report_verdict(verdict_of(group), group, session, context_mode, actor)
     finish_run_of_case(run_id, actor=actor)
 
 
-def _hold_golden(golden_id: str, actor: Actor) -> None:
-    run(HOLD_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
+def _lock_golden(golden_id: str, actor: Actor) -> None:
+    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
 
 
 def report_verdict(
@@ -209,25 +209,25 @@ def report_verdict(
     Runs that end at once take turns, by the lock on the golden.
     """
     if verdict in (PASS, FAIL):
-        _hold_golden(session.meta["eval_source"], actor)
-        _say(verdict, group, session, context_mode, actor)
+        _lock_golden(session.meta["eval_source"], actor)
+        _report_verdict(verdict, group, session, context_mode, actor)
 
 
-def _say(
+def _report_verdict(
     verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor
 ) -> None:
     if verdict == FAIL:
-        _report(group, session, context_mode, actor)
+        _report_failure(group, session, context_mode, actor)
     elif verdict == PASS:
-        row = _open_row(session, context_mode, actor)
+        row = _find_report(session, context_mode, actor)
         if row is not None and row.status == "pending":
             version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
             feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
 
 
-def _open_row(session: AgentSession | Held, context_mode: str, actor: Actor) -> Feedback | None:
+def _find_report(session: AgentSession | Held, context_mode: str, actor: Actor) -> Feedback | None:
     found = run(
-        REPORTED,
+        OPEN_REPORT,
         {
             "tenant": actor.tenant_id,
             "golden": session.meta["eval_source"],
@@ -238,16 +238,16 @@ def _open_row(session: AgentSession | Held, context_mode: str, actor: Actor) -> 
     return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
 
 
-def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor) -> None:
+def _report_failure(group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
-    divergences = (failed[0].divergences or [])[:DIVERGENCES_KEPT]
-    row = _open_row(session, context_mode, actor)
+    divergences = (failed[0].divergences or [])[:MAX_DIVERGENCES]
+    row = _find_report(session, context_mode, actor)
     if row is not None:
         before = row.context["replay_session_ids"]
         row.context = {
             **row.context,
-            "replay_session_ids": [before[0], *(before[1:] + replays)[-MOST_REPLAYS + 1 :]],
+            "replay_session_ids": [before[0], *(before[1:] + replays)[-MAX_REPLAYS + 1 :]],
             "divergences": divergences,
         }
         db.session.flush()
@@ -264,7 +264,7 @@ def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: s
             agent_id=session.agent_id,
             context={
                 "golden_session_id": str(session.meta["eval_source"]),
-                "replay_session_ids": replays[:MOST_REPLAYS],
+                "replay_session_ids": replays[:MAX_REPLAYS],
                 "agent_version_id": str(session.agent_version_id),
                 "context_mode": context_mode,
                 "divergences": divergences,
@@ -274,7 +274,7 @@ def _report(group: Sequence[Case], session: AgentSession | Held, context_mode: s
     )
 
 
-def unjudged(reason: str) -> dict[str, Any]:
+def errored_result(reason: str) -> dict[str, Any]:
     """The result of a replay that came to no end."""
     return {
         "verdict": ERRORED,

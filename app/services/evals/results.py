@@ -21,9 +21,9 @@ from app.services import audit
 from app.services.evals.case_retries import retry_once
 from app.services.sessions.task_outcome import note_run_end
 
-ENDED = ("completed", "failed", "cancelled")
+ENDED_STATUSES = ("completed", "failed", "cancelled")
 # Results list the weightiest differences; the replay itself has them all.
-DIVERGENCES_SHOWN = 20
+MAX_DIVERGENCES = 20
 # The metadata of a case holds all that its golden froze, and is opened anew for everything that is read from it.
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
@@ -33,8 +33,8 @@ SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result
  WHERE s.tenant_id = %(tenant)s AND s.eval_run_id = %(run)s {golden} AND (s.metadata -> 'eval_retried') IS NULL
  ORDER BY s.eval_source, m.trial
 """
-HOLD_RUN = "SELECT 1 FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s FOR NO KEY UPDATE"
-UNDER_WAY = """
+LOCK_RUN = "SELECT 1 FROM eval_runs WHERE tenant_id = %(tenant)s AND id = %(run)s FOR NO KEY UPDATE"
+ANY_OPEN_CASE = """
 SELECT EXISTS (SELECT FROM sessions WHERE tenant_id = %(tenant)s AND eval_run_id = %(run)s
                   AND status NOT IN ('completed', 'failed', 'cancelled'))
 """
@@ -96,7 +96,7 @@ def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, diverg
     return [Case(*row) for row in rows]
 
 
-def by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
+def group_by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
     grouped: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
         grouped[case.golden_id].append(case)
@@ -105,12 +105,12 @@ def by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
 
 def verdict_of(group: Sequence[Case]) -> str | None:
     """The verdict of a golden, when all its trials have ended; a cancelled trial was not judged."""
-    if any(case.status not in ENDED for case in group):
+    if any(case.status not in ENDED_STATUSES for case in group):
         return None
-    return trials.combined([case.verdict or ERRORED for case in group])
+    return trials.combine_verdicts([case.verdict or ERRORED for case in group])
 
 
-def telling_case(group: Sequence[Case], verdict: str | None) -> Case:
+def explaining_case(group: Sequence[Case], verdict: str | None) -> Case:
     """The trial that says why a golden has its verdict. A flaky golden is explained by a trial that failed."""
     wanted = FAIL if verdict == FLAKY else verdict
     return next((case for case in group if case.verdict == wanted), group[0])
@@ -118,9 +118,9 @@ def telling_case(group: Sequence[Case], verdict: str | None) -> Case:
 
 def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     """How far a run is, and how long it will take at the pace so far."""
-    ended = sum(case.status in ENDED for case in cases)
-    verdicts = trials.tally(
-        verdict for group in by_golden(cases).values() if (verdict := verdict_of(group)) is not None
+    ended = sum(case.status in ENDED_STATUSES for case in cases)
+    verdicts = trials.count_verdicts(
+        verdict for group in group_by_golden(cases).values() if (verdict := verdict_of(group)) is not None
     )
     left = None
     if run.completed_at is None and ended:
@@ -131,7 +131,7 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
 
 def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     """`bySession` of a run, with the figures over all of it."""
-    goldens = by_golden(cases)
+    goldens = group_by_golden(cases)
     found: dict[str, Any] = {}
     verdicts: dict[str, str] = {}
     for golden_id, group in goldens.items():
@@ -139,14 +139,14 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
         if verdict is None:
             continue
         verdicts[golden_id] = verdict
-        telling = telling_case(group, verdict)
+        telling = explaining_case(group, verdict)
         judged = [case.accuracy for case in group if case.accuracy is not None]
         found[golden_id] = {
-            "passed": trials.passed(verdict),
+            "passed": trials.is_pass(verdict),
             "verdict": verdict,
             "overall_accuracy": round(sum(judged) / len(judged), 6) if judged else None,
             "reason": telling.reason,
-            "divergences": (telling.divergences or [])[:DIVERGENCES_SHOWN],
+            "divergences": (telling.divergences or [])[:MAX_DIVERGENCES],
             "replay_session_id": str(telling.session_id),
             "baseline": telling.baseline,
             "trials": [
@@ -162,7 +162,7 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
         "bySession": found,
         "accuracy": trials.accuracy(trusted),
         "judged": judged_goldens,
-        "verdicts": trials.tally(verdicts.values()),
+        "verdicts": trials.count_verdicts(verdicts.values()),
         "models": sorted({case.model for case in cases if case.model}),
         "pass_power_k": trials.pass_power_k(per_golden, most) if most > 1 else None,
     }
@@ -192,11 +192,11 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
 
 def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
     """The same for the run of a case that has just ended: all cases pass here, and mostly others are under way."""
-    run(HOLD_RUN, {"tenant": actor.tenant_id, "run": run_id})
+    run(LOCK_RUN, {"tenant": actor.tenant_id, "run": run_id})
     if not _under_way(run_id, actor):
         finish_if_done(lock_run(run_id, actor=actor), actor=actor)
 
 
 def _under_way(run_id: UUID, actor: Actor) -> bool:
-    [(found,)] = run(UNDER_WAY, {"tenant": actor.tenant_id, "run": run_id})
+    [(found,)] = run(ANY_OPEN_CASE, {"tenant": actor.tenant_id, "run": run_id})
     return bool(found)

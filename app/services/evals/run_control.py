@@ -14,13 +14,13 @@ from app.db import db
 from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
-from app.services.evals.case_retries import add_retries, errored_cases, mark_retried, without_lost_agents
+from app.services.evals.case_retries import add_retries, errored_cases, keep_replayable, mark_retried
 from app.services.evals.results import finish_if_done, lock_run
-from app.services.evals.runs import OPEN
+from app.services.evals.runs import OPEN_STATUSES
 from app.services.sessions.delete import remove
 
-WAITS = ("pending", "running")
-LINK = "fk_sessions_tenant_id_eval_run_id"
+OPEN_CASES = ("pending", "running")
+CASES_CONSTRAINT = "fk_sessions_tenant_id_eval_run_id"
 
 
 def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
@@ -36,13 +36,13 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
         .where(
             AgentSession.tenant_id == actor.tenant_id,
             AgentSession.eval_run_id == run_id,
-            AgentSession.status.in_(WAITS),
+            AgentSession.status.in_(OPEN_CASES),
         )
         .order_by(AgentSession.id)
     )
     db.session.execute(open_cases.with_for_update())
     run = lock_run(run_id, actor=actor)
-    if run.status not in OPEN:
+    if run.status not in OPEN_STATUSES:
         if run.status == "cancelled":
             return run
         raise Refused(f"This run is {run.status} already.", current=run.status)
@@ -71,14 +71,14 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     if not actor.is_admin:
         raise Forbidden("Only an admin starts evals.")
     run = lock_run(run_id, actor=actor)
-    if run.status in OPEN:
+    if run.status in OPEN_STATUSES:
         raise Refused("This run is still under way.", current=run.status)
     if run.status == "cancelled":
         raise Refused("This run was cancelled; start another.", current=run.status)
     failed = errored_cases(run_id, actor=actor)
     if not failed:
         raise Refused("Nothing in this run errored.")
-    failed = without_lost_agents(failed, actor=actor)
+    failed = keep_replayable(failed, actor=actor)
     if not failed:
         raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
@@ -99,7 +99,7 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
     if not actor.is_admin or actor.agent_id:
         raise Forbidden("Only an admin deletes runs.")
     run = lock_run(run_id, actor=actor)
-    if run.status in OPEN:
+    if run.status in OPEN_STATUSES:
         raise Refused("This run is under way; cancel it first.", current=run.status)
     mine = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)
     replays = list(db.session.scalars(select(AgentSession.id).where(*mine).order_by(AgentSession.id).with_for_update()))
@@ -108,11 +108,11 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
         actor, "eval_run.deleted", "eval_run", run.id, name=run.name, set=run.set_name, before=run.status,
         replays=len(replays), passed=run.passed_count, failed=run.failed_count,
     )  # fmt: skip
-    db.session.execute(text(f"SET CONSTRAINTS {LINK} DEFERRED"))
+    db.session.execute(text(f"SET CONSTRAINTS {CASES_CONSTRAINT} DEFERRED"))
     db.session.delete(run)
     db.session.flush()
     remove(replays, actor=actor)
-    db.session.execute(text(f"SET CONSTRAINTS {LINK} IMMEDIATE"))
+    db.session.execute(text(f"SET CONSTRAINTS {CASES_CONSTRAINT} IMMEDIATE"))
     return len(replays)
 
 

@@ -11,20 +11,28 @@ from sqlalchemy import func, select, text
 
 from app.actor import Actor
 from app.db import db
-from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
+from app.models import Agent, AgentSession, AgentVersion, SharedContext
 from app.services.evals import runs
 from app.services.evals.golden_lists import can_replay
-from app.services.evals.results import Case, Progress, by_golden, cases_of, progress_of, telling_case, verdict_of
-from app.services.evals.run_lists import RunRow, run_row
+from app.services.evals.results import (
+    Case,
+    Progress,
+    cases_of,
+    explaining_case,
+    group_by_golden,
+    progress_of,
+    verdict_of,
+)
+from app.services.evals.run_lists import RunRow, get_run_row
 
 # What wants to be read comes first.
 ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
-MOST_VERSIONS = 100
-MOST_OFFERED = 60
+MAX_VERSIONS = 100
+MAX_OFFERED = 60
 
 
 @dataclass(frozen=True)
-class Line:
+class GoldenResult:
     """One golden of a run. `replay_id` is the trial that tells most; `verdict` is None while trials are left."""
 
     golden_id: UUID
@@ -50,7 +58,7 @@ class Line:
 class RunPage:
     run: RunRow
     progress: Progress
-    lines: list[Line]
+    lines: list[GoldenResult]
     pass_power_k: float | None
     options: dict[str, Any]
 
@@ -64,7 +72,7 @@ class RunPage:
 
 def read_run(run_id: UUID, *, actor: Actor) -> RunPage:
     """A run with a line for each golden, failures first. Four queries."""
-    row = run_row(run_id, actor=actor)
+    row = get_run_row(run_id, actor=actor)
     run = runs.get_run(run_id, actor=actor)
     cases = cases_of(run_id, actor=actor)
     found = _lines(cases, actor)
@@ -74,11 +82,11 @@ def read_run(run_id: UUID, *, actor: Actor) -> RunPage:
 def read_progress(run_id: UUID, *, actor: Actor) -> tuple[RunRow, Progress]:
     """How far a run is, for whoever only follows it."""
     run = runs.get_run(run_id, actor=actor)
-    return run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
+    return get_run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
 
 
-def _lines(cases: Sequence[Case], actor: Actor) -> list[Line]:
-    grouped = by_golden(cases)
+def _lines(cases: Sequence[Case], actor: Actor) -> list[GoldenResult]:
+    grouped = group_by_golden(cases)
     titles = {
         str(row.id): row
         for row in db.session.execute(
@@ -91,11 +99,11 @@ def _lines(cases: Sequence[Case], actor: Actor) -> list[Line]:
     return sorted(lines, key=lambda line: (ORDER[line.verdict], line.title.lower(), str(line.golden_id)))
 
 
-def _line(golden_id: str, group: Sequence[Case], row: Any) -> Line:
+def _line(golden_id: str, group: Sequence[Case], row: Any) -> GoldenResult:
     verdict = verdict_of(group)
-    telling = telling_case(group, verdict)
+    telling = explaining_case(group, verdict)
     judged = [case.accuracy for case in group if case.accuracy is not None]
-    return Line(
+    return GoldenResult(
         golden_id=UUID(golden_id),
         title=row.title if row else "a golden that was deleted",
         is_golden=row is not None and row.golden_set is not None,
@@ -118,7 +126,7 @@ class Neighbours:
     following: tuple[UUID, UUID] | None
 
 
-def neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> Neighbours | None:
+def find_neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> Neighbours | None:
     """The cases beside this one, in the order of the run's page. Two queries."""
     lines = _lines(cases_of(run_id, actor=actor), actor)
     place = next((at for at, line in enumerate(lines) if line.golden_id == golden_id), None)
@@ -130,7 +138,7 @@ def neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> Neighbours | N
 
 
 @dataclass(frozen=True)
-class Version:
+class OfferedVersion:
     id: UUID
     agent: str
     version: int
@@ -139,7 +147,9 @@ class Version:
     own: bool
 
 
-def versions_offered(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None) -> list[Version]:
+def list_versions(
+    *, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None
+) -> list[OfferedVersion]:
     """Versions that the goldens can be replayed with: all of the agents that ran them, newest first, and of every other
     agent that runs here the current one. One query."""
     mine = select(AgentSession.agent_id).where(
@@ -157,23 +167,23 @@ def versions_offered(*, actor: Actor, set_names: Sequence[str] = (), golden_id: 
             Agent.is_system.is_(False),
         )
         .order_by(own.desc(), Agent.slug, AgentVersion.version.desc())
-        .limit(MOST_VERSIONS)
+        .limit(MAX_VERSIONS)
     )  # fmt: skip
-    return [Version(*row) for row in rows]
+    return [OfferedVersion(*row) for row in rows]
 
 
-def rows_to_add(*, actor: Actor) -> list[tuple[UUID, str, str]]:
+def list_addable_rows(*, actor: Actor) -> list[tuple[UUID, str, str]]:
     """Knowledge rows that can be tried: id, what they say, their state; the newest first. One query."""
     rows = db.session.execute(
         select(SharedContext.id, func.left(SharedContext.content, 160), SharedContext.state)
         .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active", "inactive")))
         .order_by(SharedContext.created_at.desc(), SharedContext.id)
-        .limit(MOST_OFFERED)
+        .limit(MAX_OFFERED)
     )
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def rows_to_take(
+def list_removable_rows(
     *, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None
 ) -> list[tuple[str, str]]:
     """Knowledge rows that the goldens had: id and what they said. One query."""
@@ -186,12 +196,12 @@ def rows_to_take(
              WHERE s.tenant_id = :tenant AND s.golden_set IS NOT NULL AND {given}
              GROUP BY 1 ORDER BY said LIMIT :most
         """),
-        {"tenant": actor.tenant_id, "golden": golden_id, "sets": list(set_names), "most": MOST_OFFERED},
+        {"tenant": actor.tenant_id, "golden": golden_id, "sets": list(set_names), "most": MAX_OFFERED},
     )
     return [(found[0], found[1] or "") for found in rows]
 
 
-def rows_named(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
+def row_contents(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
     """What knowledge rows say, by id."""
     if not ids:
         return {}
@@ -199,19 +209,5 @@ def rows_named(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
         select(SharedContext.id, func.left(SharedContext.content, 160)).where(
             SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([UUID(one) for one in ids])
         )
-    )
-    return {str(row[0]): row[1] for row in rows}
-
-
-def open_runs(*, actor: Actor) -> dict[str, UUID]:
-    """The runs under way by their set, the newest of each. One query."""
-    rows = db.session.execute(
-        select(EvalRun.set_name, EvalRun.id)
-        .where(
-            EvalRun.tenant_id == actor.tenant_id,
-            EvalRun.status.in_(runs.OPEN),
-            EvalRun.set_name.is_not(None),
-        )
-        .order_by(EvalRun.created_at)
     )
     return {str(row[0]): row[1] for row in rows}

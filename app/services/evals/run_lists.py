@@ -17,7 +17,7 @@ from app.errors import NotFound
 from app.evals.stats import wilson
 from app.models import Agent, AgentVersion, EvalRun, User
 
-SPARK = 12
+MAX_SPARK_RUNS = 12
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RunRow(RunColumns):
 
 
 @dataclass(frozen=True)
-class SetCourse:
+class SetTrend:
     """How a set has fared: the accuracy of its latest runs, oldest first, and the last of them."""
 
     accuracies: list[float]
@@ -86,7 +86,7 @@ _COLUMNS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def speaks_for_set(run: Any = EvalRun) -> Any:
+def counts_for_set(run: Any = EvalRun) -> Any:
     """Whether a run says how its set fares: it has ended, and was no trial of another version or other knowledge."""
     return (run.status == "completed") & ~run.options.has_key("trial")
 
@@ -109,7 +109,7 @@ def list_runs(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice
     return found.map(lambda row: RunRow(*row))
 
 
-def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
+def get_run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     """One run as lists show it. One query."""
     row = db.session.execute(
         _statement().where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
@@ -119,10 +119,10 @@ def run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     return RunRow(*row)
 
 
-def list_newest(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
+def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
     """The newest runs of a set, so many of those that speak for it and so many of the others. One query."""
     place = func.row_number().over(
-        partition_by=speaks_for_set(), order_by=(EvalRun.created_at.desc(), EvalRun.id.desc())
+        partition_by=counts_for_set(), order_by=(EvalRun.created_at.desc(), EvalRun.id.desc())
     )
     ranked = (
         select(EvalRun.id, place.label("place"))
@@ -138,7 +138,7 @@ def list_newest(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
     return [RunRow(*row) for row in rows]
 
 
-def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse]:
+def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
     """How each of the sets has fared in its latest runs that ended, trials apart. One query."""
     place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))
     ranked = (
@@ -146,20 +146,20 @@ def courses_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetCourse
         .where(
             EvalRun.tenant_id == actor.tenant_id,
             EvalRun.set_name.in_(set_names),
-            speaks_for_set(),
+            counts_for_set(),
         )
         .subquery()
     )
     rows = db.session.execute(
         _statement()
         .join(ranked, ranked.c.id == EvalRun.id)
-        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= SPARK)
+        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= MAX_SPARK_RUNS)
         .order_by(EvalRun.set_name, ranked.c.place)
     )
     grouped: dict[str, list[RunRow]] = {}
     for row in rows:
         grouped.setdefault(str(row.set_name), []).append(RunRow(*row))
     return {
-        name: SetCourse([run.accuracy for run in reversed(runs) if run.accuracy is not None], runs[0])
+        name: SetTrend([run.accuracy for run in reversed(runs) if run.accuracy is not None], runs[0])
         for name, runs in grouped.items()
     }

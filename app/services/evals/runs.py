@@ -24,33 +24,31 @@ from app.models.evals import CONTEXT_MODES, TRIGGERS
 from app.services import audit
 from app.services.evals.golden import clean_set_name
 
-__all__ = ["NewRun", "get_run", "models_of", "start_run"]
-
 POLICIES = ("recorded", "live", "refuse")
-MOST_TRIALS = 20
-MOST_ROWS = 50
-OPEN = ("queued", "running")
+MAX_TRIALS = 20
+MAX_ROWS = 50
+OPEN_STATUSES = ("queued", "running")
 
 
 def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     """Write a run and all its cases. They wait for the executor like any other session."""
     if not actor.is_admin or actor.agent_id:
         raise Forbidden("Only an admin starts evals.")
-    _check(new)
-    chosen = choose(new, actor=actor)
+    _check_new_run(new)
+    chosen = plan_run(new, actor=actor)
     goldens, tested = chosen.goldens, chosen.tested
-    options = _options(new, actor)
+    options = _run_options(new, actor)
     run = EvalRun(
         id=uuid4(),
         tenant_id=actor.tenant_id,
-        name=_name(new, goldens),
+        name=_run_name(new, goldens),
         set_name=new.set_name,
         agent_id=new.agent_id or _only({one.agent_id for one in tested.values()}),
         agent_version_id=_only({one.version_id for one in tested.values()}),
         triggered_by=new.triggered_by,
         context_mode=new.context_mode,
         trials=new.trials,
-        options=options | _said(new, chosen),
+        options=options | _run_marks(new, chosen),
         config_hash=config_hash(new, options),
         ref=new.ref,
         golden_session_count=len(goldens),
@@ -67,7 +65,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     return run
 
 
-def _said(new: NewRun, chosen: Chosen) -> dict[str, Any]:
+def _run_marks(new: NewRun, chosen: RunPlan) -> dict[str, Any]:
     """What is kept with a run besides what it was asked for. A trial never speaks for its set, and neither does a run
     over a part of it: goldens that were picked, or those of one agent."""
     part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
@@ -82,7 +80,7 @@ def config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
     return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _check(new: NewRun) -> None:
+def _check_new_run(new: NewRun) -> None:
     wrong: dict[str, str] = {}
     if (new.set_name is None) == (not new.golden_ids):
         wrong["setName"] = "Name a set, or goldens; one of the two."
@@ -90,21 +88,21 @@ def _check(new: NewRun) -> None:
         wrong["context"] = f"Use {' or '.join(CONTEXT_MODES)}."
     if new.context_mode == "live" and (new.plus_rows or new.minus_rows):
         wrong["context"] = "Rows are added and taken away from a frozen context only."
-    if not 1 <= new.trials <= MOST_TRIALS:
-        wrong["trials"] = f"Give a number from 1 to {MOST_TRIALS}."
+    if not 1 <= new.trials <= MAX_TRIALS:
+        wrong["trials"] = f"Give a number from 1 to {MAX_TRIALS}."
     if new.triggered_by not in TRIGGERS:
         wrong["triggered_by"] = f"Use one of {', '.join(TRIGGERS)}."
     if any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200:
         wrong["tools"] = f"Each tool is one of {', '.join(POLICIES)}."
-    if len(new.plus_rows) + len(new.minus_rows) > MOST_ROWS:
-        wrong["rows"] = f"At most {MOST_ROWS} rows."
+    if len(new.plus_rows) + len(new.minus_rows) > MAX_ROWS:
+        wrong["rows"] = f"At most {MAX_ROWS} rows."
     if len(new.ref or "") > 200:
         wrong["ref"] = "At most 200 characters."
     if wrong:
         raise Invalid.of(wrong)
 
 
-def _options(new: NewRun, actor: Actor) -> dict[str, Any]:
+def _run_options(new: NewRun, actor: Actor) -> dict[str, Any]:
     wanted = {*new.plus_rows, *new.minus_rows}
     found = set(
         db.session.scalars(
@@ -126,7 +124,7 @@ def _options(new: NewRun, actor: Actor) -> dict[str, Any]:
     }
 
 
-def _name(new: NewRun, goldens: Sequence[Any]) -> str:
+def _run_name(new: NewRun, goldens: Sequence[Any]) -> str:
     moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
     return f"{new.set_name or goldens[0].title[:80]} {moment}"
 
@@ -135,14 +133,14 @@ def _only(values: set[UUID]) -> UUID | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, Tested], actor: Actor) -> None:
+def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, AgentUnderTest], actor: Actor) -> None:
     rows = [
-        _case(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
+        _case_row(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
     ]
     db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
 
 
-def _case(run: EvalRun, row: Any, tested: Tested, trial: int, actor: Actor) -> dict[str, Any]:
+def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor: Actor) -> dict[str, Any]:
     kept = ("snapshot", "sha256", "expected", "baseline_rejected", "recorded_is_right", "set")
     return {
         "id": uuid4(),
@@ -195,7 +193,7 @@ def models_of(run: EvalRun, *, actor: Actor) -> list[str]:
 
 # The plan of a run: which goldens, on which agent versions, and what is left out
 
-MOST_GOLDENS = 2000
+MAX_GOLDENS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +220,7 @@ class NewRun:
 
 
 @dataclass(frozen=True)
-class Tested:
+class AgentUnderTest:
     """The agent and version that a golden is replayed with."""
 
     agent_id: UUID
@@ -246,11 +244,11 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RunPlan:
     """The goldens of a run, who replays those of each agent, and how many were left out and why."""
 
     goldens: list[Any]
-    tested: dict[UUID, Tested]
+    tested: dict[UUID, AgentUnderTest]
     left_out: dict[str, int]
 
     @property
@@ -259,10 +257,10 @@ class Chosen:
         return all(agent_id == one.agent_id and one.current for agent_id, one in self.tested.items())
 
 
-def choose(new: NewRun, *, actor: Actor) -> Chosen:
+def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
     """What is replayed. Refuses with a sentence where nothing can be."""
-    goldens = _goldens(new, actor)
-    known = _known(new, goldens, actor)
+    goldens = _load_goldens(new, actor)
+    known = _agents_under_test(new, goldens, actor)
     if new.agent_id or new.agent_version_id:
         [one] = known.values()
         if one.refusal:
@@ -271,14 +269,16 @@ def choose(new: NewRun, *, actor: Actor) -> Chosen:
         if not kept:
             number = f"{len(goldens)} golden{' is' if len(goldens) == 1 else 's are'}"
             raise NotFound(f"Nothing in {new.set_name} was recorded by {one.name}: its {number} of other agents.")
-        return Chosen(kept, {row.agent_id: one for row in kept}, _counted("other_agents", goldens, kept))
+        return RunPlan(kept, {row.agent_id: one for row in kept}, _count_left_out("other_agents", goldens, kept))
     kept = [row for row in goldens if known[row.agent_id].refusal is None]
     if not kept:
         raise Refused(_nothing_left(goldens, known))
-    return Chosen(kept, {row.agent_id: known[row.agent_id] for row in kept}, _counted("elsewhere", goldens, kept))
+    return RunPlan(
+        kept, {row.agent_id: known[row.agent_id] for row in kept}, _count_left_out("elsewhere", goldens, kept)
+    )
 
 
-def told_left_out(options: Mapping[str, Any]) -> list[str]:
+def left_out_notes(options: Mapping[str, Any]) -> list[str]:
     """Which goldens a run left out, in sentences."""
     found = options.get("left_out") or {}
     others, elsewhere = found.get("other_agents", 0), found.get("elsewhere", 0)
@@ -293,7 +293,7 @@ def told_left_out(options: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, Tested]) -> str:
+def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, AgentUnderTest]) -> str:
     """Why none of the goldens meets its own agent."""
     if len(known) == 1:
         [one] = known.values()
@@ -304,11 +304,11 @@ def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, Tested]) -> str:
     )
 
 
-def _counted(why: str, goldens: Sequence[Any], kept: Sequence[Any]) -> dict[str, int]:
+def _count_left_out(why: str, goldens: Sequence[Any], kept: Sequence[Any]) -> dict[str, int]:
     return {why: len(goldens) - len(kept)} if len(kept) < len(goldens) else {}
 
 
-def _goldens(new: NewRun, actor: Actor) -> list[Any]:
+def _load_goldens(new: NewRun, actor: Actor) -> list[Any]:
     """The goldens with what their replays need of them. What they froze is pinned: revoking one changes no run."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if new.set_name is not None:
@@ -322,18 +322,18 @@ def _goldens(new: NewRun, actor: Actor) -> list[Any]:
         )
         .where(*where)
         .order_by(AgentSession.created_at, AgentSession.id)
-        .limit(MOST_GOLDENS + 1)
+        .limit(MAX_GOLDENS + 1)
     ).all()  # fmt: skip
     if new.set_name is not None and not rows:
         raise NotFound(f"There is no golden set {new.set_name[:60]}, or nothing is in it.")
     if new.set_name is None and len(rows) < len(set(new.golden_ids)):
         raise NotFound("There is no such golden in this workspace.")
-    if len(rows) > MOST_GOLDENS:
-        raise Refused(f"A run covers at most {MOST_GOLDENS:,} goldens; split the set.")
+    if len(rows) > MAX_GOLDENS:
+        raise Refused(f"A run covers at most {MAX_GOLDENS:,} goldens; split the set.")
     return list(rows)
 
 
-def _known(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, Tested]:
+def _agents_under_test(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, AgentUnderTest]:
     """The agents in question by their id: the one that was chosen, or those that recorded the goldens."""
     agents = {new.agent_id} if new.agent_id else {row.agent_id for row in goldens}
     version = AgentVersion.id == new.agent_version_id if new.agent_version_id else None
@@ -350,7 +350,7 @@ def _known(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, Test
             Agent.tenant_id == actor.tenant_id, Agent.id.in_(agents), version if version is not None else current
         )
     ).all()  # fmt: skip
-    known = {row[0]: Tested(row[0], row[4], row[2], row[1], row[3] is not None, row[5]) for row in rows}
+    known = {row[0]: AgentUnderTest(row[0], row[4], row[2], row[1], row[3] is not None, row[5]) for row in rows}
     if not agents or agents - known.keys():
         raise NotFound("There is no such agent, or no such version of it, in this workspace.")
     return known

@@ -56,7 +56,7 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
             view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
             earlier=earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id")),
             tools=_tools(meta.get("tools"), agent["config"]),
-            rows=rows_loaded(found.loaded, session.agent_id, actor=actor),
+            rows=load_prompt_rows(found.loaded, session.agent_id, actor=actor),
             loaded=found.loaded,
             memories=_memories(session, found.loaded, actor),
             entity_types=_entity_types(actor),
@@ -123,9 +123,9 @@ def _agent(session: AgentSession) -> dict[str, Any]:
     }
 
 
-def rows_loaded(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
+def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
     """The knowledge rows that a prompt held, in its order, as they read at that version."""
-    wanted = [(row_id, version) for row_id, version in _named(loaded) if row_id is not None]
+    wanted = [(row_id, version) for row_id, version in _loaded_versions(loaded) if row_id is not None]
     if not wanted:
         return []
     history = SharedContextHistory
@@ -160,7 +160,7 @@ def rows_loaded(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list
     return found
 
 
-def _named(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
+def _loaded_versions(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
     ids, versions = loaded.get("row_ids") or [], loaded.get("versions") or []
     return [(_uuid(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
 

@@ -13,7 +13,7 @@ from app.evals.compare.clipping import WHOLE_BYTES, TooDense, read_events
 from app.evals.trace import Event
 from app.services.sessions.event_windows import iterate_raw_events
 
-WHOLE = """
+LOAD_EVENTS = """
 SELECT session_id, event_type, payload::text, sequence FROM session_events
  WHERE tenant_id = %(tenant)s AND session_id = ANY (%(sessions)s::uuid[])
  ORDER BY session_id, occurred_at, sequence
@@ -43,7 +43,7 @@ def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) 
 def _load_whole(session_ids: Collection[UUID], actor: Actor) -> dict[UUID, LoadedEvents]:
     rows: dict[UUID, list[tuple[str, str, int]]] = defaultdict(list)
     wanted = f"{{{','.join(map(str, session_ids))}}}"
-    for session_id, kind, text, sequence in run(WHOLE, {"tenant": actor.tenant_id, "sessions": wanted}):
+    for session_id, kind, text, sequence in run(LOAD_EVENTS, {"tenant": actor.tenant_id, "sessions": wanted}):
         rows[session_id].append((kind, text, sequence))
     loaded = {one: read_events(rows[one], clip=False) for one in session_ids}
     return {one: LoadedEvents(tuple(found.events), clipped=False, cut=False) for one, found in loaded.items()}

@@ -21,7 +21,7 @@ from app.services.sessions.events import Event, events_of
 from app.services.sessions.leases import Held, Lease
 
 # The agent with its version, who asked, and the record at hand.
-AROUND = """
+LOAD_SURROUNDINGS = """
 SELECT a.kind, a.slug, a.name, a.archived_at IS NOT NULL, v.version, v.config,
        u.name, u.is_system, u.external_tenant_id, m.role, e.id, e.name, k.id, k.slug
   FROM agents AS a
@@ -45,7 +45,7 @@ class Record:
     type_slug: str
 
 
-class Around(NamedTuple):
+class Surroundings(NamedTuple):
     """What a session stands between. `person` is None when who asked is gone."""
 
     kind: str
@@ -62,7 +62,7 @@ class Around(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Work:
+class RunInputs:
     """A session that is about to run, or to go on after an attempt that died."""
 
     lease: Lease
@@ -88,16 +88,16 @@ class Work:
     criteria_set_id: UUID | None = None
 
 
-def load_work(session: Held) -> Work:
+def load_inputs(session: Held) -> RunInputs:
     """Read everything at once. The product reads; the agent acts for whoever asked."""
-    around, product = _around(session), session.product
+    around, product = _load_surroundings(session), session.product
     person = _acting_for(session, around, product)
     if session.eval_source is not None:
-        return _replayed(session, around, person, product)
+        return _replay_inputs(session, around, person, product)
     meta, record = session.meta, around.record
     turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
-    return Work(
-        **_in_any_case(session, around),
+    return RunInputs(
+        **_common_inputs(session, around),
         actor=person,
         chat_id=session.chat_id,
         turn_id=turn_id,
@@ -111,7 +111,7 @@ def load_work(session: Held) -> Work:
     )
 
 
-def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Work:
+def _replay_inputs(session: Held, around: Surroundings, person: Actor, actor: Actor) -> RunInputs:
     """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
 
     The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
@@ -124,8 +124,8 @@ def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Wor
     record = Record(UUID(entity["id"]), entity["name"], UUID(entity["type_id"]), entity["type"]) if entity else None
     kind_of_record = record.type_id if record else None
     prompt = frozen or load_shared_context_prompt(session.tenant_id, session.agent_id, kind_of_record)
-    return Work(
-        **_in_any_case(session, around),
+    return RunInputs(
+        **_common_inputs(session, around),
         actor=replace(person, hermetic=True),
         chat_id=None,
         turn_id=None,
@@ -139,7 +139,7 @@ def _replayed(session: Held, around: Around, person: Actor, actor: Actor) -> Wor
     )
 
 
-def _in_any_case(session: Held, around: Around) -> dict[str, Any]:
+def _common_inputs(session: Held, around: Surroundings) -> dict[str, Any]:
     """What a replay has of its own session and agent like any other run."""
     return {
         "lease": session.lease,
@@ -155,9 +155,9 @@ def _in_any_case(session: Held, around: Around) -> dict[str, Any]:
     }
 
 
-def _around(session: Held) -> Around:
+def _load_surroundings(session: Held) -> Surroundings:
     found = run(
-        AROUND,
+        LOAD_SURROUNDINGS,
         {
             "tenant": session.tenant_id,
             "agent": session.agent_id,
@@ -170,7 +170,7 @@ def _around(session: Held) -> Around:
         raise NotFound("The agent has no such version.")
     *others, entity_id, entity_name, type_id, type_slug = found[0]
     record = Record(entity_id, entity_name, type_id, type_slug) if entity_id else None
-    around = Around._make([*others, record])
+    around = Surroundings._make([*others, record])
     if around.is_archived:
         raise Refused(f"{around.name} is archived; restore it first.")
     return around
@@ -180,7 +180,7 @@ def _events(session: Held) -> list[Event]:
     return events_of(session.id, actor=session.product) if session.event_count else []
 
 
-def _acting_for(session: Held, around: Around, product: Actor) -> Actor:
+def _acting_for(session: Held, around: Surroundings, product: Actor) -> Actor:
     """An agent may do what the person who asked it may do today, and the product's own agents what the product may.
     Where a key asked, the scopes that it had then limit this further, whatever became of the key since."""
     if around.is_system:

@@ -28,8 +28,8 @@ from app.views.forms import typed, whole_number
 from app.views.htmx import page, varied, wants_fragment
 from app.views.transcript.names import RecordNames
 
-STEPS = 120
-LONG = 400
+MAX_STEPS = 120
+MAX_CHARS = 400
 ANSWERED = {
     "nearest": "answered from the nearest recorded call",
     "read": "not in the recording; read from the workspace",
@@ -92,16 +92,16 @@ class Fold:
 def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
     """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
     `part=state`, and is loaded anew when it has ended."""
-    found = eval_diff.read_diff(golden_id, replay_id, actor=g.actor)
+    found = eval_diff.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         return _state(found)
     start = whole_number(request.args.get("from")) or 0
-    steps = _steps(found.rows[start : start + STEPS])
-    further = start + STEPS if start + STEPS < len(found.rows) else None
+    steps = _steps(found.rows[start : start + MAX_STEPS])
+    further = start + MAX_STEPS if start + MAX_STEPS < len(found.rows) else None
     shown: dict[str, Any] = {"found": found, "steps": steps, "further": further, "start": start}
     if request.args.get("part") == "steps":
-        return page("evals/diff.html", "evals/_steps.html", **shown, **_around(found))
-    return page("evals/diff.html", "evals/diff.html", **shown, **_around(found))
+        return page("evals/diff.html", "evals/_steps.html", **shown, **_page_context(found))
+    return page("evals/diff.html", "evals/diff.html", **shown, **_page_context(found))
 
 
 def _state(found: Diff) -> Response:
@@ -112,20 +112,22 @@ def _state(found: Diff) -> Response:
     return varied(answer)
 
 
-def _around(found: Diff) -> dict[str, Any]:
+def _page_context(found: Diff) -> dict[str, Any]:
     reasons = [str(one.get("reason")) for one in (found.result.get("dimensions") or {}).values()]
     targets = [str(effect.target) for pair in found.effects for effect in (pair.golden, pair.replay) if effect]
     records = RecordNames([str(found.result.get("reason")), *reasons, *targets])
     run_id = found.replay.eval_run_id if found.is_case else None
     return {
-        "run": run_lists.run_row(run_id, actor=g.actor) if run_id else None,
-        "beside": run_detail.neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
-        "sentence": str(found.result["reason"]) if found.still_running else records.told(sentence(found.result)),
+        "run": run_lists.get_run_row(run_id, actor=g.actor) if run_id else None,
+        "beside": run_detail.find_neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
+        "sentence": str(found.result["reason"])
+        if found.still_running
+        else records.told(verdict_sentence(found.result)),
         "records": records,
         "notes": notes_of(found),
         "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
         "words": None if found.still_running else _answers(found),
-        "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_telling),
+        "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_dimension_order),
         "counts": _counts(found.rows),
         "sum": _sum(found.result),
     }
@@ -135,7 +137,7 @@ def _around(found: Diff) -> dict[str, Any]:
 @access("admin")
 def choose_diff(session_id: UUID) -> Any:
     """Compare with…: an id that is typed, or a session of the same title or agent."""
-    others = eval_diff.others_like(session_id, actor=g.actor)
+    others = eval_diff.list_comparable(session_id, actor=g.actor)
     context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
     given = request.args.get("other", "").strip()
     if given:
@@ -165,7 +167,7 @@ def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
     return redirect(url_for("sessions.detail", session_id=made.session.id), 303)
 
 
-def sentence(result: Mapping[str, Any]) -> str:
+def verdict_sentence(result: Mapping[str, Any]) -> str:
     """The verdict in one or two sentences."""
     verdict, reason = str(result["verdict"]), str(result.get("reason") or "").rstrip(".")
     opening = f"{OPENING.get(verdict, verdict)}: {reason}." if reason else f"{OPENING.get(verdict, verdict)}."
@@ -201,7 +203,7 @@ def notes_of(found: Diff) -> list[str]:
     return notes
 
 
-def _telling(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float, str]:
+def _dimension_order(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float, str]:
     """What decides comes first, then what failed, then what weighs most."""
     name, one = named
     return not one.get("decides"), bool(one.get("passed")), -float(one.get("weight") or 0), name
@@ -269,7 +271,7 @@ def _line(row: Row) -> StepLine:
     if a is None or b is None or row.change == align.MOVED:
         return StepLine(css, state, word, _cell(a) if a else None, _cell(b) if b else None)
     if a.kind == "message":
-        parts = exact_diff(str(a.content)[: 2 * LONG], str(b.content)[: 2 * LONG])
+        parts = exact_diff(str(a.content)[: 2 * MAX_CHARS], str(b.content)[: 2 * MAX_CHARS])
         return StepLine(css, state, word, _message(a, parts, GONE), _message(b, parts, NEW))
     changed = eval_diff.changed_arguments(a.content, b.content)
     return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
@@ -281,12 +283,12 @@ def _message(step: Step, parts: Sequence[Part], mine: str) -> Cell:
 
 def _cell(step: Step, changed: set[str] | None = None) -> Cell:
     if step.kind == "message":
-        return Cell(f"{_speaker(step)}: ", [(False, value_line(step.content, LONG))])
+        return Cell(f"{_speaker(step)}: ", [(False, value_line(step.content, MAX_CHARS))])
     args = step.content if isinstance(step.content, Mapping) else {"": step.content}
     pieces: list[tuple[bool, str]] = []
     for number, (name, value) in enumerate(args.items()):
         pieces.append((False, (", " if number else "") + (f"{name}=" if name else "")))
-        text = f'"{value_line(value, LONG)}"' if isinstance(value, str) else value_line(value, LONG)
+        text = f'"{value_line(value, MAX_CHARS)}"' if isinstance(value, str) else value_line(value, MAX_CHARS)
         pieces.append((changed is not None and name in changed, text))
     result = result_line(step.output) if step.kind == "call" else ""
     return Cell(f"{step.name}(", pieces, ")", result, step.failed, ANSWERED.get(step.answered or "", ""))
@@ -295,7 +297,7 @@ def _cell(step: Step, changed: set[str] | None = None) -> Cell:
 def _plain(step: Step) -> str:
     cell = _cell(step)
     said = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
-    return value_line(said, LONG // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
+    return value_line(said, MAX_CHARS // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")
 
 
 def _speaker(step: Step) -> str:

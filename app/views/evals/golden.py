@@ -23,27 +23,27 @@ from app.views.htmx import Toast, leave, page, wants_fragment
 @access("admin")
 def show_golden(session_id: UUID) -> Any:
     """A golden as a page, and beside its set."""
-    return _shown(session_id)
+    return _golden_page(session_id)
 
 
-def _shown(session_id: UUID, status: int = 200, **more: Any) -> Any:
+def _golden_page(session_id: UUID, status: int = 200, **more: Any) -> Any:
     row = golden_lists.get_golden(session_id, actor=g.actor)
     return page(
         "evals/golden.html",
         "evals/_panel.html",
         status=status,
         row=row,
-        changes=eval_expected.lines_of((row.expected or {}).get("effects") or (), actor=g.actor),
-        frozen=golden_health.frozen_of(session_id, actor=g.actor),
-        replays=golden_health.replays_of(session_id, actor=g.actor),
-        marks=golden_health.marks_of(row.set_name, [session_id], actor=g.actor)[session_id],
+        changes=eval_expected.format_changes((row.expected or {}).get("effects") or (), actor=g.actor),
+        frozen=golden_health.count_frozen(session_id, actor=g.actor),
+        replays=golden_health.list_replays(session_id, actor=g.actor),
+        marks=golden_health.health_of(row.set_name, [session_id], actor=g.actor)[session_id],
         set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
         criteria_sets=entity_store.list_criteria_sets(actor=g.actor),
-        **{"errors": {}, "given": _given(row), **more},
+        **{"errors": {}, "given": _form_values(row), **more},
     )
 
 
-def _given(row: golden_lists.GoldenRow) -> dict[str, str]:
+def _form_values(row: golden_lists.GoldenRow) -> dict[str, str]:
     return {"set": row.set_name, "note": row.note or "", "criteria": str(row.criteria_set_id or "")}
 
 
@@ -61,7 +61,7 @@ def edit(session_id: UUID) -> Any:
             after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
     except Invalid as refusal:
         errors = {"criteria" if name == "criteriaSetId" else name: said for name, said in refusal.fields.items()}
-        return _shown(session_id, 422, errors=errors, given=given)
+        return _golden_page(session_id, 422, errors=errors, given=given)
     back = url_for(".golden_set", name=after["set"]) + f"#golden-{session_id}"
     return leave(back, Toast("Saved."))
 

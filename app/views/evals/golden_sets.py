@@ -29,23 +29,23 @@ DIMENSIONS = (
     ("final_message", "The answer", 0.6),
     ("output", "A tool's output", 1.0),
 )
-RUNS = 8
+MAX_RUNS = 8
 
 
 @bp.get("/sets/<name>")
 @access("admin")
 def golden_set(name: str) -> Any:
     """The goldens of one set with their last verdicts."""
-    return _shown(name)
+    return _set_page(name)
 
 
-def _shown(name: str, status: int = 200, errors: dict[str, str] | None = None, opens: str = "") -> Any:
+def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None, opens: str = "") -> Any:
     return page(
-        "evals/set.html", "evals/_set_list.html", status=status, errors=errors or {}, opens=opens, **_read(name)
+        "evals/set.html", "evals/_set_list.html", status=status, errors=errors or {}, opens=opens, **_load_set(name)
     )
 
 
-def _read(name: str) -> dict[str, Any]:
+def _load_set(name: str) -> dict[str, Any]:
     """What the page shows. Eight queries at most."""
     sets = eval_golden.list_sets(actor=g.actor)
     here = next((one for one in sets if one.name == name), None)
@@ -53,7 +53,7 @@ def _read(name: str) -> dict[str, Any]:
         raise NotFound(f"There is no golden set {name[:60]}.")
     wanted = Page(listing.ROWS, request.args.get("after") or request.args.get("before"))
     found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, count=here.sessions)
-    runs = run_lists.list_newest(name, run_lists.SPARK, actor=g.actor)
+    runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
     telling = [run for run in runs if run.status == "completed" and not run.trial]
     last = telling[0] if telling else None
@@ -64,8 +64,8 @@ def _read(name: str) -> dict[str, Any]:
         "set_names": [one.name for one in sets],
         "found": found,
         "rows": found.items,
-        "marks": golden_health.marks_of(name, [row.id for row in found.items], actor=g.actor),
-        "runs": runs[:RUNS],
+        "marks": golden_health.health_of(name, [row.id for row in found.items], actor=g.actor),
+        "runs": runs[:MAX_RUNS],
         "last": last,
         "under_way": next((run.id for run in runs if run.completed_at is None), None),
         "results": results,
@@ -94,7 +94,7 @@ def rename_set(name: str) -> Any:
     except Problem as refusal:
         if refusal.status == 404:
             raise
-        return _shown(
+        return _set_page(
             name, 409 if refusal.status == 409 else 422, {"name": refusal.detail.removeprefix("set: ")}, "name"
         )
     return leave(url_for(".golden_set", name=new_name), Toast(f"Renamed to {new_name}."))
@@ -109,7 +109,7 @@ def save_policy(name: str) -> Any:
         with transaction():
             changed = golden_sets.save_policy(name, policy, actor=g.actor)
     except Invalid as refusal:
-        return _shown(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
+        return _set_page(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
     text = "Saved. It decides from the next replay on." if changed else "Nothing changed."
     return leave(url_for(".golden_set", name=name), text)
 
@@ -145,7 +145,7 @@ def _policy(before: dict[str, Any]) -> dict[str, Any]:
 @access("admin")
 def move(name: str) -> Any:
     """Put the ticked goldens into another set."""
-    ids = _ticked()
+    ids = _selected_ids()
     try:
         with transaction():
             target = eval_golden.clean_set_name(request.form.get("set", ""))
@@ -165,11 +165,11 @@ def move(name: str) -> Any:
 def replay_many(name: str) -> Any:
     """Replay the ticked goldens, each with its agent as it is now. What cannot be replayed is refused with 409."""
     with transaction():
-        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=_ticked()), actor=g.actor).id
+        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=_selected_ids()), actor=g.actor).id
     return leave(url_for("evals.show_run", run_id=run_id))
 
 
-def _ticked() -> list[UUID]:
+def _selected_ids() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
     found = [parse_id(text) for text in texts]
     if not found or None in found:

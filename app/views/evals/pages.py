@@ -25,9 +25,9 @@ from app.views.evals.promote_form import PromoteForm
 from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
 
-VISIBLE = 5
+MAX_VISIBLE = 5
 # Without a script a toast waits in a cookie, which holds 4 KB.
-MOST_IN_COOKIE = 40
+MAX_IDS_IN_COOKIE = 40
 
 
 @bp.get("")
@@ -39,33 +39,35 @@ def index() -> Any:
     if unknown:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")
     if request.args.get("part") == "more" and wants_fragment():
-        return page("evals/_more_candidates.html", "evals/_more_candidates.html", **listed())
-    sid, shown = parse_id(request.args.get("promote", "")), home()
-    return page("evals/index.html", "evals/_home.html", **shown, **(_open(sid, shown["candidates"]) if sid else {}))
+        return page("evals/_more_candidates.html", "evals/_more_candidates.html", **load_candidates())
+    sid, shown = parse_id(request.args.get("promote", "")), load_page()
+    return page(
+        "evals/index.html", "evals/_home.html", **shown, **(_open_form(sid, shown["candidates"]) if sid else {})
+    )
 
 
-def home() -> dict[str, Any]:
+def load_page() -> dict[str, Any]:
     """What the page shows. Six queries."""
-    return {**listed(), "sets": golden_sets.list_rows(actor=g.actor), "spark_points": spark_points}
+    return {**load_candidates(), "sets": golden_sets.list_set_rows(actor=g.actor), "spark_points": spark_points}
 
 
-def listed() -> dict[str, Any]:
+def load_candidates() -> dict[str, Any]:
     """The candidates, five of them unless all are asked for. Three queries at most."""
     everything = request.values.get("all") == "1"
     after = (request.args.get("after") or None) if everything else None
-    limit = candidates.MAX_GROUPS if everything else VISIBLE
+    limit = candidates.MAX_GROUPS if everything else MAX_VISIBLE
     found = candidates.list_candidates(actor=g.actor, limit=limit, cursor=after)
     return {
         "candidates": found.items,
         "total": found.total,
         "everything": everything,
-        "visible": VISIBLE,
+        "visible": MAX_VISIBLE,
         "after": after,
         "following": found.next_cursor if everything else None,
     }
 
 
-def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
+def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
     """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
     offer = promotion.load_offer(session_id, actor=g.actor)
     sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
@@ -77,11 +79,11 @@ def promoting(session_id: UUID, form: PromoteForm | None = None) -> dict[str, An
     }
 
 
-def _open(session_id: UUID, among: Sequence[Candidate], form: PromoteForm | None = None) -> dict[str, Any]:
+def _open_form(session_id: UUID, among: Sequence[Candidate], form: PromoteForm | None = None) -> dict[str, Any]:
     """The open form of a candidate, and how many signals it settles."""
     group = next((one for one in among if session_id in one.session_ids), None)
     signals = candidates.pending_signals(group, session_id, actor=g.actor)
-    return {**promoting(session_id, form), "resolves": len(signals)}
+    return {**load_promote_form(session_id, form), "resolves": len(signals)}
 
 
 @bp.get("/candidates/<uuid:session_id>")
@@ -96,13 +98,13 @@ def candidate(session_id: UUID) -> Any:
         return index()
     if request.args.get("put") == "away":
         # A request that ran again has another session to show than the one that was asked for.
-        shown = _one(one, one.representative_session_id)
+        shown = _candidate_context(one, one.representative_session_id)
     else:
-        shown = _one(one, session_id) | _open(session_id, [one])
+        shown = _candidate_context(one, session_id) | _open_form(session_id, [one])
     return page("evals/_candidate.html", "evals/_candidate.html", **shown)
 
 
-def _one(one: Candidate, session_id: UUID) -> dict[str, Any]:
+def _candidate_context(one: Candidate, session_id: UUID) -> dict[str, Any]:
     return {"one": one, "sid": session_id, "everything": request.values.get("all") == "1"}
 
 
@@ -124,17 +126,17 @@ def promote_candidate(session_id: UUID) -> Any:
         return _refused(refusal)
     word = "signal" if done.applied == 1 else "signals"
     toast = Toast(f"Golden in {set_name}. {done.applied:,} {word} applied.")
-    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_reload())
 
 
 def _wrong(session_id: UUID, form: PromoteForm, status: int) -> Response:
     """The same form in its place, with what was typed."""
     if wants_fragment():
         one = candidates.find_candidate(session_id, actor=g.actor)
-        more = {**_one(one, session_id), **_open(session_id, [one], form)}
+        more = {**_candidate_context(one, session_id), **_open_form(session_id, [one], form)}
         return page("evals/_candidate_wrong.html", "evals/_candidate_wrong.html", status=status, **more)
-    shown = home()
-    more = _open(session_id, shown["candidates"], form)
+    shown = load_page()
+    more = _open_form(session_id, shown["candidates"], form)
     return page("evals/index.html", "evals/index.html", status=status, **shown, **more)
 
 
@@ -143,7 +145,7 @@ def _refused(refusal: Problem) -> Response:
     if not wants_fragment():
         raise refusal
     toast = Toast(refusal.detail, "error")
-    return swap("evals/_moved.html", fallback=_back(), status=refusal.status, toasts=[toast], **_fresh())
+    return swap("evals/_moved.html", fallback=_back(), status=refusal.status, toasts=[toast], **_reload())
 
 
 @bp.post("/candidates/<uuid:session_id>/run-again")
@@ -157,7 +159,7 @@ def run_again(session_id: UUID) -> Any:
     except Refused as refusal:
         return _refused(refusal)
     toast = Toast("Running again.")
-    return swap("evals/_moved.html", fallback=address, toasts=[toast], **_fresh())
+    return swap("evals/_moved.html", fallback=address, toasts=[toast], **_reload())
 
 
 @bp.post("/candidates/<uuid:session_id>/dismiss")
@@ -171,10 +173,10 @@ def dismiss_candidate(session_id: UUID) -> Any:
         return _refused(refusal)
     text = f"Dismissed {len(moved):,} signal{'' if len(moved) == 1 else 's'}."
     toast = Toast(text)
-    if wants_fragment() or len(moved) <= MOST_IN_COOKIE:
+    if wants_fragment() or len(moved) <= MAX_IDS_IN_COOKIE:
         fields = (("ids", ",".join(map(str, moved))), *((("all", "1"),) if request.form.get("all") == "1" else ()))
         toast = Toast(text, undo=url_for(".undo_dismissal"), target="#candidates", fields=fields)
-    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_fresh())
+    return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_reload())
 
 
 @bp.post("/candidates/undo")
@@ -187,11 +189,13 @@ def undo_dismissal() -> Any:
     with transaction():
         moved = candidates.undo_group([found for found in ids if found is not None], actor=g.actor)
     toast = Toast(f"Put {moved:,} signal{'' if moved == 1 else 's'} back.")
-    return swap("evals/_candidates.html", fallback=_back(), toasts=[toast], **(listed() if wants_fragment() else {}))
+    return swap(
+        "evals/_candidates.html", fallback=_back(), toasts=[toast], **(load_candidates() if wants_fragment() else {})
+    )
 
 
-def _fresh() -> dict[str, Any]:
-    return home() if wants_fragment() else {}
+def _reload() -> dict[str, Any]:
+    return load_page() if wants_fragment() else {}
 
 
 def _back() -> str:

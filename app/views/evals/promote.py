@@ -16,7 +16,7 @@ from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
 from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
-from app.views.evals.pages import promoting
+from app.views.evals.pages import load_promote_form
 from app.views.evals.promote_form import PromoteForm
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
@@ -33,7 +33,7 @@ def ask(session_id: UUID) -> Any:
 
 def _form(session_id: UUID, form: PromoteForm | None = None, status: int = 200) -> Any:
     resolves = len(candidates.signals_of(session_id, actor=g.actor))
-    shown = {**promoting(session_id, form), "resolves": resolves}
+    shown = {**load_promote_form(session_id, form), "resolves": resolves}
     return page("evals/promote.html", "evals/_promote_place.html", status=status, session_id=session_id, **shown)
 
 
@@ -62,11 +62,11 @@ def promote(session_id: UUID) -> Any:
 @access("admin")
 def ask_many() -> Any:
     """Which of the ticked sessions can be golden as they are, and into which set. Changes nothing."""
-    return _asked_many()
+    return _many_form()
 
 
-def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
-    found = promotion.list_choices(_ticked(), actor=g.actor)
+def _many_form(status: int = 200, errors: dict[str, str] | None = None) -> Any:
+    found = promotion.list_choices(_selected_ids(), actor=g.actor)
     return page(
         "evals/promote_many.html",
         "evals/_promote_many.html",
@@ -86,12 +86,12 @@ def _asked_many(status: int = 200, errors: dict[str, str] | None = None) -> Any:
 def promote_many() -> Any:
     """Make them golden, all or none."""
     given = Promotion(set_name=request.form.get("set", "").strip(), note=request.form.get("note"))
-    ids = _ticked()
+    ids = _selected_ids()
     try:
         with transaction():
             promotion.promote_sessions(ids, given, actor=g.actor)
     except Invalid as refusal:
-        return _asked_many(422, refusal.fields or {"set": refusal.detail})
+        return _many_form(422, refusal.fields or {"set": refusal.detail})
     except Problem as refusal:
         if wants_fragment():
             return toast_only(Toast(f"Nothing was promoted. {refusal.detail}", "error"), status=refusal.status)
@@ -106,7 +106,7 @@ def _list_address() -> str:
     return back if back.startswith(url_for("sessions.index")) else url_for("sessions.index")
 
 
-def _ticked() -> list[UUID]:
+def _selected_ids() -> list[UUID]:
     texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
     found = [parse_id(text) for text in texts]
     if not found or None in found or len(found) > eval_golden.MAX_SESSIONS:

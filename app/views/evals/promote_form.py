@@ -10,7 +10,7 @@ from typing import Any
 from flask import request
 
 from app.errors import Invalid, Problem
-from app.evals.expected.expectations import MOST_CALLS
+from app.evals.expected.expectations import MAX_CALLS
 from app.formats.ids import parse_id
 from app.services.evals.golden import DEFAULT_SET
 from app.services.evals.promotion import Incomplete, Offer, Promotion
@@ -72,7 +72,7 @@ class PromoteForm:
             should=("answer",) if offer.complained and offer.preferred else (),
             facts=() if offer.complained or offer.preferred else tuple(offer.facts),
             # More lines than the form takes are not offered; what was changed still counts as recorded.
-            changes="\n".join(offer.changes) if len(offer.changes) <= MOST_CALLS else "",
+            changes="\n".join(offer.changes) if len(offer.changes) <= MAX_CALLS else "",
             answer=offer.preferred or "",
         )
 
@@ -146,8 +146,8 @@ class PromoteForm:
             return []
         if not lines:
             raise _wrong("changes", "Write what should have changed, tick that nothing may, or untick “change”.")
-        if len(lines) > MOST_CALLS:
-            raise _wrong("changes", f"At most {MOST_CALLS} changes.")
+        if len(lines) > MAX_CALLS:
+            raise _wrong("changes", f"At most {MAX_CALLS} changes.")
         return lines
 
     def with_errors(self, refusal: Problem) -> PromoteForm:

@@ -19,7 +19,7 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, run_control, run_detail, run_lists
 from app.services.evals import runs as eval_runs
-from app.services.evals.runs import NewRun, told_left_out
+from app.services.evals.runs import NewRun, left_out_notes
 from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import whole_number
@@ -27,8 +27,8 @@ from app.views.htmx import Toast, leave, page, varied, wants_fragment
 from app.views.lists import ROWS, neighbours
 from app.views.transcript.names import RecordNames
 
-MOST_RUNS = 20
-LINES = 200
+MAX_RUNS = 20
+MAX_LINES = 200
 TOOLS = ("recorded", "live")
 SHOWN = ("fail", "flaky", "errored", "unknown", "pass")
 
@@ -77,8 +77,8 @@ class StartForm:
         trials = whole_number(self.trials)
         if not self.sets and self.golden is None:
             wrong["set"] = "Choose a set, or a golden."
-        if trials is None or not 1 <= trials <= eval_runs.MOST_TRIALS:
-            wrong["trials"] = f"Give a number from 1 to {eval_runs.MOST_TRIALS}."
+        if trials is None or not 1 <= trials <= eval_runs.MAX_TRIALS:
+            wrong["trials"] = f"Give a number from 1 to {eval_runs.MAX_TRIALS}."
         if self.context not in CONTEXT_MODES:
             wrong["context"] = "Choose frozen or live."
         elif self.context == "live" and (self.plus or self.minus):
@@ -92,8 +92,8 @@ class StartForm:
         what: list[dict[str, Any]] = [{"set_name": name} for name in self.sets]
         what += [{"golden_ids": [self.golden]}] if self.golden else []
         tested = self._tested()
-        if len(what) * len(tested) > MOST_RUNS:
-            wrong["version"] = f"That would be {len(what) * len(tested)} runs; at most {MOST_RUNS} at once."
+        if len(what) * len(tested) > MAX_RUNS:
+            wrong["version"] = f"That would be {len(what) * len(tested)} runs; at most {MAX_RUNS} at once."
         if wrong:
             raise Invalid(" ".join(wrong.values()), wrong)
         return [
@@ -163,12 +163,12 @@ def start_run() -> Any:
         # Mostly the goldens' own agent does not run here. The form offers others.
         return _form(form, {"version": refusal.detail}, 409)
     if len(made) == 1:
-        return _led(url_for(".show_run", run_id=made[0]))
+        return _leave(url_for(".show_run", run_id=made[0]))
     flash(f"{len(made)} runs have begun.", "success")
-    return _led(url_for(".list_runs"))
+    return _leave(url_for(".list_runs"))
 
 
-def _led(target: str) -> Response:
+def _leave(target: str) -> Response:
     """Off to another page, whether htmx asked or a form."""
     if not wants_fragment():
         return redirect(target, 303)
@@ -191,9 +191,9 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
         title=row.title if row else None,
         stuck=", ".join(stuck),
         sets=sets,
-        versions=run_detail.versions_offered(actor=g.actor, **about),
-        plus=run_detail.rows_to_add(actor=g.actor),
-        minus=run_detail.rows_to_take(actor=g.actor, **about),
+        versions=run_detail.list_versions(actor=g.actor, **about),
+        plus=run_detail.list_addable_rows(actor=g.actor),
+        minus=run_detail.list_removable_rows(actor=g.actor, **about),
     )
     return varied(make_response(html, status))
 
@@ -202,15 +202,15 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
 @access("admin")
 def show_run(run_id: UUID) -> Any:
     """A run: what was tested, how far it is, and what came of each golden."""
-    return page("evals/run.html", "evals/_run.html", **read_run(run_id))
+    return page("evals/run.html", "evals/_run.html", **load_run(run_id))
 
 
-def read_run(run_id: UUID) -> dict[str, Any]:
+def load_run(run_id: UUID) -> dict[str, Any]:
     found = run_detail.read_run(run_id, actor=g.actor)
     verdict = request.args.get("verdict", "")
     lines = [line for line in found.lines if not verdict or line.verdict == verdict]
     start = min(whole_number(request.args.get("from")) or 0, len(lines))
-    shown = lines[start : start + LINES]
+    shown = lines[start : start + MAX_LINES]
     rows = [*found.options.get("plus", ()), *found.options.get("minus", ())]
     return {
         "found": found,
@@ -219,11 +219,11 @@ def read_run(run_id: UUID) -> dict[str, Any]:
         "lines": shown,
         "records": RecordNames(line.reason for line in shown),
         "total": len(lines),
-        "left_out": told_left_out(found.options),
-        "further": start + LINES if start + LINES < len(lines) else None,
+        "left_out": left_out_notes(found.options),
+        "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
-        "knowledge": run_detail.rows_named(rows, actor=g.actor),
+        "knowledge": run_detail.row_contents(rows, actor=g.actor),
     }
 
 
