@@ -1,96 +1,172 @@
-"""Arguments against the JSON schema of somebody's tool: what is worth saying to a model before the call is made.
+"""Values against JSON schemas that users wrote: the arguments of tool calls, and what a golden expects of them.
 
-Only what can be checked in one pass is: no references and no patterns, whose cost whoever wrote them decides. The rest
-of a schema is for the model to read and for the other side to check.
+Only keywords that cost one pass are checked: no references, no patterns. What a schema leaves open fits, and so does
+anything under a part of it that is malformed or beyond the bounds.
 """
 
 from __future__ import annotations
 
-from math import isfinite
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any
 
 from app.errors import Invalid
+from app.text.values import as_number, from_json, same
 
-DEEPEST = 12
-KINDS: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
+Schema = dict[str, Any]
+MAX_DEPTH = 20
+MAX_NODES = 5000
+MAX_NAMES = 12
+# A number and the text that writes it are the same to the comparer.
+EXPECTED_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str, int, float),
     "number": (int, float),
+    "integer": (int,),
     "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
+    "array": (list, tuple),
+    "object": (Mapping,),
+}
+NOUNS = {
+    "string": "text",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+ARGUMENT_SENTENCES: dict[str, Callable[[Any, Schema], str]] = {
+    "type": lambda kinds, _: f"Send {' or '.join(kinds)}.",
+    "enum": lambda allowed, _: f"Use one of {', '.join(str(one)[:80] for one in allowed[:20])}.",
+    "required": lambda _, __: "This is needed.",
+    "additionalProperties": lambda _, known: f"Not known; it takes {', '.join(known) or 'nothing'}.",
+    "minLength": lambda least, _: f"Send at least {least} characters.",
+    "maxLength": lambda most, _: f"Send at most {most} characters.",
+    "minimum": lambda least, _: f"Send {least} or more.",
+    "maximum": lambda most, _: f"Send {most} or less.",
 }
 
 
 def check_arguments(given: dict[str, Any], schema: dict[str, Any]) -> None:
-    """Raise Invalid with the first thing that does not fit."""
-    _check(given, {"type": "object", **schema}, "", 0)
+    """Refuse the arguments of a tool call with the first thing that does not fit."""
+    from jsonschema import Draft202012Validator
+
+    pruned = _prune({"type": "object", **schema}, iter(range(MAX_NODES)))
+    wrong = next(Draft202012Validator(pruned).iter_errors(given), None)
+    if wrong is not None:
+        place = ".".join(map(str, _path(wrong)))[:100] or "arguments"
+        sentence = ARGUMENT_SENTENCES[wrong.validator](wrong.validator_value, wrong.schema.get("properties", {}))
+        raise Invalid(f"`{place}`: {sentence}")
 
 
-def _check(value: Any, schema: Any, name: str, depth: int) -> None:
-    if not isinstance(schema, dict) or depth > DEEPEST:
-        return
-    kinds = [kind for kind in _texts(schema.get("type")) if kind in KINDS]
-    if kinds and not any(_is(value, kind) for kind in kinds):
-        raise _invalid(name, f"Send {' or '.join(kinds)}.")
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and not any(type(value) is type(one) and value == one for one in allowed):
-        raise _invalid(name, f"Use one of {', '.join(str(one)[:80] for one in allowed[:20])}.")
-    if isinstance(value, str):
-        _check_length(value, schema, name)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        _check_size(value, schema, name)
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            _check(inner, schema.get("items"), f"{name}.{place}", depth + 1)
-    elif isinstance(value, dict):
-        _check_members(value, schema, name, depth)
+def expected_error(value: Any, schema: Any) -> tuple[str, str] | None:
+    """Where an expected value does not fit a schema and what to give there, or None.
+
+    As lenient as the comparer: null fits everywhere, and a number, a list or an object may be written as text.
+    """
+    wrong = next(_expected_validator()(_prune_expected(schema, iter(range(MAX_NODES)))).iter_errors(value), None)
+    while wrong is not None and wrong.context:
+        wrong = wrong.context[0]
+    if wrong is None:
+        return None
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in _path(wrong))
+    return place.removeprefix("."), _expected_sentence(wrong)
 
 
-def _check_members(value: dict[str, Any], schema: dict[str, Any], name: str, depth: int) -> None:
-    known = schema.get("properties")
-    known = known if isinstance(known, dict) else {}
-    for needed in _texts(schema.get("required")):
-        if needed not in value:
-            raise _invalid(_within(name, needed), "This is needed.")
-    for key, inner in value.items():
-        if key in known:
-            _check(inner, known[key], _within(name, key), depth + 1)
-        elif schema.get("additionalProperties") is False:
-            raise _invalid(_within(name, key), f"Not known; it takes {', '.join(known) or 'nothing'}.")
+def _path(wrong: Any) -> list[str | int]:
+    """Where an error is. A missing or unknown member is named too."""
+    found, given = list(wrong.absolute_path), from_json(wrong.instance)
+    if wrong.validator == "required":
+        found += [name for name in wrong.validator_value if name not in given][:1]
+    if wrong.validator == "additionalProperties":
+        found += [name for name in given if name not in wrong.schema.get("properties", {})][:1]
+    return found
 
 
-def _check_length(value: str, schema: dict[str, Any], name: str) -> None:
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    if isinstance(least, int) and len(value) < least:
-        raise _invalid(name, f"Send at least {least} characters.")
-    if isinstance(most, int) and len(value) > most:
-        raise _invalid(name, f"Send at most {most} characters.")
+def _prune(schema: Any, budget: Iterator[int], depth: int = 0) -> Schema:
+    """The well-formed keywords that arguments are checked against, in the order in which they are reported."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH or next(budget, None) is None:
+        return {}
+    return {
+        **_types(schema, (*NOUNS, "null")),
+        **{name: schema[name] for name in ("enum",) if isinstance(schema.get(name), list)},
+        **{name: schema[name] for name in ("minLength", "maxLength") if isinstance(schema.get(name), int)},
+        **{name: schema[name] for name in ("minimum", "maximum") if isinstance(schema.get(name), int | float)},
+        "required": _texts(schema.get("required")),
+        **_members(schema, partial(_prune, budget=budget, depth=depth + 1)),
+        **({"additionalProperties": False} if schema.get("additionalProperties") is False else {}),
+    }
 
 
-def _check_size(value: float, schema: dict[str, Any], name: str) -> None:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    if isinstance(least, int | float) and isfinite(least) and value < least:
-        raise _invalid(name, f"Send {least} or more.")
-    if isinstance(most, int | float) and isfinite(most) and value > most:
-        raise _invalid(name, f"Send {most} or less.")
+def _prune_expected(schema: Any, budget: Iterator[int], depth: int = 0) -> Schema:
+    """The keywords that an expected value is checked against. A choice or a list of values decides alone."""
+    if not isinstance(schema, Mapping) or depth > MAX_DEPTH or next(budget, None) is None:
+        return {}
+    inner = partial(_prune_expected, budget=budget, depth=depth + 1)
+    choices = next((schema[key] for key in ("anyOf", "oneOf") if isinstance(schema.get(key), list)), None)
+    if choices:
+        possible = [inner(choice) for choice in choices if choice != {"type": "null"}]
+        return {"anyOf": possible} if possible else {}
+    allowed = [schema["const"]] if "const" in schema else schema.get("enum")
+    if isinstance(allowed, list):
+        return {"enum": allowed}
+    found = {**_types(schema, tuple(NOUNS)), **_members(schema, inner)}
+    closed = schema.get("additionalProperties") is False and "properties" in found
+    return found | ({"additionalProperties": False} if closed else {})
 
 
-def _is(value: Any, kind: str) -> bool:
-    if kind == "integer" and isinstance(value, float):
-        return value.is_integer()
-    return isinstance(value, KINDS[kind]) and (kind == "boolean") == isinstance(value, bool)
+def _types(schema: Mapping[str, Any], known: tuple[str, ...]) -> Schema:
+    kinds = [kind for kind in _texts(schema.get("type")) if kind in known]
+    return {"type": kinds} if kinds else {}
+
+
+def _members(schema: Mapping[str, Any], prune: Callable[[Any], Schema]) -> Schema:
+    items, properties = schema.get("items"), schema.get("properties")
+    found: Schema = {"items": prune(items)} if isinstance(items, Mapping) else {}
+    if isinstance(properties, Mapping):
+        found["properties"] = {name: prune(inner) for name, inner in properties.items()}
+    return found
 
 
 def _texts(given: Any) -> list[str]:
-    found = given if isinstance(given, list) else [given]
-    return [one for one in found if isinstance(one, str)]
+    return [one for one in (given if isinstance(given, list) else [given]) if isinstance(one, str)]
 
 
-def _within(name: str, key: str) -> str:
-    return f"{name}.{key}" if name else key
+def _expected_sentence(wrong: Any) -> str:
+    if wrong.validator == "type":
+        return f"Give {NOUNS[wrong.validator_value[0]]}."
+    if wrong.validator == "enum":
+        return f"Use one of {', '.join(map(str, wrong.validator_value[:MAX_NAMES]))}."
+    known = ", ".join(map(str, list(wrong.schema["properties"])[:MAX_NAMES]))
+    return f"It is not taken here; there is {known}." if known else "Nothing is taken here."
 
 
-def _invalid(name: str, sentence: str) -> Invalid:
-    return Invalid(f"`{(name or 'arguments')[:100]}`: {sentence}")
+@cache
+def _expected_validator() -> Any:
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.validators import extend
+
+    def check_enum(_: Any, allowed: list[Any], value: Any, __: Schema) -> Iterator[ValidationError]:
+        if value is not None and not any(same(value, one) or value == one for one in allowed):
+            yield ValidationError("Not one of them.")
+
+    def check(keyword: str, validator: Any, wanted: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
+        if value is not None:
+            value = value if keyword == "type" else from_json(value)
+            yield from Draft202012Validator.VALIDATORS[keyword](validator, wanted, value, schema)
+
+    lenient = {name: partial(check, name) for name in ("type", "items", "properties", "additionalProperties")}
+    kinds = {kind: lambda _, value, kind=kind: _reads_as(value, kind) for kind in EXPECTED_TYPES}
+    types = Draft202012Validator.TYPE_CHECKER.redefine_many(kinds)
+    return extend(Draft202012Validator, {**lenient, "enum": check_enum}, type_checker=types)
+
+
+def _reads_as(value: Any, kind: str) -> bool:
+    if isinstance(value, bool) or kind == "boolean":
+        return isinstance(value, bool) and kind == "boolean"
+    if kind in ("number", "integer") and isinstance(value, str):
+        value = as_number(value.strip())
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
+    if kind in ("array", "object"):
+        value = from_json(value)
+    return isinstance(value, EXPECTED_TYPES[kind])
