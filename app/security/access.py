@@ -15,13 +15,18 @@ LEVELS = ("public", "signed_in", "member", "admin", "owner")
 @dataclass(frozen=True)
 class Access:
     """`level` is the least role (`public` needs nobody, `signed_in` any person). `scope` is what a key must have;
-    without one, keys are not taken and only a browser session will do. `context|feedback` asks for one of the two."""
+    without one, keys are not taken and only a browser session will do. `context|feedback` asks for one of the two.
+
+    `also` names one more credential that the route reads: the `person` on a public page, a `visitor` with a feedback
+    token, or the `operator` with the server's token.
+    """
 
     level: str
     scope: str | None = None
+    also: str | None = None
 
     def __post_init__(self) -> None:
-        if self.level not in LEVELS:
+        if self.level not in LEVELS or self.also not in (None, "person", "visitor", "operator"):
             raise ValueError(f"{self.level} is no access level")
 
     @property
@@ -29,11 +34,11 @@ class Access:
         return tuple(self.scope.split("|")) if self.scope else ()
 
 
-def access(level: str, scope: str | None = None) -> Callable[[View], View]:
+def access(level: str, scope: str | None = None, *, also: str | None = None) -> Callable[[View], View]:
     """Declare who may reach a view."""
 
     def declare(view: View) -> View:
-        view.access = Access(level, scope)  # type: ignore[attr-defined]
+        view.access = Access(level, scope, also)  # type: ignore[attr-defined]
         return view
 
     return declare

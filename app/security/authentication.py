@@ -111,11 +111,11 @@ def identify(declared: access.Access) -> bool:
     header = request.headers.get("Authorization")
     if header is not None and declared.scope is not None:
         scheme, _, key = header.partition(" ")
-        if scheme.lower() == "bearer" and is_operators(key.strip()):
+        if scheme.lower() == "bearer" and declared.also == "operator" and is_operators(key.strip()):
             g.operator = True
             return True
         if scheme.lower() == "bearer" and key.strip().startswith(feedback_tokens.PREFIX):
-            _enter_visitor(key.strip())
+            _enter_visitor(key.strip(), declared)
             return True
         if scheme.lower() != "bearer" or not _enter(key.strip()):
             raise SignInNeeded(
@@ -125,16 +125,15 @@ def identify(declared: access.Access) -> bool:
             raise SignInNeeded("Send an API key; this is no key.")
         return True
     cookie = request.cookies.get(cookie_name())
-    if cookie and (declared.level != "public" or request.endpoint in current_app.config["KNOWS_PERSON"]):
+    if cookie and (declared.level != "public" or declared.also == "person"):
         _enter(cookie, login=True)
     return False
 
 
 def is_operators(token: str) -> bool:
-    """Whether this is the operator's token, on a route that accepts it."""
+    """Whether this is the operator's token."""
     wanted = current_app.config["SETTINGS"].metrics_token
-    taken = request.endpoint in current_app.config["TAKES_OPERATOR"]
-    return bool(wanted) and taken and tokens.same(token, wanted)
+    return bool(wanted) and tokens.same(token, wanted)
 
 
 def _enter(token: str, login: bool = False) -> bool:
@@ -158,10 +157,10 @@ def _enter(token: str, login: bool = False) -> bool:
     return True
 
 
-def _enter_visitor(token: str) -> None:
+def _enter_visitor(token: str, declared: access.Access) -> None:
     """Let somebody in whom a team's own server sent, to the few addresses that take them and from the team's own sites
     alone. Whatever is wrong with the token is refused in the same words."""
-    if request.endpoint not in current_app.config["TAKES_VISITORS"]:
+    if declared.also != "visitor":
         raise Forbidden("A feedback token is for /api/v1/feedback alone; send an API key here.")
     visitor = feedback_tokens.read_token(current_app.config["SECRET_KEY"], token)
     found = feedback_tokens.find(visitor, g.request_id) if visitor is not None else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Flask, Response, current_app, g, make_response, redirect, render_template, request
+from flask import Blueprint, Response, current_app, g, make_response, redirect, render_template, request
 
 from app.actor import Actor
 from app.db import acting_as, transaction
@@ -24,7 +24,7 @@ bp = Blueprint("auth", __name__)
 
 
 @bp.get("/sign-in")
-@access("public")
+@access("public", also="person")
 def sign_in() -> Any:
     """The form, or straight on for whoever is signed in."""
     if g.actor is not None:
@@ -33,7 +33,7 @@ def sign_in() -> Any:
 
 
 @bp.post("/sign-in")
-@access("public")
+@access("public", also="person")
 def sign_in_with_password() -> Any:
     wanted, email = request.form.get("next"), request.form.get("email", "")
     missing = {name: text for name, text in MISSING.items() if not request.form.get(name, "").strip()}
@@ -85,7 +85,7 @@ def sign_out() -> Any:
 
 
 @bp.get("/sign-in/link/<token>")
-@access("public")
+@access("public", also="person")
 def link(token: str) -> Any:
     """One button. Mail programs and chats open links by themselves, so opening it uses nothing up."""
     with acting_as(g.actor):
@@ -94,7 +94,7 @@ def link(token: str) -> Any:
 
 
 @bp.post("/sign-in/link/<token>")
-@access("public")
+@access("public", also="person")
 def use_link(token: str) -> Any:
     try:
         with acting_as(g.actor), transaction():
@@ -105,7 +105,7 @@ def use_link(token: str) -> Any:
 
 
 @bp.post("/demo/enter")
-@access("public")
+@access("public", also="person")
 def enter_demo() -> Any:
     if not current_app.config["DEMO"]:
         raise NotFound("There is no demo here.")
@@ -115,7 +115,7 @@ def enter_demo() -> Any:
 
 
 @bp.get("/invite/<token>")
-@access("public")
+@access("public", also="person")
 def invitation(token: str) -> Any:
     try:
         return _invitation(token, _look_up(token))
@@ -124,7 +124,7 @@ def invitation(token: str) -> Any:
 
 
 @bp.post("/invite/<token>")
-@access("public")
+@access("public", also="person")
 def accept_invitation(token: str) -> Any:
     try:
         invited = _look_up(token)
@@ -236,24 +236,6 @@ def forget_cookie(answer: Any) -> Response:
         authentication.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
     )
     return varied(answer)
-
-
-def register(app: Flask) -> None:
-    app.config["KNOWS_PERSON"].update(
-        f"auth.{name}"
-        for name in (
-            "sign_in",
-            "sign_in_with_password",
-            "link",
-            "use_link",
-            "enter_demo",
-            "invitation",
-            "accept_invitation",
-        )
-    )
-
-
-# Switching workspaces
 
 
 @bp.post("/workspace")

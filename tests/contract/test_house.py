@@ -172,7 +172,7 @@ def test_heavy_libraries_are_loaded_on_first_use() -> None:
         "import sys, app, app.cli, app.server.run\n"
         "from flask import Flask\n"
         "flask = Flask('app')\n"
-        "flask.config.update(SETTINGS=app.Settings(), KNOWS_PERSON=set(), TAKES_VISITORS=set(), TAKES_OPERATOR=set())\n"
+        "flask.config.update(SETTINGS=app.Settings())\n"
         "for name in (*app.VIEWS, *app.APIS): app.add_routes(flask, name)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )

@@ -26,8 +26,8 @@ Handler = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Declared:
-    """What a route promises. `access` is the least role and the scope that a key needs; `reads` is the media type of a
-    body that is no JSON object and that the view reads for itself."""
+    """What a route promises. `access` is the least role and the scope that a key needs, `also_takes` one more
+    credential (see `Access`). `reads` is the media type of a body that is not JSON and that the view reads itself."""
 
     method: str
     path: str
@@ -42,6 +42,7 @@ class Declared:
     media_type: str = "application/json"
     reads: str | None = None
     also: dict[int, str] = field(default_factory=dict)
+    also_takes: str | None = None
     about: str = ""
 
 
@@ -61,7 +62,7 @@ def route(
             return respond(declared, view, arguments)
 
         handle.declared = declared  # type: ignore[attr-defined]
-        gatekeeping.access(*access)(handle)
+        gatekeeping.access(*access, also=declared.also_takes)(handle)
         bp.add_url_rule(path, view.__name__, handle, methods=[method])
         return handle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 from uuid import UUID
 
-from flask import Flask, g
+from flask import g
 from pydantic import Field, model_validator
 
 from app.api.kit import idempotency
@@ -79,6 +79,7 @@ class SignalPage(Answer):
     "POST",
     "/api/v1/feedback",
     access=("member", "feedback"),
+    also_takes="visitor",
     body=SignalBody,
     answer=SignalAnswer,
     status=201,
@@ -98,6 +99,7 @@ def give(body: SignalBody) -> tuple[SignalAnswer, int]:
     "GET",
     "/api/v1/feedback",
     access=("member", "feedback"),
+    also_takes="visitor",
     query=SignalQuery,
     answer=SignalPage,
     summary="One's own signals",
@@ -114,6 +116,7 @@ def own(query: SignalQuery) -> SignalPage:
     "DELETE",
     "/api/v1/feedback",
     access=("member", "feedback"),
+    also_takes="visitor",
     query=OneSignal,
     status=204,
     summary="Take a signal back",
@@ -121,7 +124,3 @@ def own(query: SignalQuery) -> SignalPage:
 )
 def take_back(query: OneSignal) -> None:
     signals.retract_signal(query.message_id, query.signal, actor=g.actor)
-
-
-def register(app: Flask) -> None:
-    app.config["TAKES_VISITORS"] |= {f"{bp.name}.{view.__name__}" for view in (give, own, take_back)}

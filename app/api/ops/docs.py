@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from flask import Flask, render_template
+from flask import render_template
 
 from app.api.kit import problems
 from app.api.ops import bp
@@ -43,14 +43,10 @@ class Operation:
 
 
 @bp.get("/api/docs")
-@access("public")
+@access("public", also="person")
 def page() -> str:
     document = json.loads(described())
     return render_template("api/docs.html", groups=grouped(document), problems=problems.ABOUT, info=document["info"])
-
-
-def register(app: Flask) -> None:
-    app.config["KNOWS_PERSON"].add("api_ops.page")
 
 
 def grouped(document: dict[str, Any]) -> dict[str, list[Operation]]:

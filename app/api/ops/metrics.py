@@ -40,6 +40,7 @@ OF_WORKSPACE = text(
     "GET",
     "/metrics",
     access=("public", "admin"),
+    also_takes="operator",
     transactional=False,
     media_type="text/plain",
     summary="Figures for Prometheus",
@@ -131,6 +132,5 @@ def end(response: Response) -> Response:
 def register(app: Flask) -> None:
     settings: Settings = app.config["SETTINGS"]
     app.extensions["upshot.requests"] = RequestCounts(settings.processes)
-    app.config["TAKES_OPERATOR"].add(f"{bp.name}.{metrics.__name__}")
     request_started.connect(begin, app)
     app.after_request(end)

@@ -93,7 +93,7 @@ class Shell:
 
 
 @bp.post("/theme")
-@access("public")
+@access("public", also="person")
 def theme() -> Response:
     """Remember the theme and go back to where the person was; a script that only wants it kept gets 204."""
     chosen = request.form.get("theme", "auto")
@@ -142,7 +142,6 @@ def fingerprint(path: Path) -> str:
 
 def register(app: Flask) -> None:
     """Give templates what they read, and static files their stamp."""
-    app.config["KNOWS_PERSON"].add("layout.theme")
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
     app.jinja_env.finalize = hidden_characters.shown
     app.context_processor(context)
