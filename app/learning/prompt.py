@@ -61,6 +61,13 @@ PLACES = (
 )  # fmt: skip
 
 
+def scope_of(agent_id: object, entity_type_id: object) -> str:
+    """The scope of a row, by whether it is for one agent and for one entity type."""
+    if agent_id:
+        return "both" if entity_type_id else "agent"
+    return "entity_type" if entity_type_id else "workspace"
+
+
 @dataclass(frozen=True, slots=True)
 class PromptRow:
     """A row that could be in the prompt. `scope` is one of `workspace`, `agent`, `entity_type`, `both`."""

@@ -128,10 +128,6 @@ def carries(word: str) -> bool:
     return (len(lower) > 1 or lower.isdigit() or lower == "%") and lower not in STOP and word[0].isalnum()
 
 
-def content_stems(text: str) -> list[str]:
-    return [stem(word) for word in tokens(text) if carries(word)]
-
-
 def names(text: str) -> set[str]:
     """Capitalised words within a sentence, and abbreviations."""
     return {found.strip() for found in NAME.findall(text)}

@@ -18,7 +18,7 @@ from app.evals.compare.sessions import Golden, compare
 from app.evals.expected.expectations import read_expected
 from app.evals.trace import Event, Run, make_run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
-from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt
+from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt, scope_of
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit
 from app.services.evals.compare import nearness
@@ -143,14 +143,12 @@ def _added_rows(ids: Sequence[str], there: set[str], actor: Actor) -> list[Promp
     rows = db.session.scalars(
         select(SharedContext).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
     )
-    scopes = {(True, True): "both", (True, False): "agent", (False, True): "entity_type", (False, False): "workspace"}
     return [
         PromptRow(
-            row.id, row.type, row.content, row.context, scopes[bool(row.agent_id), bool(row.entity_type_id)],
-            row.version, 1.0,
+            row.id, row.type, row.content, row.context, scope_of(row.agent_id, row.entity_type_id), row.version, 1.0
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def load_trace(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> Run:

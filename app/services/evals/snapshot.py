@@ -14,6 +14,7 @@ from app.errors import Unprocessable
 from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
 from app.evals.trace import Run, make_run
 from app.ingest.messages import size_of
+from app.learning.prompt import scope_of
 from app.models import (
     Agent,
     AgentSession,
@@ -154,7 +155,7 @@ def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) ->
                 "type": said["type"],
                 "content": said["content"],
                 "context": said["context"],
-                "scope": _scope(said),
+                "scope": scope_of(said.get("agent_id"), said.get("entity_type_id")),
             }
         )
     return found
@@ -170,12 +171,6 @@ def _uuid(text: Any) -> UUID | None:
         return UUID(str(text))
     except ValueError:
         return None
-
-
-def _scope(row: dict[str, Any]) -> str:
-    if row.get("agent_id"):
-        return "both" if row.get("entity_type_id") else "agent"
-    return "entity_type" if row.get("entity_type_id") else "workspace"
 
 
 def _entity(session: AgentSession) -> dict[str, Any] | None:
