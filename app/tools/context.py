@@ -12,7 +12,8 @@ from app.errors import Forbidden, Invalid, Refused
 from app.models import SharedContext
 from app.services.agents import versions
 from app.services.entities import store as entity_store
-from app.services.knowledge import memories, proposals
+from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import memories, proposals, validation
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
@@ -20,8 +21,8 @@ from app.services.knowledge.lists import KnowledgeFilters
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "context"
-Content = Annotated[str, Field(min_length=1, max_length=knowledge_rows.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=knowledge_rows.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=validation.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=validation.LONGEST_CONTEXT)]
 Slug = Annotated[str, Field(min_length=1, max_length=120)]
 
 
@@ -112,11 +113,11 @@ def list_shared_context(arguments: ListSharedContext, scope: ToolScope) -> Outco
         entity_type=arguments.entity_type,
         q=arguments.query or None,
     )
-    found = knowledge_rows.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
+    found = knowledge_lists.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
     return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
 
 
-def _item(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
+def _item(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
     return {
         "id": row.id,
         "name": row.content,

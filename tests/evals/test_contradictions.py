@@ -14,7 +14,7 @@ from app.evals.expected.contradictions import check_consistent, check_makable, f
 from app.evals.expected.expectations import read_expected
 from app.evals.expected.tool_names import is_typo, nearest_name
 from app.evals.trace import make_tool
-from app.formats.value_schema import misfit
+from app.formats.json_schema import expected_error
 from tests.evals.test_compare import talk
 from tests.evals.test_corrected import filled, judged, moved
 
@@ -52,12 +52,12 @@ TRIP = {
     ],
 )
 def test_a_value_fits_its_schema_or_is_told_what_does(given: dict[str, Any], wrong: Any) -> None:
-    assert misfit(given, TRIP) == wrong
+    assert expected_error(given, TRIP) == wrong
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"$ref": "#/x"}, {"type": "date"}, {"properties": {"a": {}}}])
 def test_what_a_schema_leaves_open_fits(schema: Any) -> None:
-    assert misfit({"a": [1, "x"], "b": {}}, schema) is None
+    assert expected_error({"a": [1, "x"], "b": {}}, schema) is None
 
 
 def test_what_our_tools_take_is_known() -> None:

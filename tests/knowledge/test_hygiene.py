@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import delete, select
 
 from app.db import acting_as, db, transaction
 from app.formats.tool_groups import TOOLS_OF_GROUP
@@ -106,24 +106,32 @@ def test_the_nearest_rows_come_first(admin: Any) -> None:
 
 def test_vectors_are_kept_by_text_and_model(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     row = add(admin, "State the period.")
-    with transaction():
-        assert vectors.keep_vectors([row], actor=admin) == 1
-        assert vectors.keep_vectors([row], actor=admin) == 0, "what is kept is not made again"
-    kept = db.session.scalars(select(SharedContextEmbedding)).one()
-    assert (kept.model, len(kept.vector)) == (embeddings.MODEL_NAME, embeddings.DIMENSIONS)
+    stored = db.session.scalars(select(SharedContextEmbedding)).one()
+    assert (stored.model, len(stored.vector)) == (embeddings.MODEL_NAME, embeddings.DIMENSIONS)
 
     made: list[str] = []
-    monkeypatch.setattr(vectors, "_remembered", {})
+    monkeypatch.setattr(vectors, "_cache", {})
     monkeypatch.setattr(vectors, "embed", lambda texts: made.extend(texts) or embeddings.embed(texts))
     hygiene.check_all(actor=admin)
-    assert made == [], "a kept vector is read"
+    assert made == [], "a stored vector is read"
+    before = list(stored.vector)
     with transaction():
         knowledge_rows.edit_row(row, {"content": "State the period and the currency."}, 1, actor=admin)
+    db.session.expire_all()
+    assert db.session.scalars(select(SharedContextEmbedding.vector)).one() != before, "an edit stores the new vector"
     hygiene.check_all(actor=admin)
-    assert made == ["State the period and the currency."]
-    assert db.session.scalar(select(func.count()).select_from(SharedContextEmbedding)) == 1
+    assert made == []
+
+
+def test_a_row_without_a_vector_is_embedded_when_it_is_read(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(admin, "State the period.")
     with transaction():
-        assert vectors.keep_vectors([row], actor=admin) == 1
+        db.session.execute(delete(SharedContextEmbedding))
+    made: list[str] = []
+    monkeypatch.setattr(vectors, "_cache", {})
+    monkeypatch.setattr(vectors, "embed", lambda texts: made.extend(texts) or embeddings.embed(texts))
+    hygiene.check_all(actor=admin)
+    assert made == ["State the period."]
 
 
 def test_names_of_tools_are_those_of_the_tools() -> None:

@@ -20,10 +20,12 @@ from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
+from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.rows import MOVES, NewRow
+from app.services.lists.filters import KnowledgeFilters
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -70,7 +72,7 @@ def test_an_edit_needs_the_version_it_was_made_on(workspace: Any) -> None:
                 row.id, {"content": "State the period next to every multiple."}, 2, actor=admin
             )
         assert same.version == 2, "nothing changed, nothing noted"
-        history = knowledge_rows.history_of(row.id, actor=admin)
+        history = knowledge_lists.history_of(row.id, actor=admin)
         assert [(item.version, item.action, item.author, item.reason) for item in history] == [
             (2, "edited", owner.name, "Tables too"),
             (1, "created", admin.name, None),
@@ -125,9 +127,9 @@ def test_every_pair_of_states(workspace: Any) -> None:
                 row = add(member, f"Rule {number} to {target}")
                 for step in steps:
                     go(row, step)
-                if target == start or target in MOVES[start]:
+                if target == start or start in FROM[target]:
                     go(row, target)
-                    found = knowledge_rows.get_row(row.id, actor=admin).row
+                    found = knowledge_lists.get_row(row.id, actor=admin).row
                     assert found.state == target
                     assert row.active == (target == "active")
                     assert (found.superseded_by == heir.id) == (target == "superseded")
@@ -208,7 +210,7 @@ def test_rows_know_their_signals(workspace: Any) -> None:
             ids.append(record_feedback(new, actor=actor).id)
     with acting_as(admin):
         row = add(admin, "Use LTM EBITDA.", source_feedback_id=ids[1], feedback_ids=ids)
-        detail = knowledge_rows.get_row(row.id, actor=admin)
+        detail = knowledge_lists.get_row(row.id, actor=admin)
         assert (detail.row.signals, detail.row.people, detail.row.source_feedback_id) == (2, 2, ids[1])
         assert {signal.author for signal in detail.signals} == {admin.name, member.name}
 
@@ -224,7 +226,7 @@ def test_archiving_an_agent_retires_what_was_its_own(workspace: Any) -> None:
         with transaction():
             versions.archive_agent(agent.id, actor=admin)
             entity_store.archive_type(kind.id, actor=admin)
-        states = {row.id: knowledge_rows.get_row(row.id, actor=admin).row.state for row in (own, common, of_type)}
+        states = {row.id: knowledge_lists.get_row(row.id, actor=admin).row.state for row in (own, common, of_type)}
         assert states == {own.id: "inactive", common.id: "active", of_type.id: "inactive"}
         with pytest.raises(Refused, match="archived already"), transaction():
             versions.archive_agent(agent.id, actor=admin)
@@ -249,7 +251,7 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
             knowledge_rows.set_state(gone.id, "deleted", actor=admin, reason="Wrong.")
 
         def found(**args: str) -> set[str]:
-            page = knowledge_rows.list_rows(KnowledgeFilters.from_args(args), Page(), actor=admin)
+            page = knowledge_lists.list_rows(KnowledgeFilters.from_args(args), Page(), actor=admin)
             return {row.content.split()[0] for row in page.items}
 
         assert found() == {"Alpha", "Beta", "Gamma", "Delta", "Epsilon"}
@@ -263,13 +265,13 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
         assert found(entity_type="deal") == {"Gamma", "Delta"}
         assert found(q="covenants") == {"Alpha"}
         with count_queries() as seen:
-            page = knowledge_rows.list_rows(KnowledgeFilters.from_args({"q": "delta"}), Page(), actor=admin)
+            page = knowledge_lists.list_rows(KnowledgeFilters.from_args({"q": "delta"}), Page(), actor=admin)
         assert len(seen) <= 4
         assert (page.items[0].scope, page.items[0].agent, page.items[0].entity_type) == ("both", "deal-analyst", "deal")
-        rows = knowledge_rows.list_rows(KnowledgeFilters(), Page(), actor=admin).items
+        rows = knowledge_lists.list_rows(KnowledgeFilters(), Page(), actor=admin).items
         ranks = {row.content.split()[0]: round(row.rank, 2) for row in rows}
         assert (ranks["Alpha"], ranks["Beta"], ranks["Delta"]) == (0.25, 1.0, 3.0)
-        counts = knowledge_rows.counts(admin)
+        counts = knowledge_lists.counts(admin)
         assert counts.active == {"correction": 2, "lesson": 1, "routing": 1}
         assert (counts.others, counts.all) == ({"proposed": 1}, 5)
 

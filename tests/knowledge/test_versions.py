@@ -13,6 +13,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import AuditEntry, Feedback, SharedContext, SharedContextUsage
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
+from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
@@ -69,7 +70,7 @@ def test_rolling_back_is_one_more_version(admin: Any) -> None:
         "active",
         4,
     )
-    steps = knowledge_rows.history_of(row.id, actor=admin)
+    steps = knowledge_lists.history_of(row.id, actor=admin)
     assert [(step.version, step.action, step.reason) for step in steps][:2] == [
         (4, "rolled_back", "Back to version 1."),
         (3, "inactive", "Outdated."),
@@ -110,7 +111,7 @@ def test_merging_joins_the_signals_and_applies_them(admin: Any, workspace: Works
     merged = merge(proposal, target, admin)
 
     assert (merged.state, merged.superseded_by) == ("superseded", target.id)
-    assert {signal.id for signal in knowledge_rows.get_row(target.id, actor=admin).signals} == {one, two}
+    assert {signal.id for signal in knowledge_lists.get_row(target.id, actor=admin).signals} == {one, two}
     rows = db.session.scalars(select(Feedback).where(Feedback.id.in_([one, two]))).all()
     assert {(row.status, row.outcome["id"]) for row in rows} == {("applied", str(target.id))}
     again = NewRow(type="correction", content="Do not use the last fiscal year.")
@@ -152,10 +153,11 @@ def test_what_a_new_wording_replaced_comes_back_with_the_decision(admin: Any, wo
     for _ in range(2):
         with transaction():
             knowledge_rows.set_state(new.id, "active", actor=admin)
-        assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["superseded", "active"]
+        states = [knowledge_lists.get_row(one.id, actor=admin).row.state for one in (old, new)]
+        assert states == ["superseded", "active"]
         with transaction():
             knowledge_rows.reopen_row(new.id, actor=admin)
-        assert [knowledge_rows.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
+        assert [knowledge_lists.get_row(one.id, actor=admin).row.state for one in (old, new)] == ["active", "proposed"]
 
 
 def test_only_a_proposal_is_merged_and_only_into_an_active_row(admin: Any, workspace: Workspace) -> None:

@@ -13,15 +13,16 @@ from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.api.kit.route import route
 from app.db import paging
 from app.errors import Invalid
-from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import hygiene, validation
+from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
 State = Literal["proposed", "active", "inactive", "superseded", "deleted"]
 Check = Literal["duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale"]
-Content = Annotated[str, Field(min_length=1, max_length=knowledge_rows.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=knowledge_rows.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=validation.LONGEST_CONTENT)]
+When = Annotated[str, Field(max_length=validation.LONGEST_CONTEXT)]
 Reason = Annotated[str, Field(max_length=2000)]
 WORDS = ("content", "context")
 CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")
@@ -148,7 +149,7 @@ class KnowledgeRead(KnowledgeSaved):
 )
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = knowledge_rows.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = knowledge_lists.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     items = [KnowledgeItem.model_validate(_values(row)) for row in found.items]
     return KnowledgePage(items=items, next_cursor=found.next_cursor)
 
@@ -182,7 +183,7 @@ def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
     about="With the feedback behind it and what the checks say of it now.",
 )
 def read_knowledge(row_id: UUID) -> KnowledgeRead:
-    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    found = knowledge_lists.get_row(row_id, actor=g.actor)
     findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
     return KnowledgeRead.model_validate({**_values(found.row), "findings": findings, "feedback": found.signals})
 
@@ -236,11 +237,10 @@ def delete_knowledge(row_id: UUID) -> None:
 
 
 def _saved(row_id: UUID) -> KnowledgeSaved:
-    vectors.keep_vectors([row_id], actor=g.actor)
-    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    row = knowledge_lists.get_row(row_id, actor=g.actor).row
     findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
     return KnowledgeSaved.model_validate({**_values(row), "findings": findings})
 
 
-def _values(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
+def _values(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
     return {**vars(row), "active": row.state == "active"}

@@ -24,7 +24,7 @@ from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, eff
 from app.evals.expected.expectations import Expected
 from app.evals.expected.tool_names import is_typo, nearest_name
 from app.evals.trace import Run, Tool, calls_of, find_tool
-from app.formats.value_schema import misfit
+from app.formats.json_schema import expected_error
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.entities import store as entity_store
 from app.text.values import Reader, as_number, holds_truncated
@@ -117,7 +117,7 @@ class _Checks:
         if any(call.name == name and covered_share(name, wanted, call.arguments) == 1.0 for call in self.calls):
             return None
         tool = self.tools.named.get(name)
-        wrong = misfit(given, tool.schema) if tool else None
+        wrong = expected_error(given, tool.schema) if tool else None
         if wrong:
             return f"{name[:60]}, {wrong[0][:60]}: {wrong[1]}"
         if tool is None or tool.schema is None or name not in builtin_tools.WRITES | builtin_tools.READS:
@@ -150,7 +150,7 @@ class _Checks:
     def _of_tool(self, kind: str, of: str, fields: Mapping[str, Any]) -> str | None:
         tool = self.tools.named.get(of)
         if tool is not None:
-            wrong = misfit(fields, tool.schema)
+            wrong = expected_error(fields, tool.schema)
             return f"{of[:60]}, {wrong[0][:60]}: {wrong[1]}" if wrong else None
         if not self.tools.whole:
             return self.tools.refusal(of)
@@ -324,7 +324,7 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
             return f"{name[:60]}: {criteria.name} has {', '.join(criteria.dimensions)}."
         value = given["value"] if isinstance(given, Mapping) and "value" in given else given
         numeric = isinstance(rule, Mapping) and rule.get("kind") in ("numeric", "number")
-        if numeric and value is not None and misfit(value, {"type": "number"}):
+        if numeric and value is not None and expected_error(value, {"type": "number"}):
             return f"{name[:60]}: Give a number."
     return None
 

@@ -16,7 +16,7 @@ from app.db import db
 from app.formats.tool_groups import tool_names
 from app.learning.hygiene.checks import T_REL, Finding, Named, Row, World, check_alone, compare
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
-from app.services.knowledge.vectors import vectors_of
+from app.services.knowledge.vectors import get_vectors
 from app.text.embeddings import near_pairs, nearness
 
 # How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
@@ -61,7 +61,7 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
     if not wanted:
         return {}
     world, today = read_world(actor=actor), _today()
-    vectors = vectors_of({one.id: (one.digest, one.row.content) for one in kept})
+    vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
     found = {}
     for one in wanted:
         others = [other for other in kept if _meets(one, other)]
@@ -82,7 +82,7 @@ def check_all(*, actor: Actor) -> Report:
     """What is wrong with all active and proposed rows. A pair is told once: at the proposal, else at the newer row."""
     kept, more = _rows(actor)
     world, today = read_world(actor=actor), _today()
-    vectors = vectors_of({one.id: (one.digest, one.row.content) for one in kept})
+    vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
     found = {one.id: check_alone(one.row, world, today) for one in kept}
     for first, second, near in near_pairs([vectors[one.id] for one in kept], T_REL):
         one, other = sorted((kept[first], kept[second]), key=lambda kept_: kept_.row.state == "active")
@@ -99,7 +99,7 @@ def nearest(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
     others = [row for row in kept if row.row.state == "active" and row.id != row_id]
     if one is None:
         return [row.id for row in others[:most]]
-    vectors = vectors_of({row.id: (row.digest, row.row.content) for row in kept})
+    vectors = get_vectors({row.id: (row.digest, row.row.content) for row in kept})
     near = nearness(vectors[row_id], [vectors[row.id] for row in others])
     ranked = sorted(zip(near, others, strict=True), key=lambda pair: (-pair[0], pair[1].id))
     return [row.id for _, row in ranked[:most]]

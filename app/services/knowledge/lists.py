@@ -15,6 +15,7 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
+from app.learning.prompt import scope_of
 from app.models import (
     Agent,
     EntityType,
@@ -99,9 +100,7 @@ class KnowledgeRow:
 
     @property
     def scope(self) -> str:
-        if self.agent_id:
-            return "both" if self.entity_type_id else "agent"
-        return "entity_type" if self.entity_type_id else "workspace"
+        return scope_of(self.agent_id, self.entity_type_id)
 
 
 @dataclass(frozen=True)

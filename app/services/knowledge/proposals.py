@@ -15,8 +15,8 @@ from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Throttled
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import audit
-from app.services.knowledge.rows import NewRow, add_row, check_signals
-from app.services.knowledge.validation import as_stored
+from app.services.knowledge.rows import NewRow, add_row, embed_content
+from app.services.knowledge.validation import as_stored, check_signals
 
 MOST_AN_HOUR = 20
 HOUR = timedelta(hours=1)
@@ -27,8 +27,8 @@ HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
 
 
 def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
-    """Write a rule that waits for a person, whoever writes it. The same proposal again is the first one, with one more
-    signal behind it; what a person rejected is not proposed again."""
+    """Propose a rule. The same proposal again adds its signals to the first; a rejected one is refused."""
+    vector = embed_content(as_stored(new.content))
     db.session.execute(ONE_AT_A_TIME, {"tenant": str(actor.tenant_id)})
     known = _same(new, actor)
     if known is not None and known.state == "proposed":
@@ -40,8 +40,8 @@ def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) ->
         raise Refused("This was proposed before, and a person merged it into another row.", current="superseded")
     if known is not None and _was_rejected(known, actor):
         raise Refused("This was proposed before, and a person rejected it.", current=known.state)
-    _check_number(actor)
-    return _write(new, actor, session_id)
+    _check_rate(actor)
+    return _write(new, vector, actor, session_id)
 
 
 def propose_edit(
@@ -68,9 +68,10 @@ def propose_edit(
     )
     if (as_stored(new.content), as_stored(new.context or "")) == (row.content, row.context or ""):
         raise Invalid("These are the words that the row has already.")
+    vector = embed_content(as_stored(new.content))
     db.session.execute(ONE_AT_A_TIME, {"tenant": str(actor.tenant_id)})
-    _check_number(actor)
-    return _write(new, actor, session_id, replaces=row)
+    _check_rate(actor)
+    return _write(new, vector, actor, session_id, replaces=row)
 
 
 def get(row_id: UUID, *, actor: Actor) -> SharedContext:
@@ -83,11 +84,17 @@ def get(row_id: UUID, *, actor: Actor) -> SharedContext:
     return row
 
 
-def _write(new: NewRow, actor: Actor, session_id: UUID | None, replaces: SharedContext | None = None) -> SharedContext:
+def _write(
+    new: NewRow,
+    vector: list[float],
+    actor: Actor,
+    session_id: UUID | None,
+    replaces: SharedContext | None = None,
+) -> SharedContext:
     meta: dict[str, Any] = {"proposed": {"session_id": str(session_id) if session_id else None}}
     if replaces is not None:
         meta["replaces"] = {"id": str(replaces.id), "version": replaces.version}
-    return add_row(replace(new, created_at=None), actor=actor, proposed=True, meta=meta)
+    return add_row(replace(new, created_at=None), actor=actor, proposed=True, meta=meta, vector=vector)
 
 
 def _same(new: NewRow, actor: Actor) -> SharedContext | None:
@@ -141,7 +148,7 @@ def _signals_of(row: SharedContext) -> list[UUID]:
     )
 
 
-def _check_number(actor: Actor) -> None:
+def _check_rate(actor: Actor) -> None:
     """A loop that runs wild must not bury the proposals that people are to read."""
     since = datetime.now(UTC) - HOUR
     number = db.session.scalar(

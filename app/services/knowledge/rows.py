@@ -20,44 +20,33 @@ from app.models import SharedContext, SharedContextFeedback, SharedContextHistor
 from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit
 from app.services.knowledge import outcomes
-from app.services.knowledge.lists import (
-    HistoryRow,
-    KnowledgeCounts,
-    KnowledgeDetail,
-    KnowledgeRow,
-    Signal,
-    counts,
-    get_row,
-    history_of,
-    list_rows,
-    scope_slugs,
-)
-from app.services.knowledge.validation import (
-    LONGEST_CONTENT,
-    LONGEST_CONTEXT,
-    as_stored,
-    check_scope,
-    check_seen,
-    check_signals,
-    check_text,
-)
-
-__all__ = [
-    "LONGEST_CONTENT", "LONGEST_CONTEXT", "HistoryRow", "KnowledgeCounts", "KnowledgeDetail", "KnowledgeRow", "NewRow",
-    "Signal", "add_row", "check_signals", "check_version", "counts", "deactivate_all", "edit_row", "get_row",
-    "history_of", "keep_change", "list_rows", "lock_row", "scope_slugs", "set_state", "snapshot",
-]  # fmt: skip
+from app.services.knowledge.lists import get_row
+from app.services.knowledge.validation import as_stored, check_scope, check_seen, check_signals, check_text
+from app.services.knowledge.vectors import save_vector
+from app.text.embeddings import embed
 
 EDITABLE = ("content", "context", "type", "agent_id", "entity_type_id", "pinned")
-KEPT = (*EDITABLE, "state", "superseded_by")
-# Where each state may go. A deleted row is a tombstone.
-MOVES = {
-    "proposed": ("active", "inactive", "deleted"),
-    "active": ("inactive", "superseded", "deleted"),
-    "inactive": ("active", "deleted"),
-    "superseded": ("active", "deleted"),
-    "deleted": (),
+VERSIONED = (*EDITABLE, "state", "superseded_by")
+# The states from which each action is possible. A deleted row is a tombstone; only reopening makes a row proposed.
+FROM: dict[str, tuple[str, ...]] = {
+    "proposed": (),
+    "edited": ("proposed", "active", "inactive", "superseded"),
+    "active": ("proposed", "inactive", "superseded"),
+    "inactive": ("proposed", "active"),
+    "superseded": ("active",),
+    "deleted": ("proposed", "active", "inactive", "superseded"),
+    "rolled_back": ("proposed", "active", "inactive"),
+    "reopened": ("active", "inactive"),
+    "merged": ("proposed",),
 }
+REFUSALS = {
+    "edited": "This row was deleted; add a new one.",
+    "rolled_back": "This row is {state}; nothing of it is in use.",
+    "reopened": "Only the last decision about a proposal can be taken back.",
+    "merged": "This row is {state}; only a proposed one is merged.",
+}
+# A rollback restores whether a row was in use, but never that it was proposed or superseded.
+RESTORED_STATES = ("active", "inactive")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +65,17 @@ class NewRow:
 
 
 def add_row(
-    new: NewRow, *, actor: Actor, proposed: bool = False, meta: Mapping[str, Any] | None = None
+    new: NewRow,
+    *,
+    actor: Actor,
+    proposed: bool = False,
+    meta: Mapping[str, Any] | None = None,
+    vector: Sequence[float] | None = None,
 ) -> SharedContext:
-    """Write a rule. An admin's is active at once; whatever an agent, a member or a tool writes waits for a person."""
+    """Write a rule and its vector. An admin's is active at once; one by an agent, a member or a tool is proposed.
+
+    Pass `vector` when a lock is held: the first embedding of a process loads the model, which takes a second.
+    """
     content, context = as_stored(new.content), _condition(new.context)
     check_text({"type": new.type, "content": content, "context": context})
     check_seen(content, context)
@@ -86,6 +83,7 @@ def add_row(
     source = new.source_feedback_id or next(iter(new.feedback_ids), None)
     signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
     check_signals(signals, actor)
+    vector = vector or embed_content(content)
     trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
     state = "active" if trusted else "proposed"
     moment = new.created_at or datetime.now(UTC)
@@ -108,6 +106,7 @@ def add_row(
         updated_at=moment,
     )
     _save(row)
+    save_vector(row.id, vector, actor=actor)
     for feedback_id in signals:
         db.session.add(
             SharedContextFeedback(
@@ -128,24 +127,33 @@ def edit_row(
     reason: str | None = None,
     at: datetime | None = None,
 ) -> SharedContext:
-    """Change a rule that nobody changed since `version` was read; without one, as it is now."""
+    """Change a rule that nobody has changed since `version`; without a version, as it is now."""
     unknown = set(changes) - set(EDITABLE)
     if unknown:
         raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
-    row = lock_row(row_id, actor)
-    check_version(row, version)
-    if row.state == "deleted":
-        raise Refused("This row was deleted; add a new one.", current=row.state)
     values = {name: _as_stored(name, value) for name, value in changes.items()}
+    content = values.get("content")
+    vector = embed_content(content) if isinstance(content, str) else None
+    row = _lock_row(row_id, actor)
+    _check_version(row, version)
+    _check_move(row, "edited")
     check_text({"type": row.type, "content": row.content, "context": row.context} | values)
     check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
-    before = snapshot(row)
+    before = _versioned_values(row)
     for name, value in values.items():
         setattr(row, name, value)
-    if snapshot(row) == before:
+    if _versioned_values(row) == before:
         return row
     check_seen(row.content, row.context)
-    return keep_change(row, "edited", before, actor, reason, at)
+    _save_change(row, "edited", before, actor, reason, at)
+    if vector:
+        save_vector(row_id, vector, actor=actor)
+    return row
+
+
+def embed_content(content: str) -> list[float]:
+    """The vector of a row's text. Computed before a lock is taken."""
+    return embed([content])[0]
 
 
 def set_state(
@@ -164,12 +172,11 @@ def set_state(
     """
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
-    row = lock_row(row_id, actor, retiring=state == "inactive")
-    check_version(row, version)
+    row = _lock_row(row_id, actor, retiring=state == "inactive")
+    _check_version(row, version)
     if row.state == state:
         return row
-    if state not in MOVES[row.state]:
-        raise Refused(f"This row is {row.state} and cannot become {state}.", current=row.state)
+    _check_move(row, state)
     if row.state == "active" and state == "inactive" and not (reason or "").strip():
         raise Invalid.of({"reason": "Say why it should no longer apply."})
     if state == "superseded" and (superseded_by is None or superseded_by == row_id):
@@ -179,13 +186,24 @@ def set_state(
     if state == "active":
         check_seen(row.content, row.context)
         _retire_replaced(row, actor, at)
-    before = snapshot(row)
-    row.state, row.active = state, state == "active"
-    row.superseded_by = superseded_by if state == "superseded" else None
-    changed = keep_change(row, state, before, actor, reason, at)
+    before = _versioned_values(row)
+    _move(row, state, superseded_by)
+    changed = _save_change(row, state, before, actor, reason, at)
     if before["state"] == "proposed":
         outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
     return changed
+
+
+def _check_move(row: SharedContext, action: str) -> None:
+    """Refuse an action that the row's state does not allow."""
+    if row.state not in FROM[action]:
+        sentence = REFUSALS.get(action, "This row is {state} and cannot become {action}.")
+        raise Refused(sentence.format(state=row.state, action=action), current=row.state)
+
+
+def _move(row: SharedContext, state: str, superseded_by: UUID | None = None) -> None:
+    row.state, row.active = state, state == "active"
+    row.superseded_by = superseded_by if state == "superseded" else None
 
 
 def _as_stored(name: str, value: Any) -> Any:
@@ -204,12 +222,12 @@ def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> N
     replaced = row.meta.get("replaces")
     if row.state != "proposed" or not replaced:
         return
-    old = lock_row(UUID(replaced["id"]), actor)
+    old = _lock_row(UUID(replaced["id"]), actor)
+    before = _versioned_values(old)
     if old.version != replaced["version"]:
-        raise Stale("The row that this replaces was changed since; edit that one instead.", current=snapshot(old))
-    before = snapshot(old)
-    old.state, old.active, old.superseded_by = "superseded", False, row.id
-    keep_change(old, "superseded", before, actor, "A proposed new wording was approved.", at)
+        raise Stale("The row that this replaces was changed since; edit that one instead.", current=before)
+    _move(old, "superseded", row.id)
+    _save_change(old, "superseded", before, actor, "A proposed new wording was approved.", at)
 
 
 def deactivate_all(
@@ -227,13 +245,13 @@ def deactivate_all(
     return len(ids)
 
 
-def snapshot(row: SharedContext) -> dict[str, Any]:
+def _versioned_values(row: SharedContext) -> dict[str, Any]:
     """What an edit can change, in JSON's types."""
-    values = {name: getattr(row, name) for name in KEPT}
+    values = {name: getattr(row, name) for name in VERSIONED}
     return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 
 
-def lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
+def _lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
     """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
     if not actor.is_admin or (actor.agent_id and not retiring):
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
@@ -248,14 +266,14 @@ def lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedCon
     return row
 
 
-def check_version(row: SharedContext, version: int | None) -> None:
+def _check_version(row: SharedContext, version: int | None) -> None:
     """Whoever says which version they read changes that one, or nothing."""
     if version is not None and row.version != version:
-        current = {"id": str(row.id), "version": row.version, **snapshot(row)}
+        current = {"id": str(row.id), "version": row.version, **_versioned_values(row)}
         raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
 
 
-def keep_change(
+def _save_change(
     row: SharedContext,
     action: str,
     before: dict[str, Any],
@@ -298,7 +316,7 @@ def _note(
             version=row.version,
             action=action,
             before=before,
-            after=snapshot(row),
+            after=_versioned_values(row),
             reason=reason,
             user_id=None if actor.agent_id else actor.id,
             agent_id=actor.agent_id,
@@ -322,48 +340,42 @@ def _age(moment: datetime) -> float:
     return (datetime.now(UTC) - moment).total_seconds() / 86400
 
 
-# Moves between versions: roll back, reopen a decision, merge a proposal into a row
-
-# What a row was before it was decided about, or when another took its place, is not brought back with its words.
-RESTORED_STATES = ("active", "inactive")
-
-
 def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str | None = None) -> SharedContext:
-    """Make a row what it was in an earlier version: its words, kind, scope and pin, and whether it was in use.
-
-    What came since stays in the history; this is one more version.
-    """
-    row = lock_row(row_id, actor)
-    check_version(row, version)
-    if row.state in ("deleted", "superseded"):
-        raise Refused(f"This row is {row.state}; nothing of it is in use.", current=row.state)
-    kept = _kept(row_id, to, actor)
-    before = snapshot(row)
+    """Restore the text, kind, scope, pin and use of an earlier version, as one more version."""
+    kept = _content_at(row_id, to, actor)
+    vector = embed_content(kept["content"])
+    row = _lock_row(row_id, actor)
+    _check_version(row, version)
+    _check_move(row, "rolled_back")
+    before = _versioned_values(row)
     ids = {name: UUID(kept[name]) if kept.get(name) else None for name in ("agent_id", "entity_type_id")}
     check_scope(ids["agent_id"], ids["entity_type_id"], actor)
     for name in EDITABLE:
         setattr(row, name, ids[name] if name in ids else kept[name])
     if kept["state"] in RESTORED_STATES and row.state in RESTORED_STATES:
-        row.state, row.active = kept["state"], kept["state"] == "active"
-    if snapshot(row) == before:
+        _move(row, kept["state"])
+    if _versioned_values(row) == before:
         return row
     check_seen(row.content, row.context)
-    said = (reason or "").strip() or f"Back to version {to}."
-    return keep_change(row, "rolled_back", before, actor, said, to=to)
+    why = (reason or "").strip() or f"Back to version {to}."
+    _save_change(row, "rolled_back", before, actor, why, to=to)
+    save_vector(row_id, vector, actor=actor)
+    return row
 
 
 def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
-    """Take back the decision about a proposal, as long as nothing else was done with the row since.
+    """Take back the decision about a proposal, unless the row was changed since.
 
-    It waits again, the row that it had replaced is in use again, and so is open what the decision had closed.
+    The row it replaced is active again, and the feedback that the decision closed is open again.
     """
-    row = lock_row(row_id, actor)
+    row = _lock_row(row_id, actor)
     decided = _last_change(row, actor)
-    if decided is None or decided.before.get("state") != "proposed" or row.state not in RESTORED_STATES:
-        raise Refused("Only the last decision about a proposal can be taken back.", current=row.state)
-    approved, before = row.active, snapshot(row)
-    row.state, row.active = "proposed", False
-    keep_change(row, "reopened", before, actor)
+    _check_move(row, "reopened")
+    if decided is None or decided.before.get("state") != "proposed":
+        raise Refused(REFUSALS["reopened"], current=row.state)
+    approved, before = row.active, _versioned_values(row)
+    _move(row, "proposed")
+    _save_change(row, "reopened", before, actor)
     if approved and "replaces" in row.meta:
         _bring_back_replaced(row, actor)
     outcomes.reopen_signals(row, decided, actor=actor)
@@ -382,12 +394,12 @@ def _last_change(row: SharedContext, actor: Actor) -> SharedContextHistory | Non
 
 def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
     """The proposal is about that row as it is now, so that it can be approved once more."""
-    old = lock_row(UUID(row.meta["replaces"]["id"]), actor)
+    old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
     if old.superseded_by != row.id:
         raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
-    before = snapshot(old)
-    old.state, old.active, old.superseded_by = "active", True, None
-    keep_change(old, "active", before, actor, "The new wording was taken back.")
+    before = _versioned_values(old)
+    _move(old, "active")
+    _save_change(old, "active", before, actor, "The new wording was taken back.")
     row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
     db.session.flush()
 
@@ -397,22 +409,21 @@ def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = N
     if into == row_id:
         raise Invalid.of({"into": "Choose another row."})
     # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
-    locked = {one: lock_row(one, actor) for one in sorted((row_id, into))}
+    locked = {one: _lock_row(one, actor) for one in sorted((row_id, into))}
     row, target = locked[row_id], locked[into]
-    check_version(row, version)
-    if row.state != "proposed":
-        raise Refused(f"This row is {row.state}; only a proposed one is merged.", current=row.state)
+    _check_version(row, version)
+    _check_move(row, "merged")
     if target.state != "active":
         raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
     _join_signals(row, target)
-    before = snapshot(row)
-    row.state, row.active, row.superseded_by = "superseded", False, into
-    merged = keep_change(row, "merged", before, actor, into=str(into))
+    before = _versioned_values(row)
+    _move(row, "superseded", into)
+    merged = _save_change(row, "merged", before, actor, into=str(into))
     outcomes.settle_signals(target, actor=actor)
     return merged
 
 
-def _kept(row_id: UUID, version: int, actor: Actor) -> dict[str, Any]:
+def _content_at(row_id: UUID, version: int, actor: Actor) -> dict[str, Any]:
     """What a version of a row held."""
     found = db.session.scalar(
         select(SharedContextHistory.after).where(

@@ -1,6 +1,6 @@
-"""Sentence vectors of knowledge: kept with the row, by model and by the hash of its text, and made when one is missing.
+"""Sentence vectors of knowledge, stored by model and by the hash of the text.
 
-Reading writes nothing: what a reader had to make stays in this process until the row is saved.
+A row without a stored vector is embedded when it is read. Reading writes nothing: the vector stays in this process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import literal, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
@@ -18,67 +18,45 @@ from app.models import SharedContext, SharedContextEmbedding
 from app.text.embeddings import MODEL_NAME, embed
 
 # A vector is a kilobyte.
-MOST_REMEMBERED = 8192
-_remembered: dict[str, Any] = {}
+MAX_CACHED = 8192
+_cache: dict[str, Any] = {}
 
 
-def vectors_of(texts: Mapping[UUID, tuple[str, str]]) -> dict[UUID, Any]:
-    """The vector of each row, whose `(content_hash, content)` is given. At most one query, and none for rows whose
-    vectors this process knows."""
+def get_vectors(texts: Mapping[UUID, tuple[str, str]]) -> dict[UUID, Any]:
+    """The vector of each row, given its `(content_hash, content)`. At most one query, none for cached vectors."""
     import numpy
 
-    unknown = {row_id for row_id, (digest, _) in texts.items() if digest not in _remembered}
-    if len(_remembered) + len(unknown) > MOST_REMEMBERED:
-        _remembered.clear()
+    unknown = {row_id for row_id, (digest, _) in texts.items() if digest not in _cache}
+    if len(_cache) + len(unknown) > MAX_CACHED:
+        _cache.clear()
         unknown = set(texts)
     if unknown:
-        kept = _stored(unknown)
-        made = [(digest, text) for row_id, (digest, text) in texts.items() if row_id in unknown and digest not in kept]
-        made = list(dict(made).items())
-        kept |= dict(zip([digest for digest, _ in made], embed([text for _, text in made]), strict=True))
-        _remembered.update({digest: numpy.asarray(vector, dtype=numpy.float32) for digest, vector in kept.items()})
-    return {row_id: _remembered[digest] for row_id, (digest, _) in texts.items()}
-
-
-def keep_vectors(row_ids: Sequence[UUID], *, actor: Actor) -> int:
-    """Write the vectors of these rows, where the one that is kept is of another text or none is."""
-    kept = SharedContextEmbedding
-    rows = db.session.execute(
-        select(SharedContext.id, SharedContext.content_hash, SharedContext.content)
-        .outerjoin(kept, (kept.shared_context_id == SharedContext.id) & (kept.model == MODEL_NAME))
-        .where(
-            SharedContext.tenant_id == actor.tenant_id,
-            SharedContext.id.in_(row_ids),
-            kept.content_hash.is_distinct_from(SharedContext.content_hash),
-        )
-        .order_by(SharedContext.id)
-    ).all()
-    if not rows:
-        return 0
-    vectors = vectors_of({row.id: (row.content_hash, row.content) for row in rows})
-    values = [
-        {
-            "tenant_id": actor.tenant_id,
-            "shared_context_id": row.id,
-            "model": MODEL_NAME,
-            "content_hash": row.content_hash,
-            "vector": vectors[row.id].tolist(),
+        stored = _read_stored(unknown)
+        missing = {
+            digest: text for row_id, (digest, text) in texts.items() if row_id in unknown and digest not in stored
         }
-        for row in rows
-    ]
-    new = insert(kept).values(values)
+        stored |= dict(zip(missing, embed(list(missing.values())), strict=True))
+        _cache.update({digest: numpy.asarray(vector, dtype=numpy.float32) for digest, vector in stored.items()})
+    return {row_id: _cache[digest] for row_id, (digest, _) in texts.items()}
+
+
+def save_vector(row_id: UUID, vector: Sequence[float], *, actor: Actor) -> None:
+    """Store the vector of a row's current text. The row must have been flushed: the database computes its hash."""
+    row = select(
+        SharedContext.tenant_id, SharedContext.id, literal(MODEL_NAME), SharedContext.content_hash,
+        literal(list(vector), SharedContextEmbedding.vector.type),
+    ).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)  # fmt: skip
+    columns = ["tenant_id", "shared_context_id", "model", "content_hash", "vector"]
+    new = insert(SharedContextEmbedding).from_select(columns, row)
     changed = {"content_hash": new.excluded.content_hash, "vector": new.excluded.vector}
-    db.session.execute(
-        new.on_conflict_do_update(index_elements=["tenant_id", "shared_context_id", "model"], set_=changed)
-    )
-    return len(rows)
+    db.session.execute(new.on_conflict_do_update(index_elements=columns[:3], set_=changed))
 
 
-def _stored(row_ids: Iterable[UUID]) -> dict[str, Any]:
-    kept = SharedContextEmbedding
+def _read_stored(row_ids: Iterable[UUID]) -> dict[str, Any]:
+    embedding = SharedContextEmbedding
     rows = db.session.execute(
-        select(kept.content_hash, kept.vector).where(
-            kept.model == MODEL_NAME, kept.shared_context_id.in_(list(row_ids))
+        select(embedding.content_hash, embedding.vector).where(
+            embedding.model == MODEL_NAME, embedding.shared_context_id.in_(list(row_ids))
         )
     )
     return {row.content_hash: row.vector for row in rows}

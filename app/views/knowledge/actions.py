@@ -16,7 +16,7 @@ from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
 from app.models import SharedContext
 from app.security.access import access
-from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
@@ -51,16 +51,15 @@ def set_one(row_id: UUID) -> Any:
     """Change one thing of a row at a click: its pin, whom it is for, or the characters in it that nobody sees."""
     try:
         with transaction():
-            before = knowledge_rows.get_row(row_id, actor=g.actor).row
+            before = knowledge_lists.get_row(row_id, actor=g.actor).row
             version = _number("version") or before.version
             now = knowledge_rows.edit_row(row_id, _wanted(before), version, actor=g.actor).version
-            vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused) as refusal:
         return refused(row_id, refusal)
     return card(row_id, undo_edit(row_id, version, now, "Saved."), shown=read(row_id, checked=True))
 
 
-def _wanted(row: knowledge_rows.KnowledgeRow) -> dict[str, Any]:
+def _wanted(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
     form = request.form
     if "pinned" in form:
         return {"pinned": form["pinned"] == "1"}
@@ -81,7 +80,6 @@ def roll_back(row_id: UUID) -> Any:
     try:
         with transaction():
             now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
-            vectors.keep_vectors([row_id], actor=g.actor)
     except (Invalid, Refused, NotFound) as refusal:
         return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
     return card(
@@ -101,11 +99,11 @@ def choose(row_id: UUID) -> Response:
 def _offered(row_id: UUID) -> dict[str, Any]:
     """The rows to choose from. One that a check found comes first; none is chosen, because whose text stays is for the
     person to say."""
-    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    found = knowledge_lists.get_row(row_id, actor=g.actor)
     query = request.values.get("q", "").strip()[:200]
     if query:
         filters = KnowledgeFilters(state="active", q=query)
-        rows = knowledge_rows.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
+        rows = knowledge_lists.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
     else:
         rows = knowledge_lists.rows_of(hygiene.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
     found_by_check = parse_id(request.args.get("into", ""))

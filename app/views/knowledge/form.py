@@ -10,7 +10,8 @@ from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
 from app.learning.hygiene.checks import Finding
-from app.services.knowledge.rows import KnowledgeRow, NewRow
+from app.services.knowledge.lists import KnowledgeRow
+from app.services.knowledge.rows import NewRow
 from app.text.diff import Part, word_diff
 from app.text.hidden_characters import hidden_signs, strip_hidden
 

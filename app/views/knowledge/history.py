@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from app.services.knowledge.rows import HistoryRow
+from app.services.knowledge.lists import HistoryRow
 from app.text.diff import Part, word_diff
 
 WORDS = {

@@ -17,7 +17,7 @@ from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
-from app.services.knowledge import hygiene, vectors
+from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
@@ -69,8 +69,8 @@ def index() -> Any:
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
     asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
-    found = knowledge_rows.list_rows(asked.filters, asked.page, actor=g.actor)
-    scopes = knowledge_rows.scope_slugs(actor=g.actor)
+    found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
+    scopes = knowledge_lists.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
     options = {name: [(slug, slug) for slug in scopes[name]] for name in ("agent", "entity_type")}
     fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", **options)
@@ -89,7 +89,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
 
 def pills() -> list[Pill]:
     """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
-    counts = knowledge_rows.counts(g.actor)
+    counts = knowledge_lists.counts(g.actor)
     in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
     waits, off, replaced = (
         Pill(word, counts.others.get(state, 0), state)
@@ -128,7 +128,6 @@ def add() -> Any:
     try:
         with transaction():
             row_id = knowledge_rows.add_row(form.as_new(), actor=g.actor).id
-            vectors.keep_vectors([row_id], actor=g.actor)
             form.check_confirmed(_to_confirm(row_id))
     except Unconfirmed as unconfirmed:
         return _new_form(form.asking(unconfirmed), 422)
@@ -150,11 +149,11 @@ def detail(row_id: UUID) -> Response:
 
 def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
     """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
-    found = knowledge_rows.get_row(row_id, actor=g.actor)
+    found = knowledge_lists.get_row(row_id, actor=g.actor)
     return {
         "found": found,
         "row": found.row,
-        "steps": steps_of(knowledge_rows.history_of(row_id, actor=g.actor), scopes()),
+        "steps": steps_of(knowledge_lists.history_of(row_id, actor=g.actor), scopes()),
         "evidence": {row_id: found.signals[:3]},
         "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
         "form": None,
@@ -165,7 +164,7 @@ def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
 @access("admin")
 def edit_form(row_id: UUID) -> Response:
     """The row as a form, where its card was."""
-    return _form(row_id, KnowledgeForm.of(knowledge_rows.get_row(row_id, actor=g.actor).row))
+    return _form(row_id, KnowledgeForm.of(knowledge_lists.get_row(row_id, actor=g.actor).row))
 
 
 @bp.post("/<uuid:row_id>/edit")
@@ -174,7 +173,7 @@ def edit(row_id: UUID) -> Any:
     """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
     shown."""
     form = KnowledgeForm.read(request.form)
-    before = knowledge_rows.get_row(row_id, actor=g.actor).row
+    before = knowledge_lists.get_row(row_id, actor=g.actor).row
     # Confirming the findings of a proposal approves it, so a proposal that stays one asks nothing.
     approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
     try:
@@ -184,7 +183,6 @@ def edit(row_id: UUID) -> Any:
             )
             if approves:
                 knowledge_rows.set_state(row_id, "active", actor=g.actor)
-            vectors.keep_vectors([row_id], actor=g.actor)
             version = row.version
             if row.active and (approves or _reads_differently(before, row)):
                 form.check_confirmed(_to_confirm(row_id))
@@ -207,7 +205,7 @@ def _to_look_at(findings: list[Any]) -> str:
     return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
 
 
-def _reads_differently(before: knowledge_rows.KnowledgeRow, after: SharedContext) -> bool:
+def _reads_differently(before: knowledge_lists.KnowledgeRow, after: SharedContext) -> bool:
     """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
     return any(getattr(before, name) != getattr(after, name) for name in READ_BY_CHECKS)
 
@@ -221,7 +219,7 @@ def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
 
 
 def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
-    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    row = knowledge_lists.get_row(row_id, actor=g.actor).row
     return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scopes())
 
 
@@ -231,7 +229,7 @@ def state(row_id: UUID) -> Any:
     """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
     wanted = request.form.get("state", "")
     reason = request.form.get("reason", "").strip() or None
-    before = knowledge_rows.get_row(row_id, actor=g.actor).row.state
+    before = knowledge_lists.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
             if wanted == "proposed":
@@ -256,7 +254,7 @@ def check_return(row_ids: list[UUID]) -> None:
 
 def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
     """The findings on a page or in the row's place, with a button that brings it back all the same."""
-    row = knowledge_rows.get_row(row_id, actor=g.actor).row
+    row = knowledge_lists.get_row(row_id, actor=g.actor).row
     asked = unconfirmed.findings
     if not wants_fragment():
         return page("knowledge/activate.html", "knowledge/_activate.html", status=422, row=row, asked=asked)

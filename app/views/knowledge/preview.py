@@ -14,8 +14,8 @@ from app.learning.ranking import rank
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
+from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import prompt as knowledge_prompt
-from app.services.knowledge import rows as knowledge_rows
 from app.views.htmx import page
 from app.views.knowledge import bp
 
@@ -24,7 +24,7 @@ from app.views.knowledge import bp
 @access("admin")
 def preview() -> Response:
     """The exact prompt for an agent and a kind of record; with `row`, where that one stands in it."""
-    scopes = knowledge_rows.scope_slugs(actor=g.actor)
+    scopes = knowledge_lists.scope_slugs(actor=g.actor)
     row = _row()
     agent, kind = (_asked(name, row) for name in ("agent", "entity_type"))
     agent_id = versions.known_agent(agent, actor=g.actor).id if agent else None
@@ -37,12 +37,12 @@ def preview() -> Response:
     )  # fmt: skip
 
 
-def _row() -> knowledge_rows.KnowledgeRow | None:
+def _row() -> knowledge_lists.KnowledgeRow | None:
     row_id = parse_id(request.args.get("row", ""))
     if row_id is None:
         return None
     try:
-        return knowledge_rows.get_row(row_id, actor=g.actor).row
+        return knowledge_lists.get_row(row_id, actor=g.actor).row
     except NotFound:
         return None
 
@@ -54,7 +54,7 @@ def _asked(name: str, row: Any) -> str:
     return (getattr(row, name) or "") if row else ""
 
 
-def _as_prompt_row(row: knowledge_rows.KnowledgeRow) -> PromptRow:
+def _as_prompt_row(row: knowledge_lists.KnowledgeRow) -> PromptRow:
     """A row that is not in use as it would be in a prompt right after it was brought into use."""
     fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
     return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
