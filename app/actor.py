@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from app.errors import Forbidden
+
 RANK = {"member": 1, "admin": 2, "owner": 3}
 SCOPES = ("ingest", "feedback", "feedback-token", "context", "knowledge", "admin")
 
@@ -41,6 +43,10 @@ class Actor:
     def at_least(self, role: str) -> bool:
         return self.role == "system" or RANK[self.role] >= RANK[role]
 
+    def check_admin(self, refusal: str) -> None:
+        if not self.is_admin:
+            raise Forbidden(refusal)
+
     def has_scope(self, scope: str) -> bool:
         return self.scopes is None or scope in self.scopes or "admin" in self.scopes
 
@@ -62,6 +68,3 @@ class Actor:
     def bound_role(self) -> str:
         """What the database is told: `admin` sees all rows of the workspace, `member` their own feedback."""
         return "system" if self.role == "system" else ("admin" if self.is_admin else "member")
-
-    def with_request(self, request_id: str) -> Actor:
-        return replace(self, request_id=request_id)

@@ -118,7 +118,7 @@ def _start(
     from app.services.evals.runs import NewRun
 
     with acting_as(system), transaction():
-        agent = versions.known_agent(agent_slug, actor=system) if agent_slug else None
+        agent = versions.resolve_agent(agent_slug, actor=system) if agent_slug else None
         run = eval_runs.start_run(
             NewRun(
                 set_name=set_name,

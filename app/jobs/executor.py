@@ -167,7 +167,7 @@ class Executor:
         return await self._do(work)
 
     def _begin(self, lease: Lease) -> Active:
-        run = Run(lease, self.threads, self.settings, knowledge_usage.note)
+        run = Run(lease, self.threads, self.settings, knowledge_usage.note_injected)
         one = Active(run, asyncio.create_task(self._carry(run)))
         self.active[lease.session_id] = one
         return one

@@ -21,7 +21,7 @@ RANKS_EVERY = 12 * 3600.0
 def count_receptions() -> int:
     """Count how people received sessions in any workspace; how many sessions. Several may, each counts others."""
     with transaction():
-        workspaces = knowledge_usage.waiting()
+        workspaces = knowledge_usage.waiting_workspaces()
     return sum(_count_in(identity.product_in(tenant_id)) for tenant_id in workspaces)
 
 
@@ -45,14 +45,14 @@ class Usage:
 
     def write(self) -> None:
         """Write what was noted since. What cannot be written waits for the next time."""
-        for tenant_id, noted in knowledge_usage.take().items():
+        for tenant_id, noted in knowledge_usage.take_pending().items():
             product = identity.product_in(tenant_id)
             try:
                 with acting_as(product), transaction():
-                    knowledge_usage.write(noted, actor=product)
+                    knowledge_usage.write_usage(noted, actor=product)
                 self._refresh(product)
             except SQLAlchemyError as trouble:
-                knowledge_usage.put_back(tenant_id, noted)
+                knowledge_usage.restore_pending(tenant_id, noted)
                 log.warning("the use of knowledge was not written: %s", trouble)
 
     def _refresh(self, product: Actor) -> None:

@@ -39,11 +39,11 @@ def write_uses() -> None:
             with acting_as(identity.product_in(batch.tenant_id)), transaction():
                 last_used.write(batch)
             last_used.forget(batch)
-        for tenant_id, noted in knowledge_usage.take().items():
+        for tenant_id, noted in knowledge_usage.take_pending().items():
             actor = identity.product_in(tenant_id)
             try:
                 with acting_as(actor), transaction():
-                    knowledge_usage.write(noted, actor=actor)
+                    knowledge_usage.write_usage(noted, actor=actor)
             except SQLAlchemyError:
-                knowledge_usage.put_back(tenant_id, noted)
+                knowledge_usage.restore_pending(tenant_id, noted)
                 raise

@@ -21,8 +21,8 @@ from app.services.knowledge.lists import KnowledgeFilters
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
 
 GROUP = "context"
-Content = Annotated[str, Field(min_length=1, max_length=validation.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=validation.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
+When = Annotated[str, Field(max_length=validation.MAX_CONTEXT)]
 Slug = Annotated[str, Field(min_length=1, max_length=120)]
 
 
@@ -70,7 +70,7 @@ class ListSharedContext(Arguments):
 
 
 class SaveMemory(Arguments):
-    content: Annotated[str, Field(min_length=1, max_length=memories.LONGEST)] = Field(
+    content: Annotated[str, Field(min_length=1, max_length=memories.MAX_LENGTH)] = Field(
         description="One thing worth remembering about this person."
     )
 
@@ -97,7 +97,7 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
 def _scope_of(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
     agent_id = scope.agent_id
     if arguments.agent is not None:
-        agent_id = versions.known_agent(arguments.agent, actor=scope.actor).id
+        agent_id = versions.resolve_agent(arguments.agent, actor=scope.actor).id
     if arguments.entity_type is None:
         return agent_id, None
     return agent_id, entity_store.find_type(arguments.entity_type, actor=scope.actor).id
@@ -211,7 +211,7 @@ def deactivate_shared_context(arguments: DeactivateSharedContext, scope: ToolSco
 
 
 def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
-    row = proposals.get(row_id, actor=scope.actor)
+    row = proposals.get_model(row_id, actor=scope.actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
     return _changed(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")

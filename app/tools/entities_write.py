@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from app.formats.response_values import wrap_value
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
 from app.tools.entities_read import Slug, shown
@@ -66,8 +67,8 @@ def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
     reject. Leave a field out rather than guess."""
     agent_id = scope.agent_id or scope.actor.agent_id
     values = {name: wrap_value(given) for name, given in arguments.values.items()}
-    response = entity_store.submit_response(
-        entity_store.NewResponse(
+    response = entity_responses.submit_response(
+        entity_responses.NewResponse(
             entity_id=arguments.entity_id,
             criteria_set_id=arguments.criteria_set_id,
             values=values,

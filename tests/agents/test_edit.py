@@ -66,12 +66,12 @@ def test_every_save_that_changes_something_is_a_version(workspace: Any) -> None:
                 agent_id, draft(skills=[{"name": "tone", "text": "Plain."}]), version=2, actor=actor
             )
         assert same is None
-        rows = versions.versions_of(agent_id, actor=actor)
+        rows = versions.list_versions(agent_id, actor=actor)
         assert [(row.version, row.note, row.author) for row in rows] == [
             (2, "More tone", actor.name),
             (1, "First", actor.name),
         ]
-        held = versions.contents_of(agent_id, [1, 2], actor=actor)
+        held = versions.read_contents(agent_id, [1, 2], actor=actor)
         assert held[1]["skills"] == []
         assert held[2]["skills"] == [{"name": "tone", "text": "Plain."}]
         assert (held[2]["kind"], held[2]["slug"], held[2]["limits"]["seconds"]) == ("builtin", "deal-analyst", 120)
@@ -105,7 +105,7 @@ def test_going_back_writes_the_old_content_as_a_new_version(workspace: Any) -> N
         assert (saved.version, saved.note) == (3, "Back to version 1")
         agent = called("deals", actor)
         assert (agent.kind, agent.name, agent.current_version) == ("builtin", "Deals", 3)
-        held = versions.contents_of(agent_id, [1, 2, 3], actor=actor)
+        held = versions.read_contents(agent_id, [1, 2, 3], actor=actor)
         assert held[3]["instructions"] == "Compare."
         assert held[2]["endpoint_url"] == "https://agents.example.com/run"
         assert audited(actor)[-1] == "agent.version_restored"
@@ -193,13 +193,13 @@ def test_of_the_workspaces_own_agent_only_model_and_limits_change(workspace: Any
     actor = workspace.actor()
     with acting_as(actor):
         review = called("feedback-review-agent", actor)
-        before = versions.contents_of(review.id, [1], actor=actor)[1]
+        before = versions.read_contents(review.id, [1], actor=actor)[1]
         taken = Draft(
             "external", "mine", "Mine", "x", {"model": "openai:gpt-5", "tool_groups": [], "instructions": "x"}
         )
         with transaction():
             agent_edit.edit_agent(review.id, taken, version=1, actor=actor)
-        held = versions.contents_of(review.id, [2], actor=actor)[2]
+        held = versions.read_contents(review.id, [2], actor=actor)[2]
         assert (held["model"], held["instructions"]) == ("openai:gpt-5", "")
         assert held["tool_groups"] == before["tool_groups"]
         after = called("feedback-review-agent", actor)
@@ -286,6 +286,6 @@ def test_a_session_names_the_version_that_ran(workspace: Any) -> None:
                 NewSession(agent="deal-analyst", title="Old", agent_version=1), actor=actor
             )
             latest, _ = session_store.create_session(NewSession(agent="deal-analyst", title="New"), actor=actor)
-        ids = {row.version: row.id for row in versions.versions_of(agent_id, actor=actor)}
+        ids = {row.version: row.id for row in versions.list_versions(agent_id, actor=actor)}
         assert (first.agent_version_id, latest.agent_version_id) == (ids[1], ids[2])
         assert db.session.scalar(select(func.count()).select_from(Agent).where(Agent.slug == "deal-analyst")) == 1

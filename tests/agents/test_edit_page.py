@@ -52,7 +52,7 @@ def stored(app: Flask, workspace: Workspace, slug: str = "triage") -> dict[str, 
     with app.app_context(), acting_as(actor):
         agent = versions.find_agent(slug, actor=actor)
         assert agent is not None
-        return versions.contents_of(agent.id, [agent.current_version], actor=actor)[agent.current_version]
+        return versions.read_contents(agent.id, [agent.current_version], actor=actor)[agent.current_version]
 
 
 def test_a_short_name_is_made_from_the_name(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

@@ -49,7 +49,7 @@ def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any)
                 rated(actor, one, rating)
             versions.ensure_agent("two", actor=actor, kind="builtin", config={"model": "offline"})
         with count_queries() as seen:
-            found = agent_lists.list_standings(actor=actor)
+            found = agent_lists.list_stats(actor=actor)
         assert len(seen) == 1
         rows = {row.slug: row for row in found.rows}
         assert list(rows) == ["one", "two", "feedback-review-agent"]
@@ -72,12 +72,12 @@ def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.M
             for name in ("c", "a", "b"):
                 versions.ensure_agent(name, actor=actor)
         monkeypatch.setattr(agent_lists, "ROWS", 2)
-        first = agent_lists.list_standings(actor=actor)
+        first = agent_lists.list_stats(actor=actor)
         assert [row.slug for row in first.rows] == ["a", "b"]
-        rest = agent_lists.list_standings(actor=actor, after=first.following or "")
+        rest = agent_lists.list_stats(actor=actor, after=first.following or "")
         assert [row.slug for row in rest.rows] == ["c", "feedback-review-agent"]
         assert rest.following is None
-        assert agent_lists.list_standings(actor=actor, after="system:zzz").rows == []
+        assert agent_lists.list_stats(actor=actor, after="system:zzz").rows == []
 
 
 def test_archived_agents_stand_apart_and_other_workspaces_not_at_all(workspace: Any, make_workspace: Any) -> None:
@@ -88,8 +88,8 @@ def test_archived_agents_stand_apart_and_other_workspaces_not_at_all(workspace: 
         with transaction():
             old = versions.ensure_agent("old", actor=actor).id
             versions.archive_agent(old, actor=actor)
-        assert [row.slug for row in agent_lists.list_standings(actor=actor).rows] == ["feedback-review-agent"]
-        assert [row.slug for row in agent_lists.list_standings(actor=actor, archived=True).rows] == ["old"]
-        assert agent_lists.get_standing(old, actor=actor).archived_at is not None
+        assert [row.slug for row in agent_lists.list_stats(actor=actor).rows] == ["feedback-review-agent"]
+        assert [row.slug for row in agent_lists.list_stats(actor=actor, archived=True).rows] == ["old"]
+        assert agent_lists.get_stats(old, actor=actor).archived_at is not None
         with pytest.raises(NotFound):
-            agent_lists.get_standing(foreign, actor=actor)
+            agent_lists.get_stats(foreign, actor=actor)

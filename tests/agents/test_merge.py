@@ -59,7 +59,7 @@ def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> N
             moved_rule = rule(actor, typo, "Say the period.")
             twin, kept = rule(actor, typo, "Use LTM."), rule(actor, meant, "Use  ltm.")
         with transaction():
-            assert merge.work_of(typo, actor=actor) == {
+            assert merge.count_work(typo, actor=actor) == {
                 "sessions": 1, "chats": 1, "feedback": 1, "responses": 0, "knowledge": 2, "golden": 0,
             }  # fmt: skip
             moved = merge.merge_agent(typo, meant, actor=actor)
@@ -95,7 +95,7 @@ def test_following_a_name_is_always_one_step(workspace: Any) -> None:
         with transaction():
             assert versions.ensure_agent("one", actor=actor).id == third
             assert versions.ensure_agent("two", actor=actor).id == third
-        assert agent_lists.list_standings(actor=actor).rows[0].other_names == ["one", "two"]
+        assert agent_lists.list_stats(actor=actor).rows[0].other_names == ["one", "two"]
 
 
 def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:

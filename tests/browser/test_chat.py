@@ -14,8 +14,9 @@ from app.actor import Actor
 from app.db import acting_as, transaction
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.store import NewResponse
+from app.services.entities.responses import NewResponse
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
 from tests.lists.filling import fill
@@ -222,7 +223,8 @@ def test_a_member_s_pages_under_axe(app: Flask, workspace: Workspace, visit: Cal
     with app.app_context(), acting_as(admin), transaction():
         values = {"valuation": {"value": 14.5, "source": "p. 3", "confidence": 0.8}, "sector": "energy"}
         responses = [
-            entity_store.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id for _ in range(2)
+            entity_responses.submit_response(NewResponse(entity_id=deal, values=values), actor=admin).id
+            for _ in range(2)
         ]
         _create_criteria(admin)
     visitor = visit(workspace.actor("member"))

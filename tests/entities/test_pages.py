@@ -13,8 +13,9 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, AuditEntry, EntityResponse, Feedback
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.store import NewResponse
+from app.services.entities.responses import NewResponse
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
@@ -60,7 +61,7 @@ class Record:
                 agent_id=self.agent if extracted else None,
                 session_id=session_id or (self.session if extracted else None),
             )
-            return entity_store.submit_response(new, actor=admin).id
+            return entity_responses.submit_response(new, actor=admin).id
 
     def decide(self, response_id: UUID, *, client: FlaskClient | None = None, htmx: bool = False, **form: Any) -> Any:
         browser = client or self.client

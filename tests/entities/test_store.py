@@ -14,8 +14,10 @@ from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
 from app.services.agents import versions
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.store import EntityFilters, NewResponse
+from app.services.entities.responses import NewResponse
+from app.services.entities.store import EntityFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
 
@@ -37,7 +39,7 @@ def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, ses
         if session_id is None:
             wanted = NewSession(agent="extractor", status="completed", output_type="field" if extracted else None)
             session_id = session_store.create_session(wanted, actor=actor)[0].id
-        return entity_store.submit_response(
+        return entity_responses.submit_response(
             NewResponse(entity_id=deal.id, values=values or VALUES, agent_id=agent.id, session_id=session_id),
             actor=actor,
         ).id
@@ -45,7 +47,7 @@ def submit(actor: Any, deal: Entity, *, extracted: bool, values: Any = None, ses
 
 def decide(response_id: UUID, status: str, actor: Any, **more: Any) -> EntityResponse:
     with transaction():
-        return entity_store.decide_response(response_id, status, actor=actor, **more)
+        return entity_responses.decide_response(response_id, status, actor=actor, **more)
 
 
 def feedback_rows() -> list[Feedback]:
@@ -165,7 +167,7 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
                 dimensions={"fit": {"kind": "select"}, "risk": {"kind": "text"}},
                 actor=admin,
             )
-            response = entity_store.submit_response(
+            response = entity_responses.submit_response(
                 NewResponse(entity_id=deal.id, values={"fit": "strong", "risk": "none"}, criteria_set_id=criteria.id),
                 actor=admin,
             ).id
@@ -178,7 +180,7 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
             "field_name": "fit",
         }
         assert db.session.scalar(select(func.count()).select_from(AgentSession)) == 0
-        [listed] = entity_store.responses_of(deal.id, actor=admin)
+        [listed] = entity_responses.list_responses(deal.id, actor=admin)
         assert (listed.status, listed.rejection_reason, listed.criteria_set) == (
             "rejected",
             "Nobody looked at it",
@@ -210,7 +212,7 @@ def test_a_rejection_follows_the_work_of_its_session(workspace: Any) -> None:
     with acting_as(member):
         for agent_id, session_id, source, retried in cases:
             with transaction():
-                response = entity_store.submit_response(
+                response = entity_responses.submit_response(
                     NewResponse(entity_id=deal.id, values=VALUES, agent_id=agent_id, session_id=session_id),
                     actor=member,
                 ).id
@@ -251,13 +253,13 @@ def test_values_fit_their_criteria_set(workspace: Any) -> None:
             {"risk": "x" * 20_001},
         ):
             with pytest.raises(Invalid) as refused, transaction():
-                entity_store.submit_response(
+                entity_responses.submit_response(
                     NewResponse(entity_id=deal.id, values=wrong, criteria_set_id=criteria), actor=admin
                 )
             assert list(refused.value.fields) == [f"values.{next(iter(wrong))}"]
         right = {"fit": "weak", "valuation": 12, "buyers": ["Kestrel"], "risk": {"value": None, "source": "p. 3"}}
         with transaction():
-            row = entity_store.submit_response(
+            row = entity_responses.submit_response(
                 NewResponse(entity_id=deal.id, values=right, criteria_set_id=criteria), actor=admin
             )
             assert row.values["fit"] == {"value": "weak"}
@@ -326,6 +328,6 @@ def test_links_stay_in_the_workspace(make_workspace: Any) -> None:
             with pytest.raises(NotFound), transaction():
                 entity_store.update_entity(unknown, {"valuation": 1}, actor=admin)
             with pytest.raises(Invalid, match="no entity"), transaction():
-                entity_store.submit_response(NewResponse(entity_id=unknown, values=VALUES), actor=admin)
+                entity_responses.submit_response(NewResponse(entity_id=unknown, values=VALUES), actor=admin)
         with pytest.raises(Invalid, match="no session"):
             submit(admin, deal, extracted=True, session_id=foreign_session)

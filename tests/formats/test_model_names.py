@@ -7,7 +7,7 @@ import pytest
 from app.agents.models import NoModel, check_model
 from app.config import Settings
 from app.formats.model_names import EXAMPLES, KEYS
-from app.services.agents.model_status import suggestions, words_of
+from app.services.agents.model_status import status_of, suggest_models
 
 NAMES = [*EXAMPLES, "offline", "", "gpt-5", *(f"{provider}:openai/some-model" for provider in KEYS)]
 SERVERS = ["", "http://127.0.0.1:9/v1", "https://models.example/v1"]
@@ -30,12 +30,12 @@ def test_the_page_and_the_runtime_agree(server: str, with_keys: bool, monkeypatc
             monkeypatch.setenv(variable, "a-key-for-tests")
     settings = Settings(openai_base_url=server)
     for name in NAMES:
-        said = words_of(name, settings).trouble
+        said = status_of(name, settings).trouble
         assert bool(said) == refused(name, settings), f"{name}: {said}"
 
 
 def test_suggestions_begin_with_what_needs_nothing() -> None:
-    assert suggestions(Settings())[0] == "offline"
-    assert suggestions(Settings(model="openai:mine"))[:2] == ["offline", "openai:mine"]
-    assert words_of("", Settings(model="openai:mine")).name == "openai:mine"
-    assert words_of("", Settings()).offline
+    assert suggest_models(Settings())[0] == "offline"
+    assert suggest_models(Settings(model="openai:mine"))[:2] == ["offline", "openai:mine"]
+    assert status_of("", Settings(model="openai:mine")).name == "openai:mine"
+    assert status_of("", Settings()).offline

@@ -119,12 +119,12 @@ def test_reading_writes_nothing_and_uses_are_counted_in_batches(
 
 
 def test_a_batch_that_failed_is_part_of_the_next(workspace: Workspace, rows: dict[str, Any]) -> None:
-    knowledge_usage.take()
-    knowledge_usage.note(workspace.id, [rows["all"]])
-    taken = knowledge_usage.take()
-    knowledge_usage.note(workspace.id, [rows["all"]])
-    knowledge_usage.put_back(workspace.id, taken[workspace.id])
-    assert knowledge_usage.take()[workspace.id].counts[rows["all"]][0] == 2
+    knowledge_usage.take_pending()
+    knowledge_usage.note_injected(workspace.id, [rows["all"]])
+    taken = knowledge_usage.take_pending()
+    knowledge_usage.note_injected(workspace.id, [rows["all"]])
+    knowledge_usage.restore_pending(workspace.id, taken[workspace.id])
+    assert knowledge_usage.take_pending()[workspace.id].counts[rows["all"]][0] == 2
 
 
 def write_uses_in(app: Flask) -> None:

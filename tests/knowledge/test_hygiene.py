@@ -101,7 +101,7 @@ def test_the_nearest_rows_come_first(admin: Any) -> None:
     near = add(admin, "Use LTM EBITDA when comparing deals.")
     add(admin, "Reply to tickets within 4 hours.")
     row = add(admin, "Compare deals on LTM EBITDA figures.")
-    assert hygiene.nearest(row, actor=admin)[0] == near
+    assert hygiene.nearest_rows(row, actor=admin)[0] == near
 
 
 def test_vectors_are_kept_by_text_and_model(admin: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ def save(app: Flask, actor: Actor, content: str, session_id: UUID | None = None)
     return found
 
 
-def section(app: Flask, actor: Actor, user_id: UUID | None) -> memories.Section:
-    found: memories.Section = within(app, actor, lambda: memories.memory_section(user_id, actor=actor))
+def section(app: Flask, actor: Actor, user_id: UUID | None) -> memories.MemorySection:
+    found: memories.MemorySection = within(app, actor, lambda: memories.memory_section(user_id, actor=actor))
     return found
 
 
@@ -79,7 +79,7 @@ def test_only_the_person_deletes(app: Flask, workspace: Workspace) -> None:
 
 def test_memories_are_short_and_hold_no_secrets(app: Flask, workspace: Workspace) -> None:
     member = workspace.actor("member")
-    for content in ("", "   ", "x" * (memories.LONGEST + 1), "Prefers\u202e euros."):
+    for content in ("", "   ", "x" * (memories.MAX_LENGTH + 1), "Prefers\u202e euros."):
         with pytest.raises(Invalid):
             save(app, member, content)
     save(app, member, "The key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")

@@ -348,7 +348,7 @@ def test_one_thing_at_a_click(app: Flask, workspace: Workspace, sign_in: SignIn)
     undo = {field["name"]: field["value"] for field in pinned.select_one("[data-undo]").select("input")}
     assert (undo["to"], undo["version"]) == ("1", "2")
     with app.app_context(), acting_as(workspace.actor()):
-        agent_id = versions.known_agent("deal-analyst", actor=workspace.actor()).id
+        agent_id = versions.resolve_agent("deal-analyst", actor=workspace.actor()).id
     narrowed = soup(post(client, f"{URL}/{row}/set", HTMX, agent_id=str(agent_id), version="2"))
     assert "deal-analyst" in narrowed.select_one("article .u-meta").text
     assert post(client, f"{URL}/{row}/set", HTMX, pinned="0", version="2").status_code == 409

@@ -24,8 +24,7 @@ from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.lists import KnowledgeFilters
-from app.services.knowledge.rows import MOVES, NewRow
-from app.services.lists.filters import KnowledgeFilters
+from app.services.knowledge.rows import FROM, NewRow
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -271,7 +270,7 @@ def test_the_list_filters_searches_and_counts(workspace: Any, count_queries: Any
         rows = knowledge_lists.list_rows(KnowledgeFilters(), Page(), actor=admin).items
         ranks = {row.content.split()[0]: round(row.rank, 2) for row in rows}
         assert (ranks["Alpha"], ranks["Beta"], ranks["Delta"]) == (0.25, 1.0, 3.0)
-        counts = knowledge_lists.counts(admin)
+        counts = knowledge_lists.count_rows(admin)
         assert counts.active == {"correction": 2, "lesson": 1, "routing": 1}
         assert (counts.others, counts.all) == ({"proposed": 1}, 5)
 

@@ -39,9 +39,9 @@ def test_a_change_is_a_new_version_and_keeps_the_rest(bench: Bench) -> None:
     assert outcome.output["version"] == 2
     assert outcome.events[0].event_type == "agent.updated"
     assert outcome.events[0].payload["changed"] == ["instructions", "skills"]
-    versions = bench.within(lambda: agent_versions.versions_of(UUID(agent_id), actor=bench.actor()))
+    versions = bench.within(lambda: agent_versions.list_versions(UUID(agent_id), actor=bench.actor()))
     assert [row.version for row in versions] == [2, 1]
-    held = bench.within(lambda: agent_versions.contents_of(UUID(agent_id), [1, 2], actor=bench.actor()))
+    held = bench.within(lambda: agent_versions.read_contents(UUID(agent_id), [1, 2], actor=bench.actor()))
     assert held[1] == CONFIG
     assert held[2] == CONFIG | {"instructions": "Two paragraphs.", "skills": given["skills"]}
     assert "changes nothing" in bench.refused("updateAgentConfig", given)

@@ -83,7 +83,7 @@ def test_what_is_active_or_was_rejected_is_not_proposed(bench: Bench) -> None:
 
 
 def test_proposals_come_in_small_numbers(bench: Bench) -> None:
-    for number in range(proposals.MOST_AN_HOUR):
+    for number in range(proposals.MAX_PER_HOUR):
         bench.ok("addInsight", {"content": f"Pattern number {number}."})
     assert "an hour" in bench.refused("addInsight", {"content": "One too many."})
 
@@ -167,10 +167,10 @@ def test_context_is_what_prompts_get(bench: Bench) -> None:
     assert "Waits." not in found["prompt"]
     assert found["row_ids"] == [row["id"] for row in found["rows"]]
     assert len(found["sha256"]) == 64
-    knowledge_usage.take()
+    knowledge_usage.take_pending()
     outside = bench.ok("getContext", {}, actor=bench.actor("member"))
     assert "Only for the analyst." not in outside["prompt"]
-    noted = knowledge_usage.take()
+    noted = knowledge_usage.take_pending()
     assert [str(row_id) for one in noted.values() for row_id in one.counts] == outside["row_ids"]
     assert "no agent" in bench.refused("getContext", {"agent": "nobody"})
     assert "no entity type" in bench.refused("getContext", {"entityType": "nothing"})

@@ -219,7 +219,7 @@ def _shown(run: EvalRun) -> RunAnswer:
     about="Of each set the goldens that this agent recorded; a set without any is skipped.",
 )  # fmt: skip
 def post_deploy(body: Deployed) -> DeployedRuns:
-    agent = versions.known_agent(body.agent, actor=g.actor)
+    agent = versions.resolve_agent(body.agent, actor=g.actor)
     version = versions.version_id(agent, body.version, field="version")
     own = eval_golden.sets_of_agent(agent.id, actor=g.actor)
     if not own and not body.sets:

@@ -21,8 +21,8 @@ from app.services.knowledge.lists import KnowledgeFilters
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
 State = Literal["proposed", "active", "inactive", "superseded", "deleted"]
 Check = Literal["duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale"]
-Content = Annotated[str, Field(min_length=1, max_length=validation.LONGEST_CONTENT)]
-When = Annotated[str, Field(max_length=validation.LONGEST_CONTEXT)]
+Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
+When = Annotated[str, Field(max_length=validation.MAX_CONTEXT)]
 Reason = Annotated[str, Field(max_length=2000)]
 WORDS = ("content", "context")
 CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")

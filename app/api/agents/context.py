@@ -58,7 +58,7 @@ class ContextAnswer(Answer):
     " the same `ETag`; ask with `If-None-Match` before each run.",
 )
 def read_context(query: ContextQuery) -> Response:
-    agent_id = None if query.agent is None else versions.known_agent(query.agent, actor=g.actor).id
+    agent_id = None if query.agent is None else versions.resolve_agent(query.agent, actor=g.actor).id
     type_id = None if query.entity_type is None else entity_store.find_type(query.entity_type, actor=g.actor).id
     found = knowledge_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)
     knowledge_usage.note_served(found, actor=g.actor)

@@ -17,7 +17,8 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
+from app.db.lookup import get_own
+from app.errors import Invalid, NotFound, Refused, Stale
 from app.formats.agent_config import AgentConfig, check_config, read_config
 from app.formats.agent_diff import diff_versions
 from app.formats.outbound_rules import config_problems
@@ -27,8 +28,8 @@ from app.models.agents import AGENT_KINDS
 from app.services import audit
 from app.services.agents import versions
 
-LONGEST_DESCRIPTION = 500
-LONGEST_NOTE = 500
+MAX_DESCRIPTION = 500
+MAX_NOTE = 500
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
 
     `allow` is the operator's list of private hosts that agents may call.
     """
-    _check_admin(actor)
-    content = _checked(draft if draft.slug.strip() else replace(draft, slug=slug_of(draft.name)), allow)
+    actor.check_admin("Only an admin changes agents.")
+    content = _check_draft(draft if draft.slug.strip() else replace(draft, slug=suggest_slug(draft.name)), allow)
     slug = content["slug"]
     if versions.find_agent(slug, actor=actor) is not None:
         sentence = f"There is an agent {slug} already, or something that leads to one."
@@ -58,7 +59,7 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
     )
     db.session.add(agent)
     db.session.flush()
-    versions.add_version(agent.id, 1, content, actor, note=_note(note))
+    versions.add_version(agent.id, 1, content, actor, note=_clean_note(note))
     audit.record(actor, "agent.created", "agent", agent.id, slug=slug, kind=draft.kind)
     return agent
 
@@ -70,29 +71,29 @@ def edit_agent(
 
     Of an agent that belongs to the workspace only the model and the limits change, whatever else the draft says.
     """
-    agent, current = _locked(agent_id, actor)
+    agent, current = _lock_agent(agent_id, actor)
     before = content_of(agent, current.config)
     if agent.is_system:
         kept = ("model", "limits")
         config = before | {name: value for name, value in draft.config.items() if name in kept}
-        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", _only_config(config))
-    content = _checked(draft, allow)
+        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", _config_part(config))
+    content = _check_draft(draft, allow)
     if current.version != version:
         raise Stale(f"Somebody saved version {current.version} meanwhile.", before)
     if not diff_versions(before, content):
         return None
-    return _save(agent, before, content, actor, _note(note), "agent.changed")
+    return _save_content(agent, before, content, actor, _clean_note(note), "agent.changed")
 
 
 def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, allow: str = "") -> AgentVersion:
     """Make what an earlier version says current again, as a new version. Names stay as they are now: going back is
     about what the agent does."""
-    agent, current = _locked(agent_id, actor)
+    agent, current = _lock_agent(agent_id, actor)
     if agent.is_system:
         raise Refused(f"{agent.slug} belongs to the workspace; only its model and its limits change.")
     if current.version != version:
         raise Stale(f"Somebody saved version {current.version} meanwhile; look at it first.")
-    wanted = _version(agent, number)
+    wanted = _get_version(agent, number)
     before = content_of(agent, current.config)
     kind = wanted.config.get("kind")
     draft = Draft(
@@ -102,10 +103,10 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
         agent.description or "",
         read_config(wanted.config).stored(),
     )
-    content = _checked(draft, allow)
+    content = _check_draft(draft, allow)
     if not diff_versions(before, content):
         raise Refused(f"Version {current.version} says the same as version {number}.")
-    return _save(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
+    return _save_content(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
 
 
 def content_of(agent: Agent, config: dict[str, Any]) -> dict[str, Any]:
@@ -114,11 +115,11 @@ def content_of(agent: Agent, config: dict[str, Any]) -> dict[str, Any]:
     return read_config(config).stored() | names
 
 
-def _only_config(content: dict[str, Any]) -> dict[str, Any]:
+def _config_part(content: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in content.items() if name in AgentConfig.model_fields}
 
 
-def _checked(draft: Draft, allow: str) -> dict[str, Any]:
+def _check_draft(draft: Draft, allow: str) -> dict[str, Any]:
     """What a version would hold, or Invalid with everything that does not fit, each under its field."""
     wrong: dict[str, str] = {}
     slug, name, config = draft.slug, draft.name, None
@@ -129,8 +130,8 @@ def _checked(draft: Draft, allow: str) -> dict[str, Any]:
     except Invalid as refusal:
         wrong |= refusal.fields
     description = " ".join(draft.description.split())
-    if len(description) > LONGEST_DESCRIPTION:
-        wrong["description"] = f"At most {LONGEST_DESCRIPTION} characters."
+    if len(description) > MAX_DESCRIPTION:
+        wrong["description"] = f"At most {MAX_DESCRIPTION} characters."
     try:
         config = check_config(draft.config)
     except Invalid as refusal:
@@ -144,11 +145,11 @@ def _checked(draft: Draft, allow: str) -> dict[str, Any]:
     return config.stored() | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
 
 
-def _save(
+def _save_content(
     agent: Agent, before: dict[str, Any], content: dict[str, Any], actor: Actor, note: str | None, action: str
 ) -> AgentVersion:
     if content["slug"] != agent.slug:
-        take_slug(agent, content["slug"], actor)
+        change_slug(agent, content["slug"], actor)
     agent.name, agent.kind, agent.description = content["name"], content["kind"], content["description"]
     agent.current_version += 1
     agent.updated_at = datetime.now(UTC)
@@ -162,24 +163,17 @@ def _save(
     return version
 
 
-def _locked(agent_id: UUID, actor: Actor) -> tuple[Agent, AgentVersion]:
-    _check_admin(actor)
-    agent = db.session.scalar(
-        select(Agent)
-        .where(Agent.tenant_id == actor.tenant_id, Agent.id == agent_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if agent is None:
-        raise NotFound("There is no such agent in this workspace.")
+def _lock_agent(agent_id: UUID, actor: Actor) -> tuple[Agent, AgentVersion]:
+    actor.check_admin("Only an admin changes agents.")
+    agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.merged_into:
         raise Refused(f"{agent.slug} was merged into another agent; change that one.")
     if agent.archived_at:
         raise Refused(f"{agent.slug} is archived; restore it before changing it.")
-    return agent, _version(agent, agent.current_version)
+    return agent, _get_version(agent, agent.current_version)
 
 
-def _version(agent: Agent, number: int) -> AgentVersion:
+def _get_version(agent: Agent, number: int) -> AgentVersion:
     found = db.session.scalar(
         select(AgentVersion).where(
             AgentVersion.tenant_id == agent.tenant_id,
@@ -192,25 +186,20 @@ def _version(agent: Agent, number: int) -> AgentVersion:
     return found
 
 
-def _note(note: str) -> str | None:
+def _clean_note(note: str) -> str | None:
     note = " ".join(note.split())
-    if len(note) > LONGEST_NOTE:
-        raise Invalid.of({"note": f"At most {LONGEST_NOTE} characters."})
+    if len(note) > MAX_NOTE:
+        raise Invalid.of({"note": f"At most {MAX_NOTE} characters."})
     return note or None
-
-
-def _check_admin(actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only an admin changes agents.")
 
 
 # Names and slugs. A slug that an agent once had keeps leading to it.
 
-LONGEST_NAME = 120
+MAX_NAME = 120
 SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
 
 
-def slug_of(name: str) -> str:
+def suggest_slug(name: str) -> str:
     """The short name that a name suggests: `Deal Analyst (EU)` is deal-analyst-eu."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:120]
@@ -222,14 +211,14 @@ def clean_names(slug: str, name: str) -> tuple[str, str]:
     wrong = {}
     if not AGENT_SLUG.fullmatch(slug):
         wrong["slug"] = SLUG_FORM
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name, at most {LONGEST_NAME} characters."
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name, at most {MAX_NAME} characters."
     if wrong:
         raise Invalid.of(wrong)
     return slug, name
 
 
-def take_slug(agent: Agent, slug: str, actor: Actor) -> None:
+def change_slug(agent: Agent, slug: str, actor: Actor) -> None:
     """Give an agent another short name: swapped with one that it had, or the old one stays behind and leads to it."""
     taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if taken is not None and taken.merged_into != agent.id:

@@ -14,14 +14,14 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 
-LATELY = timedelta(days=30)
+WINDOW = timedelta(days=30)
 # Enough to judge by, and the same effort however much there is.
-NEWEST = 20_000
-ROWS = 100
+SCAN_LIMIT = 20_000
+PAGE_SIZE = 100
 
 # The newest rows are taken first and sorted out by agent afterwards, so that the effort has a bound. Satisfaction is
 # the share of positive ratings among those that people gave; a rating that was skipped or taken back is none.
-STANDING = """
+STATS = """
     WITH lately AS (
         SELECT r.agent_id, count(*) FILTER (WHERE r.rating = 'positive') AS good, count(*) AS said
           FROM (SELECT f.agent_id, f.rating, f.origin, f.details FROM feedback AS f
@@ -57,13 +57,13 @@ STANDING = """
      WHERE a.tenant_id = :tenant AND a.merged_into IS NULL AND {which}
      ORDER BY a.is_system, a.slug LIMIT :rows
 """
-AT_WORK = text(STANDING.format(which="a.archived_at IS NULL AND (a.is_system::text, a.slug) > (:system, :slug)"))
-ARCHIVED = text(STANDING.format(which="a.archived_at IS NOT NULL AND (a.is_system::text, a.slug) > (:system, :slug)"))
-ONE = text(STANDING.format(which="a.id = :agent"))
+AT_WORK = text(STATS.format(which="a.archived_at IS NULL AND (a.is_system::text, a.slug) > (:system, :slug)"))
+ARCHIVED = text(STATS.format(which="a.archived_at IS NOT NULL AND (a.is_system::text, a.slug) > (:system, :slug)"))
+ONE = text(STATS.format(which="a.id = :agent"))
 
 
 @dataclass(frozen=True)
-class Standing:
+class AgentStats:
     """An agent on the page of agents. Sessions, cost, the typical duration and ratings are those of the last 30 days,
     replays left out; `own_model` is what its version says, `reported_model` what its sessions mostly used."""
 
@@ -97,34 +97,34 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Standings:
+class AgentStatsPage:
     """Some of the agents; `following` is where the next ones begin."""
 
-    rows: list[Standing]
+    rows: list[AgentStats]
     following: str | None
 
 
-def list_standings(*, actor: Actor, archived: bool = False, after: str = "") -> Standings:
+def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> AgentStatsPage:
     """A hundred agents by name, the workspace's own last. Names that lead to another stand beside it. One query."""
     system, _, slug = after.partition(":")
     place = {"system": "true" if system == "system" else "false", "slug": slug[:200]}
-    found = _read(ARCHIVED if archived else AT_WORK, actor, rows=ROWS + 1, **place)
-    rows = found[:ROWS]
-    last = f"{'system' if rows[-1].is_system else 'own'}:{rows[-1].slug}" if len(found) > ROWS else None
-    return Standings(rows, last)
+    found = _read_stats(ARCHIVED if archived else AT_WORK, actor, rows=PAGE_SIZE + 1, **place)
+    rows = found[:PAGE_SIZE]
+    last = f"{'system' if rows[-1].is_system else 'own'}:{rows[-1].slug}" if len(found) > PAGE_SIZE else None
+    return AgentStatsPage(rows, last)
 
 
-def get_standing(agent_id: UUID, *, actor: Actor) -> Standing:
+def get_stats(agent_id: UUID, *, actor: Actor) -> AgentStats:
     """One agent, at work or archived. One that was merged into another is not found. One query."""
-    found = _read(ONE, actor, rows=1, agent=agent_id)
+    found = _read_stats(ONE, actor, rows=1, agent=agent_id)
     if not found:
         raise NotFound("There is no such agent in this workspace.")
     return found[0]
 
 
-def _read(statement: Any, actor: Actor, **values: Any) -> list[Standing]:
-    since = datetime.now(UTC) - LATELY
+def _read_stats(statement: Any, actor: Actor, **values: Any) -> list[AgentStats]:
+    since = datetime.now(UTC) - WINDOW
     rows = db.session.execute(
-        statement, {"tenant": actor.tenant_id, "since": since, "newest": NEWEST} | values
+        statement, {"tenant": actor.tenant_id, "since": since, "newest": SCAN_LIMIT} | values
     ).mappings()
-    return [Standing(**row) for row in rows]
+    return [AgentStats(**row) for row in rows]

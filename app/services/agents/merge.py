@@ -15,22 +15,27 @@ from sqlalchemy import func, select, update
 from app.actor import Actor
 from app.db import db
 from app.db.paging import MAX_COUNT
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
 from app.services import audit
 from app.services.knowledge import rows as knowledge_rows
 
-MOVED: Mapping[str, Any] = {"sessions": AgentSession, "chats": Chat, "feedback": Feedback, "responses": EntityResponse}
+MOVED_MODELS: Mapping[str, Any] = {
+    "sessions": AgentSession,
+    "chats": Chat,
+    "feedback": Feedback,
+    "responses": EntityResponse,
+}
 
 
-def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
+def count_work(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
     """What a merge would move, each counted up to one past 1,000; `golden` is what keeps it from moving. One query."""
     wanted = {
         name: select(model.id).where(model.tenant_id == actor.tenant_id, model.agent_id == agent_id)
-        for name, model in MOVED.items()
+        for name, model in MOVED_MODELS.items()
     }
-    wanted["knowledge"] = select(SharedContext.id).where(*_rules(agent_id, actor))
+    wanted["knowledge"] = select(SharedContext.id).where(*_rule_conditions(agent_id, actor))
     wanted["golden"] = wanted["sessions"].where(AgentSession.golden_set.is_not(None))
     counts = [
         select(func.count()).select_from(rows.limit(MAX_COUNT + 1).subquery()).scalar_subquery().label(name)
@@ -41,11 +46,11 @@ def work_of(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
 
 def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, int]:
     """Give all of one agent's work to another and retire it. Golden sessions never change, so they forbid it."""
-    _check_admin(actor)
-    found = _locked(actor, agent_id, target_id)
+    actor.check_admin("Only an admin changes agents.")
+    found = _lock_agents(actor, agent_id, target_id)
     source, target = found[agent_id], found[target_id]
     _check_merge(source, target, actor)
-    moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED.items()}
+    moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED_MODELS.items()}
     moved["knowledge"] = _move_rules(source, target, actor)
     db.session.execute(
         update(Task).where(Task.tenant_id == actor.tenant_id, Task.agent_id == agent_id).values(agent_id=target_id)
@@ -73,7 +78,7 @@ def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
             raise Refused(f"{agent.slug} was merged into another agent already.")
     if target.archived_at:
         raise Refused(f"{target.slug} is archived; choose an agent that is at work.")
-    goldens = _goldens(source.id, actor)
+    goldens = _count_goldens(source.id, actor)
     if goldens:
         words = "a golden session" if goldens == 1 else f"{goldens} golden sessions"
         raise Refused(
@@ -81,7 +86,7 @@ def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
         )
 
 
-def _goldens(agent_id: UUID, actor: Actor) -> int:
+def _count_goldens(agent_id: UUID, actor: Actor) -> int:
     return (
         db.session.scalar(
             select(func.count())
@@ -106,7 +111,7 @@ def _move(model: Any, source_id: UUID, target_id: UUID, actor: Actor) -> int:
     return int(moved.rowcount)
 
 
-def _rules(agent_id: UUID, actor: Actor) -> list[Any]:
+def _rule_conditions(agent_id: UUID, actor: Actor) -> list[Any]:
     return [
         SharedContext.tenant_id == actor.tenant_id,
         SharedContext.agent_id == agent_id,
@@ -116,17 +121,19 @@ def _rules(agent_id: UUID, actor: Actor) -> list[Any]:
 
 def _move_rules(source: Agent, target: Agent, actor: Actor) -> int:
     """Each rule moves as an edit, with its history. One that the target has already is replaced by it."""
-    rules = db.session.scalars(select(SharedContext).where(*_rules(source.id, actor)).order_by(SharedContext.id)).all()
+    rules = db.session.scalars(
+        select(SharedContext).where(*_rule_conditions(source.id, actor)).order_by(SharedContext.id)
+    ).all()
     reason = f"The agent {source.slug} was merged into {target.slug}."
     for rule in rules:
-        twin = _twin(rule, target.id) if rule.state == "active" else None
+        twin = _find_twin(rule, target.id) if rule.state == "active" else None
         if twin is not None:
             rule = knowledge_rows.set_state(rule.id, "superseded", actor=actor, reason=reason, superseded_by=twin)
         knowledge_rows.edit_row(rule.id, {"agent_id": target.id}, rule.version, actor=actor, reason=reason)
     return len(rules)
 
 
-def _twin(rule: SharedContext, target_id: UUID) -> UUID | None:
+def _find_twin(rule: SharedContext, target_id: UUID) -> UUID | None:
     same_type = SharedContext.entity_type_id.is_not_distinct_from(rule.entity_type_id)
     return db.session.scalar(
         select(SharedContext.id).where(
@@ -140,7 +147,7 @@ def _twin(rule: SharedContext, target_id: UUID) -> UUID | None:
     )
 
 
-def target_called(slug: str, *, actor: Actor) -> Agent:
+def find_target(slug: str, *, actor: Actor) -> Agent:
     """The agent that somebody chose to merge into."""
     found = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if found is None:
@@ -148,12 +155,7 @@ def target_called(slug: str, *, actor: Actor) -> Agent:
     return found
 
 
-def _check_admin(actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only an admin changes agents.")
-
-
-def _locked(actor: Actor, *ids: UUID) -> dict[UUID, Agent]:
+def _lock_agents(actor: Actor, *ids: UUID) -> dict[UUID, Agent]:
     """The agents, locked in order of their ids, so that two merges at once wait for each other."""
     rows = db.session.scalars(
         select(Agent)

@@ -10,7 +10,7 @@ from app.formats.model_names import EXAMPLES, OFFLINE, about_model
 
 
 @dataclass(frozen=True)
-class ModelWords:
+class ModelStatus:
     """`name` is what the agent uses in the end, `trouble` what that still needs; `offline` is our own model."""
 
     name: str
@@ -18,16 +18,16 @@ class ModelWords:
     offline: bool
 
 
-def words_of(configured: str, settings: Settings) -> ModelWords:
+def status_of(configured: str, settings: Settings) -> ModelStatus:
     """What there is to say about the model of an agent. An empty name is the server's."""
     name = configured or settings.model
     here = urlsplit(settings.openai_base_url).hostname in LOOPBACK
     trouble = about_model(
         name, server=settings.openai_base_url, server_is_here=here, knows=lambda wanted: bool(variable(wanted))
     )
-    return ModelWords(name, trouble, name == OFFLINE)
+    return ModelStatus(name, trouble, name == OFFLINE)
 
 
-def suggestions(settings: Settings) -> list[str]:
+def suggest_models(settings: Settings) -> list[str]:
     """Models to offer while somebody types: ours, the server's, and some of the providers'."""
     return list(dict.fromkeys([OFFLINE, settings.model, *EXAMPLES]))

@@ -13,7 +13,8 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.db.lookup import get_own
+from app.errors import Invalid, NotFound, Refused
 from app.formats.session_limits import AGENT_SLUG, SLUG_FORM
 from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
@@ -100,7 +101,7 @@ def find_agent(slug: str, *, actor: Actor) -> Agent | None:
     return db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
 
 
-def known_agent(slug: str, *, actor: Actor) -> Agent:
+def resolve_agent(slug: str, *, actor: Actor) -> Agent:
     """The agent of that slug, or the one it was merged into."""
     agent = find_agent(slug, actor=actor)
     if agent is None:
@@ -109,23 +110,15 @@ def known_agent(slug: str, *, actor: Actor) -> Agent:
 
 
 def get_agent(agent_id: UUID, *, actor: Actor) -> Agent:
-    agent = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.id == agent_id))
-    if agent is None:
-        raise NotFound("There is no such agent in this workspace.")
-    return agent
+    return get_own(Agent, agent_id, "agent", actor=actor)
 
 
 def save_version(
     agent_id: UUID, config: dict[str, Any], *, actor: Actor, created_at: datetime | None = None, note: str | None = None
 ) -> AgentVersion:
     """Write what the agent is from now on. Earlier versions stay as they were."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin changes agents.")
-    agent = db.session.scalar(
-        select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.id == agent_id).with_for_update()
-    )
-    if agent is None:
-        raise NotFound("There is no such agent in this workspace.")
+    actor.check_admin("Only an admin changes agents.")
+    agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
     if agent.archived_at:
         raise Refused(f"{agent.slug} is archived; restore it before changing it.")
     agent.current_version += 1
@@ -170,7 +163,7 @@ def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_v
     return found
 
 
-def versions_of(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> list[VersionRow]:
+def list_versions(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> list[VersionRow]:
     """Versions, newest first, without what they hold: that is read one by one. One query."""
     where = [AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id]
     if before is not None:
@@ -188,7 +181,7 @@ def versions_of(agent_id: UUID, *, actor: Actor, before: int | None = None, limi
     return [VersionRow(*row) for row in rows]
 
 
-def contents_of(agent_id: UUID, numbers: Collection[int], *, actor: Actor) -> dict[int, dict[str, Any]]:
+def read_contents(agent_id: UUID, numbers: Collection[int], *, actor: Actor) -> dict[int, dict[str, Any]]:
     """What versions of an agent hold, by number; those that do not exist are missing. One query."""
     rows = db.session.execute(
         select(AgentVersion.version, AgentVersion.config).where(
@@ -217,8 +210,7 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
     """Retire an agent. What was learned for it alone no longer reaches a prompt; nothing is deleted."""
     from app.services.knowledge import rows as knowledge_rows
 
-    if not actor.is_admin:
-        raise Forbidden("Only an admin archives agents.")
+    actor.check_admin("Only an admin archives agents.")
     moved = db.session.scalar(
         update(Agent)
         .where(
@@ -239,8 +231,7 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
 
 def restore_agent(agent_id: UUID, *, actor: Actor) -> None:
     """Put an archived agent back to work. Its knowledge stays inactive until somebody activates what still holds."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin restores agents.")
+    actor.check_admin("Only an admin restores agents.")
     now = datetime.now(UTC)
     moved = db.session.scalar(
         update(Agent)

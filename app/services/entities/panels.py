@@ -14,11 +14,11 @@ from app.db import db
 from app.errors import NotFound
 from app.models import Agent, AgentSession, EntityResponse
 
-MOST_SESSIONS = 20
+MAX_SESSIONS = 20
 
 
 @dataclass(frozen=True)
-class Work:
+class EntityWork:
     """A session about a record."""
 
     id: UUID
@@ -28,7 +28,7 @@ class Work:
     created_at: datetime
 
 
-def waiting_in(entity_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, int]:
+def count_waiting(entity_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, int]:
     """How many responses of each record wait for a decision. One query."""
     if not entity_ids:
         return {}
@@ -44,7 +44,7 @@ def waiting_in(entity_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, int]
     return {row[0]: row[1] for row in rows}
 
 
-def work_on(entity_id: UUID, *, actor: Actor) -> list[Work]:
+def list_work(entity_id: UUID, *, actor: Actor) -> list[EntityWork]:
     """The latest sessions about a record, without those of other people's conversations. One query."""
     rows = db.session.execute(
         select(AgentSession.id, AgentSession.title, AgentSession.status, Agent.slug, AgentSession.created_at)
@@ -54,9 +54,9 @@ def work_on(entity_id: UUID, *, actor: Actor) -> list[Work]:
             AgentSession.entity_id == entity_id,
         )
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
-        .limit(MOST_SESSIONS)
+        .limit(MAX_SESSIONS)
     )
-    return [Work(*row) for row in rows]
+    return [EntityWork(*row) for row in rows]
 
 
 def get_response(entity_id: UUID, response_id: UUID, *, actor: Actor) -> EntityResponse:

@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
+from app.db.lookup import get_own
 from app.errors import Invalid, NotFound, Refused
 from app.formats.response_values import find_misfits, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
@@ -107,7 +108,7 @@ def _check_links(new: NewResponse, actor: Actor) -> AgentSession | None:
     for name, model, wanted in links:
         found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
         if wanted is not None and db.session.scalar(found) is None:
-            raise _unknown(name, wanted)
+            raise _missing(name, wanted)
     return _find_session(new.session_id, actor) if new.session_id else None
 
 
@@ -115,10 +116,10 @@ def _find_session(session_id: UUID, actor: Actor) -> AgentSession:
     try:
         return get_session(session_id, actor=actor).session
     except NotFound:
-        raise _unknown("session_id", session_id) from None
+        raise _missing("session_id", session_id) from None
 
 
-def _unknown(name: str, wanted: UUID) -> Invalid:
+def _missing(name: str, wanted: UUID) -> Invalid:
     noun = name.removesuffix("_id").replace("_", " ")
     return Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
 
@@ -152,7 +153,7 @@ def decide_response(
     why = (reason or "").strip()
     if status == "rejected" and not why:
         raise Invalid.of({"rejection_reason": "Say what is wrong."})
-    row = _lock(response_id, actor)
+    row = get_own(EntityResponse, response_id, "response", actor=actor, lock=True)
     if row.status != "submitted":
         raise Refused(f"This response is {row.status} already.", current=row.status)
     if field_name is not None and field_name not in row.values:
@@ -164,23 +165,11 @@ def decide_response(
     db.session.flush()
     audit.record(actor, f"response.{status}", "response", row.id, before="submitted", after=status, reason=why or None)
     if status == "rejected":
-        _report(row, why, field_name, actor, at)
+        _write_feedback(row, why, field_name, actor, at)
     return row
 
 
-def _lock(response_id: UUID, actor: Actor) -> EntityResponse:
-    row = db.session.scalar(
-        select(EntityResponse)
-        .where(EntityResponse.tenant_id == actor.tenant_id, EntityResponse.id == response_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if row is None:
-        raise NotFound("There is no such response in this workspace.")
-    return row
-
-
-def _report(row: EntityResponse, why: str, field_name: str | None, actor: Actor, at: datetime | None) -> None:
+def _write_feedback(row: EntityResponse, why: str, field_name: str | None, actor: Actor, at: datetime | None) -> None:
     """Exactly one row of feedback. What an agent extracted is tried again, once, and that is its application."""
     field = field_name or (next(iter(row.values)) if len(row.values) == 1 else None)
     entity = db.session.get_one(Entity, row.entity_id)
@@ -260,7 +249,7 @@ def _value(given: Any) -> Any:
     return given.get("value") if isinstance(given, dict) and "value" in given else given
 
 
-def responses_of(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
+def list_responses(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
     """What was submitted about a record, newest first."""
     rows = db.session.execute(
         select(

@@ -15,15 +15,15 @@ from app.models import Entity, EntityType
 from app.services.entities.store import EntityRow
 
 WORD = re.compile(r"[^\W_]+")
-MOST_WORDS = 12
-SHORTEST = 2
-LOOKED_AT = 500
+MAX_WORDS = 12
+MIN_WORD = 2
+SCAN_LIMIT = 500
 
 
 def search_entities(query: str, *, actor: Actor, entity_type: str | None = None, limit: int = 25) -> list[EntityRow]:
     """Records with a word that begins like one of the query's. Who matches more of them comes first, then the last
     changed. One query."""
-    words = [word for word in dict.fromkeys(WORD.findall(query.lower())) if len(word) >= SHORTEST][:MOST_WORDS]
+    words = [word for word in dict.fromkeys(WORD.findall(query.lower())) if len(word) >= MIN_WORD][:MAX_WORDS]
     if not words:
         return []
     where = [
@@ -40,18 +40,18 @@ def search_entities(query: str, *, actor: Actor, entity_type: str | None = None,
         .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
         .where(*where)
         .order_by(Entity.updated_at.desc(), Entity.id.desc())
-        .limit(LOOKED_AT)
+        .limit(SCAN_LIMIT)
     )  # fmt: skip
-    scored = [(matches(words, row.name), EntityRow(*row)) for row in rows]
+    scored = [(count_matches(words, row.name), EntityRow(*row)) for row in rows]
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
     return [row for _, row in best[:limit]]
 
 
-def matches(words: list[str], name: str) -> int:
+def count_matches(words: list[str], name: str) -> int:
     """How many of the words the name has: a whole word counts twice, its beginning once from three letters on."""
     own = WORD.findall(name.lower())
     return sum(
-        2 if word in own else any(len(word) > SHORTEST and one.startswith(word) for one in own) for word in words
+        2 if word in own else any(len(word) > MIN_WORD and one.startswith(word) for one in own) for word in words
     )
 
 
@@ -63,7 +63,7 @@ def recent_names(*, actor: Actor, limit: int = 100) -> list[str]:
     return list(dict.fromkeys(rows))
 
 
-def record_called(name: str, *, actor: Actor) -> UUID:
+def find_record(name: str, *, actor: Actor) -> UUID:
     """The record that somebody named, by its id or by its whole name."""
     name = name.strip()
     with suppress(ValueError):

@@ -15,25 +15,12 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.models import CriteriaSet, Entity, EntityType
 from app.services import audit
-from app.services.entities.responses import (
-    NewResponse,
-    ResponseRow,
-    decide_response,
-    report_response,
-    responses_of,
-    submit_response,
-)
+from app.services.entities.responses import ResponseRow, list_responses
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, is_type
-
-__all__ = [
-    "EntityDetail", "EntityRow", "NewResponse", "ResponseRow", "TypeRow", "archive_type", "create_criteria_set",
-    "create_entity", "create_type", "decide_response", "find_type", "get_entity", "list_criteria_sets",
-    "list_entities", "list_types", "report_response", "responses_of", "submit_response", "update_entity",
-]  # fmt: skip
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
 FIELD_KINDS = ("string", "number", "integer", "boolean", "object", "array")
@@ -89,7 +76,7 @@ def create_type(
     *, slug: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> EntityType:
     """A kind of record. `fields` maps each field's name to its JSON schema."""
-    _admin(actor)
+    actor.check_admin("Only an admin changes what records there are.")
     if not SLUG.fullmatch(slug):
         raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
     for field, schema in fields.items():
@@ -130,7 +117,7 @@ def archive_type(type_id: UUID, *, actor: Actor) -> None:
     """Retire a type. What was learned for it alone no longer reaches a prompt; its records stay."""
     from app.services.knowledge import rows as knowledge_rows
 
-    _admin(actor)
+    actor.check_admin("Only an admin changes what records there are.")
     moved = db.session.scalar(
         update(EntityType)
         .where(EntityType.tenant_id == actor.tenant_id, EntityType.id == type_id, EntityType.archived_at.is_(None))
@@ -204,7 +191,7 @@ def get_entity(entity_id: UUID, *, actor: Actor) -> EntityDetail:
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such record in this workspace.")
-    return EntityDetail(row[0], row[1], responses_of(entity_id, actor=actor))
+    return EntityDetail(row[0], row[1], list_responses(entity_id, actor=actor))
 
 
 def list_entities(filters: EntityFilters, page: Page, *, actor: Actor) -> Slice[EntityRow]:
@@ -224,7 +211,7 @@ def create_criteria_set(
     *, slug: str, name: str, dimensions: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> CriteriaSet:
     """What responses are judged by. `dimensions` maps a name to its kind, weight and tolerance."""
-    _admin(actor)
+    actor.check_admin("Only an admin changes what records there are.")
     if not SLUG.fullmatch(slug):
         raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal-terms."})
     if not dimensions or not all(isinstance(item, dict) and item.get("kind") for item in dimensions.values()):
@@ -243,11 +230,6 @@ def list_criteria_sets(*, actor: Actor) -> list[CriteriaSet]:
             select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id).order_by(CriteriaSet.name)
         )
     )
-
-
-def _admin(actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only an admin changes what records there are.")
 
 
 def _save(row: EntityType | CriteriaSet, sentence: str) -> None:

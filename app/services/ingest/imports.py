@@ -14,8 +14,9 @@ from sqlalchemy.exc import DBAPIError
 
 from app.actor import Actor
 from app.db import db
+from app.db.lookup import get_own
 from app.db.paging import Page, Slice, read_page
-from app.errors import Forbidden, Invalid, NotFound, Problem, Refused
+from app.errors import Invalid, Problem, Refused
 from app.formats.session_limits import LINE_BYTES
 from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
@@ -25,8 +26,8 @@ from app.services.sessions.store import NewEvent, NewSession
 
 BATCH = 200
 BATCH_BYTES = 8 * LINE_BYTES
-MOST_ERRORS = 1000
-REMOVED_AT_ONCE = 500
+MAX_ERRORS = 1000
+DELETE_BATCH = 500
 
 Within = Callable[[], AbstractContextManager[Any]]
 
@@ -56,7 +57,7 @@ class Result:
 
     def refuse(self, line: int, message: str) -> None:
         self.failed += 1
-        if len(self.errors) < MOST_ERRORS:
+        if len(self.errors) < MAX_ERRORS:
             self.errors.append(LineError(line, message))
 
 
@@ -95,7 +96,7 @@ def import_messages(
     size = 0
     for number, raw in read_lines(stream):
         result.lines = number
-        session = _read(number, raw, result)
+        session = _parse_line(number, raw, result)
         if session is None:
             continue
         batch.append((number, session))
@@ -132,7 +133,7 @@ def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
             yield number, line
 
 
-def _read(number: int, raw: bytes | None, result: Result) -> ImportedSession | None:
+def _parse_line(number: int, raw: bytes | None, result: Result) -> ImportedSession | None:
     if raw is None:
         result.refuse(number, f"The line is longer than {LINE_BYTES:,} bytes.")
         return None
@@ -147,7 +148,7 @@ def _store(batch: list[tuple[int, ImportedSession]], result: Result, within: Wit
     """All of them in one transaction. If one of them does not go in, each gets a transaction of its own."""
     try:
         with within():
-            _lock(result.import_id, actor)
+            _lock_running(result.import_id, actor)
             new = [_session(line, result.import_id) for _, line in batch]
             created = create_sessions(new, actor=actor)
             existing = len(new) - created
@@ -213,29 +214,17 @@ def _count(result: Result, created: int, existing: int) -> None:
 
 
 def _finish(result: Result, actor: Actor) -> None:
-    row = _lock(result.import_id, actor)
+    row = _lock_running(result.import_id, actor)
     row.failed, row.finished_at = result.failed, datetime.now(UTC)
     audit.record(
         actor, "import.finished", "import", row.id, created=result.created, existing=result.existing, failed=row.failed
     )
 
 
-def _lock(import_id: UUID, actor: Actor) -> Import:
-    row = _locked(import_id, actor)
+def _lock_running(import_id: UUID, actor: Actor) -> Import:
+    row = get_own(Import, import_id, "import", actor=actor, lock=True)
     if row.undone_at is not None:
         raise _Undone("This import was undone while it ran; nothing more was taken in.")
-    return row
-
-
-def _locked(import_id: UUID, actor: Actor) -> Import:
-    row = db.session.scalar(
-        select(Import)
-        .where(Import.tenant_id == actor.tenant_id, Import.id == import_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if row is None:
-        raise NotFound("There is no such import in this workspace.")
     return row
 
 
@@ -244,9 +233,8 @@ def undo_import(import_id: UUID, *, actor: Actor) -> int:
 
     What people said about them stays, without the link. Agents that the import made stay too. Again, it does nothing.
     """
-    if not actor.is_admin:
-        raise Forbidden("Only an admin undoes imports.")
-    row = _locked(import_id, actor)
+    actor.check_admin("Only an admin undoes imports.")
+    row = get_own(Import, import_id, "import", actor=actor, lock=True)
     if row.undone_at is not None:
         return 0
     brought = [AgentSession.tenant_id == actor.tenant_id, AgentSession.import_id == import_id]
@@ -255,7 +243,7 @@ def undo_import(import_id: UUID, *, actor: Actor) -> int:
         what = "One session of this import is" if golden == 1 else f"{golden:,} sessions of this import are"
         raise Refused(f"{what} golden. Revoke the golden first, then undo the import.")
     removed = 0
-    while ids := list(db.session.scalars(select(AgentSession.id).where(*brought).limit(REMOVED_AT_ONCE))):
+    while ids := list(db.session.scalars(select(AgentSession.id).where(*brought).limit(DELETE_BATCH))):
         _remove(ids, actor)
         removed += len(ids)
     row.undone_at, row.undone_by = datetime.now(UTC), actor.id
@@ -291,7 +279,4 @@ def list_imports(page: Page, *, actor: Actor) -> Slice[ImportRow]:
 
 
 def get_import(import_id: UUID, *, actor: Actor) -> Import:
-    row = db.session.scalar(select(Import).where(Import.tenant_id == actor.tenant_id, Import.id == import_id))
-    if row is None:
-        raise NotFound("There is no such import in this workspace.")
-    return row
+    return get_own(Import, import_id, "import", actor=actor)

@@ -20,14 +20,14 @@ from app.services.knowledge.vectors import get_vectors
 from app.text.embeddings import near_pairs, nearness
 
 # How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
-MOST = 2000
+MAX_ROWS = 2000
 CHECKED_STATES = ("active", "proposed")
 # What a person is asked about before a rule of theirs goes live. The other findings are advice.
-ASKED_ABOUT = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
+CONFIRMED_CHECKS = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
 
 
 @dataclass(frozen=True)
-class Kept:
+class CheckedRow:
     """A row of the workspace as the checks take it, with what a page says of it."""
 
     id: UUID
@@ -42,7 +42,7 @@ class Kept:
 class Report:
     """All that was found. `more` says that there are rows which were not looked at."""
 
-    found: list[tuple[Kept, list[Finding]]]
+    found: list[tuple[CheckedRow, list[Finding]]]
     looked_at: int
     more: bool
 
@@ -56,7 +56,7 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
 
     Rows that are neither active nor proposed are not checked: nobody gets them.
     """
-    kept, _ = _rows(actor, row_ids)
+    kept, _ = _read_rows(actor, row_ids)
     wanted = [one for one in kept if one.id in set(row_ids)]
     if not wanted:
         return {}
@@ -64,7 +64,7 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
     vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
     found = {}
     for one in wanted:
-        others = [other for other in kept if _meets(one, other)]
+        others = [other for other in kept if _are_compared(one, other)]
         near = nearness(vectors[one.id], [vectors[other.id] for other in others])
         clashes = (compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= T_REL)
         found[one.id] = [*check_alone(one.row, world, today), *filter(None, clashes)]
@@ -74,27 +74,27 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
 def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
     """What a person is asked about before these rows go live; only rows with something to ask about."""
     found = check_rows(row_ids, actor=actor)
-    asked = {row_id: [one for one in findings if one.check in ASKED_ABOUT] for row_id, findings in found.items()}
+    asked = {row_id: [one for one in findings if one.check in CONFIRMED_CHECKS] for row_id, findings in found.items()}
     return {row_id: findings for row_id, findings in asked.items() if findings}
 
 
 def check_all(*, actor: Actor) -> Report:
     """What is wrong with all active and proposed rows. A pair is told once: at the proposal, else at the newer row."""
-    kept, more = _rows(actor)
+    kept, more = _read_rows(actor)
     world, today = read_world(actor=actor), _today()
     vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
     found = {one.id: check_alone(one.row, world, today) for one in kept}
     for first, second, near in near_pairs([vectors[one.id] for one in kept], T_REL):
         one, other = sorted((kept[first], kept[second]), key=lambda kept_: kept_.row.state == "active")
-        clash = compare(one.row, other.row, near) if _meets(one, other) else None
+        clash = compare(one.row, other.row, near) if _are_compared(one, other) else None
         if clash:
             found[one.id].append(clash)
     return Report([(one, found[one.id]) for one in kept if found[one.id]], len(kept), more)
 
 
-def nearest(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
+def nearest_rows(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
     """The active rows that say what is nearest to what a row says, nearest first."""
-    kept, _ = _rows(actor, [row_id])
+    kept, _ = _read_rows(actor, [row_id])
     one = next((row for row in kept if row.id == row_id), None)
     others = [row for row in kept if row.row.state == "active" and row.id != row_id]
     if one is None:
@@ -107,12 +107,12 @@ def nearest(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
 
 def read_world(*, actor: Actor) -> World:
     """What the workspace has that a rule can speak of. Two queries."""
-    agents, types, fields = _named(actor)
+    agents, types, fields = _read_names(actor)
     tools: dict[str, frozenset[UUID]] = {}
     once: set[str] = set()
     in_use = {agent.id for agent in agents if not agent.archived}
-    for agent_id, is_current, groups, own in _tools(actor):
-        names = tool_names(_names(groups)) | set(_names(own))
+    for agent_id, is_current, groups, own in _read_tools(actor):
+        names = tool_names(_texts_in(groups)) | set(_texts_in(own))
         once |= names
         if is_current and agent_id in in_use:
             for name in names:
@@ -120,7 +120,7 @@ def read_world(*, actor: Actor) -> World:
     return World(agents, types, frozenset(fields), tools, frozenset(once - tools.keys()))
 
 
-def _meets(one: Kept, other: Kept) -> bool:
+def _are_compared(one: CheckedRow, other: CheckedRow) -> bool:
     """Whether two rows are compared: a proposal with all, an active row with active ones, neither with itself nor with
     the row whose words it changes."""
     if one.id == other.id or other.id == one.replaces or one.id == other.replaces:
@@ -128,12 +128,12 @@ def _meets(one: Kept, other: Kept) -> bool:
     return other.row.state == "active" or one.row.state == "proposed"
 
 
-def _rows(actor: Actor, also: Iterable[UUID] = ()) -> tuple[list[Kept], bool]:
+def _read_rows(actor: Actor, also: Iterable[UUID] = ()) -> tuple[list[CheckedRow], bool]:
     """The rows that agents get or may get, newest first, and whether there are more. One query."""
     live = select(SharedContext.id).where(
         SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(CHECKED_STATES)
     )
-    newest = live.order_by(SharedContext.updated_at.desc(), SharedContext.id.desc()).limit(MOST + 1).subquery()
+    newest = live.order_by(SharedContext.updated_at.desc(), SharedContext.id.desc()).limit(MAX_ROWS + 1).subquery()
     wanted = union(select(newest.c.id), live.where(SharedContext.id.in_(list(also))))
     used = SharedContextUsage
     rows = db.session.execute(
@@ -147,22 +147,22 @@ def _rows(actor: Actor, also: Iterable[UUID] = ()) -> tuple[list[Kept], bool]:
         .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
         .order_by(SharedContext.updated_at.desc(), SharedContext.id.desc())
     ).all()  # fmt: skip
-    kept = [_kept(row) for row in rows]
-    return (kept, False) if len(kept) <= MOST else (_within(kept, set(also)), True)
+    kept = [_checked_row(row) for row in rows]
+    return (kept, False) if len(kept) <= MAX_ROWS else (_limit_rows(kept, set(also)), True)
 
 
-def _within(kept: list[Kept], also: set[UUID]) -> list[Kept]:
-    return [one for place, one in enumerate(kept) if place < MOST or one.id in also]
+def _limit_rows(kept: list[CheckedRow], also: set[UUID]) -> list[CheckedRow]:
+    return [one for place, one in enumerate(kept) if place < MAX_ROWS or one.id in also]
 
 
-def _kept(row: Any) -> Kept:
+def _checked_row(row: Any) -> CheckedRow:
     """The columns of a row, in their order."""
     id_, content, context, agent_id, type_id, state, changed, injected, kind, version, digest, replaces = row
     checked = Row(content, context, id_, agent_id, type_id, state, changed.date(), injected)
-    return Kept(id_, checked, kind, version, digest, UUID(replaces) if replaces else None)
+    return CheckedRow(id_, checked, kind, version, digest, UUID(replaces) if replaces else None)
 
 
-def _named(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
+def _read_names(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
     """Agents, entity types and the names of their fields. One query."""
     of_agents = select(
         literal("agent").label("kind"), Agent.id, Agent.slug, Agent.name, Agent.archived_at,
@@ -180,7 +180,7 @@ def _named(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
     return agents, types, fields
 
 
-def _tools(actor: Actor) -> Iterable[Any]:
+def _read_tools(actor: Actor) -> Iterable[Any]:
     """Of each version of each agent, whether it is the current one, and its tools. One query."""
     groups = AgentVersion.config["tool_groups"]
     own = func.jsonb_path_query_array(AgentVersion.config, text("'$.http_tools[*].name'"))
@@ -191,7 +191,7 @@ def _tools(actor: Actor) -> Iterable[Any]:
     )
 
 
-def _names(value: Any) -> list[str]:
+def _texts_in(value: Any) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 

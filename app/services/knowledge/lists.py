@@ -35,7 +35,7 @@ from app.services.workspaces.store import get_settings
 from app.text.hidden_characters import hidden_signs
 
 Writer = aliased(Agent)
-MOST_SIGNALS = 100
+MAX_SIGNALS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class KnowledgeCounts:
         return sum(self.active.values()) + sum(self.others.values())
 
 
-def _behind(what: Any) -> Any:
+def _count_signals(what: Any) -> Any:
     """A count over the signals behind a row."""
     return (
         select(func.count(what))
@@ -171,14 +171,15 @@ COLUMNS: tuple[Any, ...] = (
     SharedContext.entity_type_id, EntityType.slug, SharedContext.source_feedback_id, SharedContext.superseded_by,
     User.name, Writer.slug, func.coalesce(SharedContextUsage.injected, 0), SharedContextUsage.last_injected_at,
     func.coalesce(SharedContextUsage.helpful, 0), func.coalesce(SharedContextUsage.harmful, 0),
-    _behind(Feedback.id), _behind(Feedback.created_by.distinct()), _behind(Feedback.session_id.distinct()),
+    _count_signals(Feedback.id), _count_signals(Feedback.created_by.distinct()),
+    _count_signals(Feedback.session_id.distinct()),
     SharedContext.created_at, SharedContext.updated_at,
     cast(SharedContext.meta["replaces"]["id"].astext, Uuid),
     cast(SharedContext.meta["proposed"]["session_id"].astext, Uuid), SharedContext.created_by_agent_id,
 )  # fmt: skip
 
 
-def _with_names() -> Any:
+def _select_rows() -> Any:
     return (
         select(*COLUMNS)
         .select_from(SharedContext)
@@ -199,7 +200,7 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
             return empty()
         where.append(matches.are(SharedContext.id))
     found = read_page(
-        _with_names(),
+        _select_rows(),
         page,
         at=SharedContext.updated_at,
         id=SharedContext.id,
@@ -212,22 +213,22 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
 def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
     """One row and the feedback behind it."""
     found = db.session.execute(
-        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
+        _select_rows().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
     ).one_or_none()
     if found is None:
         raise NotFound("There is no such knowledge row in this workspace.")
     row = KnowledgeRow(*found)
     linked = [other for other in (row.superseded_by, row.replaces) if other]
     words = _contents(linked, actor) if linked else {}
-    signals = evidence_of([row_id], actor=actor, each=MOST_SIGNALS).get(row_id, [])
+    signals = evidence_of([row_id], actor=actor, each=MAX_SIGNALS).get(row_id, [])
     heir = words.get(row.superseded_by) if row.superseded_by else None
     return KnowledgeDetail(row, signals, heir, words.get(row.replaces) if row.replaces else None)
 
 
-def rows_of(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
+def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
     """These rows, in this order, as far as there are such. One query."""
     rows = db.session.execute(
-        _with_names().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
+        _select_rows().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
     )
     found = {row.id: row for row in (KnowledgeRow(*row) for row in rows)}
     return [found[row_id] for row_id in row_ids if row_id in found]
@@ -291,7 +292,7 @@ def history_of(row_id: UUID, *, actor: Actor) -> list[HistoryRow]:
     return [HistoryRow(*row) for row in rows]
 
 
-def counts(actor: Actor) -> KnowledgeCounts:
+def count_rows(actor: Actor) -> KnowledgeCounts:
     """Active rows of each type, and how many are in each other state. One query."""
     kind = case((SharedContext.active, SharedContext.type))
     rows = db.session.execute(

@@ -17,9 +17,9 @@ from app.services import audit
 from app.services.workspaces.masking import masking_for
 from app.text.hidden_characters import describe_hidden
 
-LONGEST = memory_prompt.LONGEST
-MOST = 200
-IN_PROMPT = 30
+MAX_LENGTH = memory_prompt.LONGEST
+MAX_MEMORIES = 200
+MAX_IN_PROMPT = 30
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Section:
+class MemorySection:
     """The part of a prompt that holds a person's memories, empty when there are none."""
 
     text: str
@@ -46,10 +46,12 @@ def save_memory(
     content: str, *, actor: Actor, session_id: UUID | None = None, at: datetime | None = None
 ) -> UserMemory:
     """Remember something about the person for whom the work is done. The same words again change nothing."""
-    user_id = _person(actor, session_id)
+    user_id = _find_person(actor, session_id)
     words = masking_for(actor).text(memory_prompt.one_line(content))
-    if not words or len(words) > LONGEST:
-        raise Invalid(f"content: One thing in at most {LONGEST} characters.", {"content": "One thing, in few words."})
+    if not words or len(words) > MAX_LENGTH:
+        raise Invalid(
+            f"content: One thing in at most {MAX_LENGTH} characters.", {"content": "One thing, in few words."}
+        )
     if hidden := describe_hidden(words):
         raise Invalid.of({"content": hidden})
     known = db.session.scalar(
@@ -79,7 +81,7 @@ def list_memories(*, actor: Actor) -> list[Memory]:
         )
         .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id)
         .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
-        .limit(MOST)
+        .limit(MAX_MEMORIES)
     )
     return [Memory(*row) for row in rows]
 
@@ -108,29 +110,29 @@ def delete_memories(*, actor: Actor) -> int:
     return len(gone)
 
 
-def memory_section(user_id: UUID | None, *, actor: Actor) -> Section:
+def memory_section(user_id: UUID | None, *, actor: Actor) -> MemorySection:
     """What belongs into the prompts of this person, newest first. One query, and none when there is no person."""
     if user_id is None:
-        return Section("", [], [])
+        return MemorySection("", [], [])
     rows = db.session.execute(
         select(UserMemory.id, UserMemory.content, Tenant.secret)
         .join(Tenant, Tenant.id == UserMemory.tenant_id)
         .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
         .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
-        .limit(IN_PROMPT)
+        .limit(MAX_IN_PROMPT)
     ).all()
     contents = [row.content for row in rows]
     text = memory_prompt.format_memories(contents, secret=rows[0].secret) if rows else ""
-    return Section(text, [row.id for row in rows], contents)
+    return MemorySection(text, [row.id for row in rows], contents)
 
 
-def remembered(contents: list[str], *, actor: Actor) -> Section:
+def format_section(contents: list[str], *, actor: Actor) -> MemorySection:
     """The same part of a prompt from memories that were kept elsewhere."""
     secret = db.session.scalar(select(Tenant.secret).where(Tenant.id == actor.tenant_id)) if contents else ""
-    return Section(memory_prompt.format_memories(contents, secret=secret or "") if contents else "", [], contents)
+    return MemorySection(memory_prompt.format_memories(contents, secret=secret or "") if contents else "", [], contents)
 
 
-def _person(actor: Actor, session_id: UUID | None) -> UUID:
+def _find_person(actor: Actor, session_id: UUID | None) -> UUID:
     """Whose memory it is: of whoever acts, or where the product itself acts, of the session's person."""
     if actor.role != "system":
         return actor.id
@@ -148,5 +150,7 @@ def _check_number(user_id: UUID, actor: Actor) -> None:
     number = db.session.scalar(
         select(func.count()).where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
     )
-    if (number or 0) >= MOST:
-        raise Refused(f"There are {MOST} memories of this person already; they can delete some on their account page.")
+    if (number or 0) >= MAX_MEMORIES:
+        raise Refused(
+            f"There are {MAX_MEMORIES} memories of this person already; they can delete some on their account page."
+        )

@@ -13,9 +13,9 @@ from app.db import db
 from app.models import Feedback, SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services.feedback import review as feedback_review
 
-OPEN = ("pending", "reviewed")
-REJECTED = "The rule made of it was rejected"
-ALIVE = ("proposed", "active")
+OPEN_STATUSES = ("pending", "reviewed")
+REJECTED_NOTE = "The rule made of it was rejected"
+LIVE_STATES = ("proposed", "active")
 
 
 def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = None, at: datetime | None = None) -> int:
@@ -25,11 +25,13 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
     """
     if row.active:
         outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
-        return _close(_signals_of(row, actor), "applied", actor=actor, outcome=outcome, at=at)
+        return _review_in_batches(_signals_of(row, actor), "applied", actor=actor, outcome=outcome, at=at)
     said = (reason or "").strip()
-    notes = f"{REJECTED}: {said}" if said else f"{REJECTED}."
+    notes = f"{REJECTED_NOTE}: {said}" if said else f"{REJECTED_NOTE}."
     notes = notes[: feedback_review.LONGEST_NOTE]
-    return _close(_signals_of(row, actor, without_other_rules=True), "dismissed", actor=actor, notes=notes, at=at)
+    return _review_in_batches(
+        _signals_of(row, actor, without_other_rules=True), "dismissed", actor=actor, notes=notes, at=at
+    )
 
 
 def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: Actor) -> int:
@@ -37,7 +39,7 @@ def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: 
     closed = (
         Feedback.outcome["id"].astext == str(row.id)
         if decided.action == "active"
-        else (Feedback.status == "dismissed") & Feedback.review_notes.startswith(REJECTED, autoescape=True)
+        else (Feedback.status == "dismissed") & Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
     )
     ids = db.session.scalars(
         select(Feedback.id)
@@ -49,7 +51,7 @@ def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: 
             closed,
         )
     ).all()
-    return _close(list(ids), "reopen", actor=actor)
+    return _review_in_batches(list(ids), "reopen", actor=actor)
 
 
 def _signals_of(row: SharedContext, actor: Actor, *, without_other_rules: bool = False) -> list[UUID]:
@@ -60,7 +62,7 @@ def _signals_of(row: SharedContext, actor: Actor, *, without_other_rules: bool =
         .where(
             Feedback.tenant_id == actor.tenant_id,
             SharedContextFeedback.shared_context_id == row.id,
-            Feedback.status.in_(OPEN),
+            Feedback.status.in_(OPEN_STATUSES),
         )
         .order_by(Feedback.id)
         .with_for_update(of=Feedback)
@@ -72,13 +74,13 @@ def _signals_of(row: SharedContext, actor: Actor, *, without_other_rules: bool =
             link.feedback_id == Feedback.id,
             link.shared_context_id == SharedContext.id,
             SharedContext.id != row.id,
-            SharedContext.state.in_(ALIVE),
+            SharedContext.state.in_(LIVE_STATES),
         )
         statement = statement.where(~other)
     return list(db.session.scalars(statement))
 
 
-def _close(
+def _review_in_batches(
     ids: list[UUID],
     action: str,
     *,

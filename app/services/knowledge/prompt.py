@@ -18,7 +18,7 @@ from app.learning.prompt import DEFAULT_BUDGET, SECTIONS, TOP_N, Dropped, Prompt
 # What the query gives: secret, setting, and the columns of a row.
 Found = tuple[tuple[Any, ...], ...]
 # How many rows of each type a preview looks at; what stands lower is only counted.
-PREVIEWED = 100
+PREVIEW_ROWS = 100
 
 _SCOPES = {
     "workspace": "c.agent_id IS NULL AND c.entity_type_id IS NULL",
@@ -71,7 +71,7 @@ def load_shared_context_prompt(
 
     The session must be bound to somebody of this workspace. One query.
     """
-    return _formatted_once(_found(tenant_id, agent_id, entity_type_id))
+    return _format_cached(_read_found(tenant_id, agent_id, entity_type_id))
 
 
 def preview_prompt(
@@ -79,8 +79,8 @@ def preview_prompt(
 ) -> Preview:
     """The same prompt, with what fell below the line and why; with `row`, as it would be if that were in use. Two
     queries."""
-    rows, secret, top_n = _read(actor.tenant_id, agent_id, entity_type_id, PREVIEWED)
-    prompt = _formatted(rows, secret, top_n)
+    rows, secret, top_n = _read(actor.tenant_id, agent_id, entity_type_id, PREVIEW_ROWS)
+    prompt = _format_rows(rows, secret, top_n)
     scopes = " OR ".join(f"({_SCOPES[one]})" for one in scopes_of(agent_id, entity_type_id))
     [(total,)] = run(
         f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})",
@@ -89,32 +89,32 @@ def preview_prompt(
     further = max(total - len(rows), 0)
     if row is None or row.id in {one.id for one in rows} or row.scope not in scopes_of(agent_id, entity_type_id):
         return Preview(prompt, top_n, further)
-    return Preview(_formatted([*rows, row], secret, top_n), top_n, further, prompt)
+    return Preview(_format_rows([*rows, row], secret, top_n), top_n, further, prompt)
 
 
-def _formatted(rows: list[PromptRow], secret: str, top_n: int) -> Prompt:
+def _format_rows(rows: list[PromptRow], secret: str, top_n: int) -> Prompt:
     return format_prompt(rows, secret=secret, budget=DEFAULT_BUDGET, top_n=top_n)
 
 
 def _read(
     tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0
 ) -> tuple[list[PromptRow], str, int]:
-    return _rows(_found(tenant_id, agent_id, entity_type_id, fewest))
+    return _parse_found(_read_found(tenant_id, agent_id, entity_type_id, fewest))
 
 
-def _found(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0) -> Found:
+def _read_found(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0) -> Found:
     found = tuple(read_rows(tenant_id, agent_id, entity_type_id, fewest))
     if not found:
         raise NotFound("There is no such workspace.")
     return found
 
 
-def _rows(found: Found) -> tuple[list[PromptRow], str, int]:
+def _parse_found(found: Found) -> tuple[list[PromptRow], str, int]:
     secret, top_n, first, *_ = found[0]
     return [PromptRow(UUID(values[2]), *values[3:]) for values in found] if first else [], secret, top_n
 
 
 @lru_cache(maxsize=256)
-def _formatted_once(found: Found) -> Prompt:
+def _format_cached(found: Found) -> Prompt:
     """The prompt of what was just read. Equal rows give equal bytes, and the same rows are read again and again."""
-    return _formatted(*_rows(found))
+    return _format_rows(*_parse_found(found))

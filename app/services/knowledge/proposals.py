@@ -12,25 +12,26 @@ from sqlalchemy import func, select, text
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused, Throttled
+from app.db.lookup import get_own
+from app.errors import Forbidden, Invalid, Refused, Throttled
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import audit
 from app.services.knowledge.rows import NewRow, add_row, embed_content
-from app.services.knowledge.validation import as_stored, check_signals
+from app.services.knowledge.validation import check_signals, normalize_newlines
 
-MOST_AN_HOUR = 20
+MAX_PER_HOUR = 20
 HOUR = timedelta(hours=1)
-WORDS = ("content", "context")
+EDITABLE_BY_TOOLS = ("content", "context")
 # Two that propose at once take turns, so that neither the same row comes twice nor more than may.
-ONE_AT_A_TIME = text("select pg_advisory_xact_lock(hashtextextended('proposals:' || :tenant, 0))")
-HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
+LOCK_PROPOSALS = text("select pg_advisory_xact_lock(hashtextextended('proposals:' || :tenant, 0))")
+CONTENT_HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
 
 
 def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
     """Propose a rule. The same proposal again adds its signals to the first; a rejected one is refused."""
-    vector = embed_content(as_stored(new.content))
-    db.session.execute(ONE_AT_A_TIME, {"tenant": str(actor.tenant_id)})
-    known = _same(new, actor)
+    vector = embed_content(normalize_newlines(new.content))
+    db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
+    known = _find_same(new, actor)
     if known is not None and known.state == "proposed":
         _add_signal(known, new, actor)
         return known
@@ -48,12 +49,11 @@ def propose_edit(
     row_id: UUID, changes: Mapping[str, Any], *, actor: Actor, session_id: UUID | None = None
 ) -> SharedContext:
     """Propose other words for an active row. The row stays in the prompts as it is until a person approves."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin's tools propose changes to knowledge.")
-    unknown = set(changes) - set(WORDS)
+    actor.check_admin("Only an admin's tools propose changes to knowledge.")
+    unknown = set(changes) - set(EDITABLE_BY_TOOLS)
     if unknown:
         raise Forbidden(f"Only a person changes {min(unknown)}; a tool proposes other words.")
-    row = get(row_id, actor=actor)
+    row = get_model(row_id, actor=actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is changed, and a new one proposed.")
     new = NewRow(
@@ -66,22 +66,17 @@ def propose_edit(
         feedback_ids=_signals_of(row),
         pinned=row.pinned,
     )
-    if (as_stored(new.content), as_stored(new.context or "")) == (row.content, row.context or ""):
+    if (normalize_newlines(new.content), normalize_newlines(new.context or "")) == (row.content, row.context or ""):
         raise Invalid("These are the words that the row has already.")
-    vector = embed_content(as_stored(new.content))
-    db.session.execute(ONE_AT_A_TIME, {"tenant": str(actor.tenant_id)})
+    vector = embed_content(normalize_newlines(new.content))
+    db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     _check_rate(actor)
     return _write(new, vector, actor, session_id, replaces=row)
 
 
-def get(row_id: UUID, *, actor: Actor) -> SharedContext:
+def get_model(row_id: UUID, *, actor: Actor) -> SharedContext:
     """A row of the workspace."""
-    row = db.session.scalar(
-        select(SharedContext).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
-    )
-    if row is None:
-        raise NotFound("There is no such knowledge row in this workspace.")
-    return row
+    return get_own(SharedContext, row_id, "knowledge row", actor=actor)
 
 
 def _write(
@@ -97,7 +92,7 @@ def _write(
     return add_row(replace(new, created_at=None), actor=actor, proposed=True, meta=meta, vector=vector)
 
 
-def _same(new: NewRow, actor: Actor) -> SharedContext | None:
+def _find_same(new: NewRow, actor: Actor) -> SharedContext | None:
     """The row that says the same in the same scope, the one in force first. A new wording of a row is none."""
     order = func.array_position(["active", "proposed", "inactive", "superseded", "deleted"], SharedContext.state)
     return db.session.scalar(
@@ -107,7 +102,7 @@ def _same(new: NewRow, actor: Actor) -> SharedContext | None:
             SharedContext.type == new.type,
             SharedContext.agent_id.is_not_distinct_from(new.agent_id),
             SharedContext.entity_type_id.is_not_distinct_from(new.entity_type_id),
-            text(f"shared_context.content_hash = {HASH}").bindparams(content=new.content),
+            text(f"shared_context.content_hash = {CONTENT_HASH}").bindparams(content=new.content),
             ~SharedContext.meta.has_key("replaces"),
         )
         .order_by(order, SharedContext.created_at.desc())
@@ -159,5 +154,5 @@ def _check_rate(actor: Actor) -> None:
             SharedContext.meta.has_key("proposed"),
         )
     )
-    if (number or 0) >= MOST_AN_HOUR:
-        raise Throttled(f"At most {MOST_AN_HOUR} proposals an hour in a workspace; propose this later.", 600)
+    if (number or 0) >= MAX_PER_HOUR:
+        raise Throttled(f"At most {MAX_PER_HOUR} proposals an hour in a workspace; propose this later.", 600)

@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
 from app.db import db
+from app.db.lookup import get_own
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.learning.ranking import rank
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
@@ -21,7 +22,7 @@ from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit
 from app.services.knowledge import outcomes
 from app.services.knowledge.lists import get_row
-from app.services.knowledge.validation import as_stored, check_scope, check_seen, check_signals, check_text
+from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, normalize_newlines
 from app.services.knowledge.vectors import save_vector
 from app.text.embeddings import embed
 
@@ -76,9 +77,9 @@ def add_row(
 
     Pass `vector` when a lock is held: the first embedding of a process loads the model, which takes a second.
     """
-    content, context = as_stored(new.content), _condition(new.context)
+    content, context = normalize_newlines(new.content), _clean_context(new.context)
     check_text({"type": new.type, "content": content, "context": context})
-    check_seen(content, context)
+    check_visible(content, context)
     check_scope(new.agent_id, new.entity_type_id, actor)
     source = new.source_feedback_id or next(iter(new.feedback_ids), None)
     signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
@@ -101,7 +102,7 @@ def add_row(
         created_by_user_id=None if actor.agent_id else actor.id,
         created_by_agent_id=actor.agent_id,
         meta=dict(meta or {}),
-        rank=rank(_age(moment), pinned=new.pinned),
+        rank=rank(_age_in_days(moment), pinned=new.pinned),
         created_at=moment,
         updated_at=moment,
     )
@@ -113,7 +114,7 @@ def add_row(
                 tenant_id=actor.tenant_id, shared_context_id=row.id, feedback_id=feedback_id, created_at=moment
             )
         )
-    _note(row, "created", {}, actor, None, moment)
+    _write_history(row, "created", {}, actor, None, moment)
     audit.record(actor, "knowledge.created", "shared_context", row.id, type=row.type, state=row.state)
     return row
 
@@ -131,7 +132,7 @@ def edit_row(
     unknown = set(changes) - set(EDITABLE)
     if unknown:
         raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
-    values = {name: _as_stored(name, value) for name, value in changes.items()}
+    values = {name: _clean_value(name, value) for name, value in changes.items()}
     content = values.get("content")
     vector = embed_content(content) if isinstance(content, str) else None
     row = _lock_row(row_id, actor)
@@ -144,7 +145,7 @@ def edit_row(
         setattr(row, name, value)
     if _versioned_values(row) == before:
         return row
-    check_seen(row.content, row.context)
+    check_visible(row.content, row.context)
     _save_change(row, "edited", before, actor, reason, at)
     if vector:
         save_vector(row_id, vector, actor=actor)
@@ -184,7 +185,7 @@ def set_state(
     if state == "superseded":
         get_row(superseded_by or row_id, actor=actor)
     if state == "active":
-        check_seen(row.content, row.context)
+        check_visible(row.content, row.context)
         _retire_replaced(row, actor, at)
     before = _versioned_values(row)
     _move(row, state, superseded_by)
@@ -206,15 +207,15 @@ def _move(row: SharedContext, state: str, superseded_by: UUID | None = None) -> 
     row.superseded_by = superseded_by if state == "superseded" else None
 
 
-def _as_stored(name: str, value: Any) -> Any:
+def _clean_value(name: str, value: Any) -> Any:
     """A value as the row keeps it. The text stays as it came; an empty condition is none."""
     if name == "context":
-        return _condition(value)
-    return as_stored(value) if name == "content" and isinstance(value, str) else value
+        return _clean_context(value)
+    return normalize_newlines(value) if name == "content" and isinstance(value, str) else value
 
 
-def _condition(context: str | None) -> str | None:
-    return as_stored(context) if context and context.strip() else None
+def _clean_context(context: str | None) -> str | None:
+    return normalize_newlines(context) if context and context.strip() else None
 
 
 def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> None:
@@ -255,15 +256,7 @@ def _lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedCo
     """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
     if not actor.is_admin or (actor.agent_id and not retiring):
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
-    row = db.session.scalar(
-        select(SharedContext)
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if row is None:
-        raise NotFound("There is no such knowledge row in this workspace.")
-    return row
+    return get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
 
 
 def _check_version(row: SharedContext, version: int | None) -> None:
@@ -286,9 +279,9 @@ def _save_change(
     moment = at or datetime.now(UTC)
     row.version += 1
     row.updated_at = moment
-    row.rank = _ranked(row, moment)
+    row.rank = _compute_rank(row, moment)
     _save(row)
-    _note(row, action, before, actor, reason, moment)
+    _write_history(row, action, before, actor, reason, moment)
     states = {"before": before["state"], "after": row.state}
     audit.record(actor, f"knowledge.{action}", "shared_context", row.id, **states, reason=reason, **details)
     return row
@@ -306,7 +299,7 @@ def _save(row: SharedContext) -> None:
         raise Refused("An active row of this type says the same in the same scope.") from None
 
 
-def _note(
+def _write_history(
     row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, moment: datetime
 ) -> None:
     db.session.add(
@@ -326,17 +319,17 @@ def _note(
     db.session.flush()
 
 
-def _ranked(row: SharedContext, moment: datetime) -> float:
+def _compute_rank(row: SharedContext, moment: datetime) -> float:
     used = SharedContextUsage
     mine = (used.tenant_id == row.tenant_id) & (used.shared_context_id == row.id)
     # The row itself is written behind a savepoint, not by this query.
     with db.session.no_autoflush:
         received = db.session.execute(select(used.helpful, used.harmful).where(mine)).one_or_none()
     helpful, harmful = received or (0, 0)
-    return rank(_age(moment), helpful=helpful, harmful=harmful, pinned=row.pinned)
+    return rank(_age_in_days(moment), helpful=helpful, harmful=harmful, pinned=row.pinned)
 
 
-def _age(moment: datetime) -> float:
+def _age_in_days(moment: datetime) -> float:
     return (datetime.now(UTC) - moment).total_seconds() / 86400
 
 
@@ -356,7 +349,7 @@ def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str 
         _move(row, kept["state"])
     if _versioned_values(row) == before:
         return row
-    check_seen(row.content, row.context)
+    check_visible(row.content, row.context)
     why = (reason or "").strip() or f"Back to version {to}."
     _save_change(row, "rolled_back", before, actor, why, to=to)
     save_vector(row_id, vector, actor=actor)

@@ -33,7 +33,7 @@ SERVED_FOR = timedelta(days=30)
 
 
 @dataclass
-class Noted:
+class PendingUsage:
     """What was noted of one workspace: how often each row was in a prompt, and which prompts went to whom."""
 
     counts: Counts = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Noted:
 
 
 _lock = threading.Lock()
-_noted: dict[UUID, Noted] = {}
+_pending: dict[UUID, PendingUsage] = {}
 # What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
 _FRESH = """
     WITH fresh AS (
@@ -61,14 +61,14 @@ _FRESH = """
 REFRESH = text(_FRESH.format(which=""))
 REFRESH_SOME = text(_FRESH.format(which=" AND c.id = ANY (CAST(:only AS uuid[]))"))
 # A row changes its place by so much; less is not worth a write.
-MOVED = 0.02
+MIN_RANK_CHANGE = 0.02
 
 
-def note(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
+def note_injected(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
     """Remember that these rows went into a prompt now."""
     at = datetime.now(UTC)
     with _lock:
-        _add(_noted.setdefault(tenant_id, Noted()).counts, row_ids, at)
+        _add_counts(_pending.setdefault(tenant_id, PendingUsage()).counts, row_ids, at)
 
 
 def note_served(prompt: Prompt, *, actor: Actor) -> None:
@@ -77,35 +77,35 @@ def note_served(prompt: Prompt, *, actor: Actor) -> None:
         return
     at = datetime.now(UTC)
     with _lock:
-        noted = _noted.setdefault(actor.tenant_id, Noted())
-        _add(noted.counts, prompt.row_ids, at)
+        noted = _pending.setdefault(actor.tenant_id, PendingUsage())
+        _add_counts(noted.counts, prompt.row_ids, at)
         noted.served[actor.id, prompt.sha256] = (prompt.row_ids, at)
 
 
-def _add(counts: Counts, row_ids: Iterable[UUID], at: datetime) -> None:
+def _add_counts(counts: Counts, row_ids: Iterable[UUID], at: datetime) -> None:
     for row_id in row_ids:
         counts[row_id] = (counts.get(row_id, (0, at))[0] + 1, at)
 
 
-def take() -> dict[UUID, Noted]:
+def take_pending() -> dict[UUID, PendingUsage]:
     """What was noted since, by workspace. It is forgotten here: whoever takes it writes it or puts it back."""
     with _lock:
-        taken = {tenant: noted for tenant, noted in _noted.items() if noted.counts}
-        _noted.clear()
+        taken = {tenant: noted for tenant, noted in _pending.items() if noted.counts}
+        _pending.clear()
     return taken
 
 
-def put_back(tenant_id: UUID, taken: Noted) -> None:
+def restore_pending(tenant_id: UUID, taken: PendingUsage) -> None:
     """It could not be written; the next batch has it too."""
     with _lock:
-        noted = _noted.setdefault(tenant_id, Noted())
+        noted = _pending.setdefault(tenant_id, PendingUsage())
         for row_id, (number, at) in taken.counts.items():
             before = noted.counts.get(row_id, (0, at))
             noted.counts[row_id] = (before[0] + number, max(before[1], at))
         noted.served = taken.served | noted.served
 
 
-def write(noted: Noted, *, actor: Actor) -> None:
+def write_usage(noted: PendingUsage, *, actor: Actor) -> None:
     """Write what was noted of the actor's workspace, but of rows that are gone."""
     wanted = SharedContext.id.in_(list(noted.counts))
     known = db.session.scalars(select(SharedContext.id).where(SharedContext.tenant_id == actor.tenant_id, wanted))
@@ -162,7 +162,7 @@ def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor
 def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = None) -> int:
     """Bring up to so many ranks up to date, of all rows or `only` of some, since rows grow older and are received well
     or badly; how many moved."""
-    given: dict[str, Any] = {"half": HALF_LIFE_DAYS, "moved": MOVED, "most": most}
+    given: dict[str, Any] = {"half": HALF_LIFE_DAYS, "moved": MIN_RANK_CHANGE, "most": most}
     statement, more = (REFRESH, {}) if only is None else (REFRESH_SOME, {"only": only})
     return int(db.session.execute(statement, given | more).rowcount)  # type: ignore[attr-defined]
 
@@ -174,12 +174,12 @@ def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = 
 RECEPTION_BATCH = 200
 WAITING = text("SELECT door_receptions()")
 # What somebody else counts or marks just now is left to them.
-TAKE = text("""
+TAKE_WAITING = text("""
     SELECT r.session_id, r.helpful, r.harmful, r.row_ids FROM session_receptions AS r
      WHERE r.tenant_id = app_tenant() AND r.waiting ORDER BY r.session_id LIMIT :most FOR UPDATE SKIP LOCKED
 """)
 # One voice for each person and session, however often they say it; a rating that was skipped or taken back is none.
-SAID = text("""
+RATINGS = text("""
     SELECT f.session_id, count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'positive') AS helpful,
            count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'negative') AS harmful
       FROM feedback AS f
@@ -199,7 +199,7 @@ LOADED = text("""
      WHERE e.tenant_id = app_tenant() AND e.session_id = ANY (CAST(:sessions AS uuid[]))
        AND e.event_type = 'context.loaded'
 """)
-KEEP = text("""
+SAVE_COUNTS = text("""
     UPDATE session_receptions AS r
        SET waiting = false, helpful = g.helpful, harmful = g.harmful, row_ids = g.row_ids
       FROM jsonb_to_recordset(CAST(:counted AS jsonb))
@@ -207,7 +207,7 @@ KEEP = text("""
      WHERE r.tenant_id = app_tenant() AND r.session_id = g.session_id
 """)
 # Rows in the order of their ids, so that two batches never wait for each other in a circle.
-ADD = text("""
+ADD_RECEPTIONS = text("""
     INSERT INTO shared_context_usage AS u (tenant_id, shared_context_id, helpful, harmful)
     SELECT c.tenant_id, c.id, g.helpful, g.harmful
       FROM jsonb_to_recordset(CAST(:moved AS jsonb)) AS g (id uuid, helpful bigint, harmful bigint)
@@ -218,19 +218,19 @@ ADD = text("""
 """)
 
 
-def waiting() -> list[UUID]:
+def waiting_workspaces() -> list[UUID]:
     """The workspaces in which somebody said something that is not counted."""
     return list(db.session.scalars(WAITING))
 
 
 def count_receptions(*, actor: Actor, most: int = RECEPTION_BATCH) -> int:
     """Count up to so many sessions of the actor's workspace; how many these were. Ranks follow at once."""
-    taken = db.session.execute(TAKE, {"most": most}).all()
+    taken = db.session.execute(TAKE_WAITING, {"most": most}).all()
     if not taken:
         return 0
     # What is read from here on is newer than the locks, so nothing that was marked before is missing.
     sessions = [row.session_id for row in taken]
-    said = {row.session_id: row for row in db.session.execute(SAID, {"sessions": sessions})}
+    said = {row.session_id: row for row in db.session.execute(RATINGS, {"sessions": sessions})}
     rows = _rows_of(sessions)
     counted: list[dict[str, Any]] = []
     moved: dict[UUID, list[int]] = defaultdict(lambda: [0, 0])
@@ -241,8 +241,8 @@ def count_receptions(*, actor: Actor, most: int = RECEPTION_BATCH) -> int:
         _add_receptions(moved, rows[before.session_id], helpful, harmful)
         ids = sorted(str(row_id) for row_id in rows[before.session_id])
         counted.append({"session_id": str(before.session_id), "helpful": helpful, "harmful": harmful, "row_ids": ids})
-    db.session.execute(KEEP, {"counted": json.dumps(counted)})
-    _write({row_id: by for row_id, by in moved.items() if any(by)}, actor)
+    db.session.execute(SAVE_COUNTS, {"counted": json.dumps(counted)})
+    _write_receptions({row_id: by for row_id, by in moved.items() if any(by)}, actor)
     return len(taken)
 
 
@@ -261,9 +261,9 @@ def _add_receptions(moved: dict[UUID, list[int]], row_ids: Any, helpful: int, ha
         moved[row_id][1] += harmful
 
 
-def _write(moved: dict[UUID, list[int]], actor: Actor) -> None:
+def _write_receptions(moved: dict[UUID, list[int]], actor: Actor) -> None:
     if not moved:
         return
     told = [{"id": str(row_id), "helpful": by[0], "harmful": by[1]} for row_id, by in moved.items()]
-    db.session.execute(ADD, {"moved": json.dumps(told)})
+    db.session.execute(ADD_RECEPTIONS, {"moved": json.dumps(told)})
     refresh_ranks(actor=actor, most=len(moved), only=list(moved))

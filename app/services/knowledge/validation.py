@@ -15,8 +15,8 @@ from app.models import Agent, EntityType, Feedback
 from app.models.knowledge import KNOWLEDGE_TYPES
 from app.text.hidden_characters import describe_hidden
 
-LONGEST_CONTENT = 2000
-LONGEST_CONTEXT = 500
+MAX_CONTENT = 2000
+MAX_CONTEXT = 500
 
 
 def check_text(values: Mapping[str, Any]) -> None:
@@ -26,15 +26,15 @@ def check_text(values: Mapping[str, Any]) -> None:
     content, context = values["content"], values["context"] or ""
     if not isinstance(content, str) or not content.strip():
         wrong["content"] = "Say what agents should know."
-    elif len(content) > LONGEST_CONTENT:
-        wrong["content"] = f"At most {LONGEST_CONTENT:,} characters."
-    if len(context) > LONGEST_CONTEXT:
-        wrong["context"] = f"At most {LONGEST_CONTEXT} characters."
+    elif len(content) > MAX_CONTENT:
+        wrong["content"] = f"At most {MAX_CONTENT:,} characters."
+    if len(context) > MAX_CONTEXT:
+        wrong["context"] = f"At most {MAX_CONTEXT} characters."
     if wrong:
         raise Invalid.of(wrong)
 
 
-def check_seen(content: str, context: str | None) -> None:
+def check_visible(content: str, context: str | None) -> None:
     """What a person approves is what prompts get, byte for byte: a text with hidden characters cannot be approved."""
     hidden = {"content": describe_hidden(content), "context": describe_hidden(context or "")}
     wrong = {name: sentence for name, sentence in hidden.items() if sentence}
@@ -42,7 +42,7 @@ def check_seen(content: str, context: str | None) -> None:
         raise Invalid.of(wrong)
 
 
-def as_stored(text: str) -> str:
+def normalize_newlines(text: str) -> str:
     """A text as it is kept: as it came, with one kind of line end. Browsers send two characters for each, and pages
     cannot show the other kinds."""
     return text.replace("\r\n", "\n").replace("\r", "\n")

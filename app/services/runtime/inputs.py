@@ -15,7 +15,7 @@ from app.learning.prompt import Prompt
 from app.models.agents import REPLAYABLE_KINDS
 from app.services.chats.store import earlier_messages
 from app.services.evals.replays import Replay, load_replay
-from app.services.knowledge.memories import Section, memory_section, remembered
+from app.services.knowledge.memories import MemorySection, format_section, memory_section
 from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions.events import Event, events_of
 from app.services.sessions.leases import Held, Lease
@@ -82,7 +82,7 @@ class RunInputs:
     events: list[Event]
     record: Record | None
     prompt: Prompt
-    memories: Section
+    memories: MemorySection
     live: bool
     replay: Replay | None = None
     criteria_set_id: UUID | None = None
@@ -133,7 +133,7 @@ def _replay_inputs(session: Held, around: Surroundings, person: Actor, actor: Ac
         earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
         record=record,
         prompt=prompt,
-        memories=remembered(snapshot["memories"].get("texts") or [], actor=actor),
+        memories=format_section(snapshot["memories"].get("texts") or [], actor=actor),
         live=False,
         replay=replay,
     )

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.formats.cron import next_after, upcoming
 from app.formats.workspace_settings import cron as checked_cron
 from app.models import Agent, Task, TaskTick
@@ -56,7 +56,7 @@ class RunRow:
 
 def create_task(plan: Plan, *, actor: Actor) -> Task:
     """Schedule work for an agent, from now on."""
-    _allow(actor)
+    actor.check_admin("Only an admin schedules work.")
     values = _checked(plan, actor)
     if _number_of(actor) >= MOST_TASKS:
         raise Refused(f"A workspace has at most {MOST_TASKS} tasks; delete one first.")
@@ -141,14 +141,9 @@ def next_runs(cron: str, moment: datetime) -> list[datetime]:
     return upcoming(_cron(cron), moment, NEXT_SHOWN)
 
 
-def _allow(actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only an admin schedules work.")
-
-
 def _own(task_id: UUID, actor: Actor) -> Task:
     """The task, locked, if it is one that admins may change."""
-    _allow(actor)
+    actor.check_admin("Only an admin schedules work.")
     task = db.session.scalar(select(Task).where(*_offered(task_id, actor)).with_for_update())
     if task is None:
         raise NotFound("There is no such task in this workspace.")

@@ -80,8 +80,7 @@ def list_keys(*, actor: Actor) -> list[tuple[ApiKey, str]]:
 
 def revoke_key(key_id: UUID, *, actor: Actor) -> ApiKey:
     """End a key; the next request with it is refused."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin revokes keys.")
+    actor.check_admin("Only an admin revokes keys.")
     row = db.session.scalars(
         update(ApiKey)
         .where(ApiKey.tenant_id == actor.tenant_id, ApiKey.id == key_id, ApiKey.revoked_at.is_(None))

@@ -175,8 +175,7 @@ def _locked_member(user_id: UUID, actor: Actor) -> Membership:
 def _check_grant(role: str, actor: Actor) -> None:
     if role not in ROLES:
         raise Invalid("Choose a role.", {"role": "Choose member, admin or owner."})
-    if not actor.is_admin:
-        raise Forbidden("Only an admin adds people and changes roles.")
+    actor.check_admin("Only an admin adds people and changes roles.")
     if role == "owner" and not actor.at_least("owner"):
         raise Forbidden("Only an owner makes an owner.")
 

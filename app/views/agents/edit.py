@@ -99,7 +99,9 @@ def _overtaken(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
 
 
 def _current(agent: Agent) -> dict[str, Any]:
-    stored = agent_versions.contents_of(agent.id, [agent.current_version], actor=g.actor).get(agent.current_version, {})
+    stored = agent_versions.read_contents(agent.id, [agent.current_version], actor=g.actor).get(
+        agent.current_version, {}
+    )
     return agent_edit.content_of(agent, stored)
 
 
@@ -124,8 +126,8 @@ def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
         types=TYPES,
         limits=LIMITS,
         groups=tool_groups(),
-        model=model_status.words_of(form.model, settings),
-        suggestions=model_status.suggestions(settings),
+        model=model_status.status_of(form.model, settings),
+        suggestions=model_status.suggest_models(settings),
         servers_model=settings.model,
         env_prefix=ENV_PREFIX,
         theirs=_readable(form.theirs),
@@ -149,8 +151,8 @@ def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     newer = whole_number(request.values.get("to")) or agent.current_version
     older = whole_number(request.values.get("from")) or max(newer - 1, 1)
     before = whole_number(request.args.get("before"))
-    rows = agent_versions.versions_of(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
-    contents = agent_versions.contents_of(agent_id, {older, newer}, actor=g.actor)
+    rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
+    contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
         raise NotFound(f"{agent.slug} has no such version.")
     html = render_template(

@@ -37,7 +37,7 @@ VERSIONS = 6
 def index() -> Any:
     """The agents of the workspace that are at work, or those that are archived."""
     archived = request.args.get("show") == "archived"
-    found = agent_lists.list_standings(actor=g.actor, archived=archived, after=request.args.get("after", ""))
+    found = agent_lists.list_stats(actor=g.actor, archived=archived, after=request.args.get("after", ""))
     return render_template(
         "agents/index.html", found=found, archived=archived, first="after" not in request.args, settings=_settings()
     )
@@ -56,23 +56,23 @@ def detail(agent_id: UUID) -> Any:
 def _detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     """One agent as it is now. An agent that was merged leads to the one it became. Eight queries."""
     try:
-        row = agent_lists.get_standing(agent_id, actor=g.actor)
+        row = agent_lists.get_stats(agent_id, actor=g.actor)
     except NotFound:
         became = versions.get_agent(agent_id, actor=g.actor).merged_into
         if became is None:
             raise
         return make_response(redirect(url_for(".detail", agent_id=became), 303))
-    config = read_config(versions.contents_of(agent_id, [row.version], actor=g.actor).get(row.version, {}))
+    config = read_config(versions.read_contents(agent_id, [row.version], actor=g.actor).get(row.version, {}))
     others = [] if row.is_system else versions.list_agents(actor=g.actor)
     html = render_template(
         "agents/detail.html",
         row=row,
         config=config,
-        model=model_status.words_of(config.model, _settings()),
+        model=model_status.status_of(config.model, _settings()),
         groups=[group for group in tool_groups() if group.name in config.tool_groups],
         kinds=KINDS,
         limits=LIMITS,
-        versions=versions.versions_of(agent_id, actor=g.actor, limit=VERSIONS),
+        versions=versions.list_versions(agent_id, actor=g.actor, limit=VERSIONS),
         others=[(other.slug, other.slug) for other in others if not other.is_system and other.id != agent_id],
         records=playground.records() if row.runs_here else [],
         errors=errors or {},
@@ -107,10 +107,10 @@ def confirm(agent_id: UUID) -> Any:
 def _confirm(agent_id: UUID, into: str, refusal: str = "", status: int = 200) -> Response:
     source = versions.get_agent(agent_id, actor=g.actor)
     try:
-        target = agent_merge.target_called(into, actor=g.actor)
+        target = agent_merge.find_target(into, actor=g.actor)
     except Invalid as wrong:
         return _detail(agent_id, wrong.fields, 422)
-    work = agent_merge.work_of(agent_id, actor=g.actor)
+    work = agent_merge.count_work(agent_id, actor=g.actor)
     if work["golden"] and not refusal:
         refusal, status = f"{source.slug} has golden sessions, and a golden never changes.", 409
     html = render_template("agents/merge.html", source=source, target=target, work=work, refusal=refusal)
@@ -124,7 +124,7 @@ def merge(agent_id: UUID) -> Any:
     try:
         with transaction():
             source = versions.get_agent(agent_id, actor=g.actor).slug
-            target = agent_merge.target_called(into, actor=g.actor)
+            target = agent_merge.find_target(into, actor=g.actor)
             agent_merge.merge_agent(agent_id, target.id, actor=g.actor)
     except Invalid as wrong:
         return _detail(agent_id, wrong.fields, 422)

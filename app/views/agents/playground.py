@@ -56,7 +56,7 @@ def start_try(agent_id: UUID) -> Any:
                 agent.slug,
                 [values["message"]],
                 actor=g.actor,
-                entity_id=entity_search.record_called(values["record"], actor=g.actor) if values["record"] else None,
+                entity_id=entity_search.find_record(values["record"], actor=g.actor) if values["record"] else None,
                 agent_version=whole_number(values["version"]),
                 metadata={"live": True},
             )

@@ -16,8 +16,10 @@ from app.formats.ids import parse_id
 from app.models import CriteriaSet, EntityType
 from app.security.access import access
 from app.services.entities import panels
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.store import EntityFilters, EntityRow, NewResponse, ResponseRow, TypeRow
+from app.services.entities.responses import NewResponse, ResponseRow
+from app.services.entities.store import EntityFilters, EntityRow, TypeRow
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import own as feedback_own
 from app.views import lists as listing
@@ -71,7 +73,7 @@ def index() -> Any:
         type_names={row.id: row.name for row in types},
         columns=_columns(chosen, found.items),
         shown=_shown_fields(found.items),
-        waiting=panels.waiting_in([row.id for row in found.items], actor=g.actor),
+        waiting=panels.count_waiting([row.id for row in found.items], actor=g.actor),
         **listing.neighbours(found),
     )
 
@@ -154,7 +156,7 @@ def _read(entity_id: UUID) -> dict[str, Any]:
         "responses": found.responses,
         "values": {row.id: _values(row, found.entity_type.fields) for row in found.responses},
         "own": own,
-        "work": panels.work_on(entity_id, actor=g.actor),
+        "work": panels.list_work(entity_id, actor=g.actor),
     }
 
 
@@ -197,7 +199,7 @@ def respond(entity_id: UUID) -> Any:
     nothing = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
     try:
         with transaction():
-            made = entity_store.submit_response(new, actor=g.actor).id
+            made = entity_responses.submit_response(new, actor=g.actor).id
     except Invalid as refusal:
         return _shown(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
     return swap(
@@ -221,7 +223,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
     code, toast = 200, Toast(DECIDED.get(status, ""))
     try:
         with transaction():
-            entity_store.decide_response(
+            entity_responses.decide_response(
                 response_id, status, actor=g.actor, reason=form.reason, field_name=form.field_name or None
             )
     except Invalid as refusal:

@@ -105,9 +105,9 @@ def _offered(row_id: UUID) -> dict[str, Any]:
         filters = KnowledgeFilters(state="active", q=query)
         rows = knowledge_lists.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
     else:
-        rows = knowledge_lists.rows_of(hygiene.nearest(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
+        rows = knowledge_lists.get_rows(hygiene.nearest_rows(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
     found_by_check = parse_id(request.args.get("into", ""))
-    first = knowledge_lists.rows_of([found_by_check] if found_by_check else [], actor=g.actor)
+    first = knowledge_lists.get_rows([found_by_check] if found_by_check else [], actor=g.actor)
     active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
     return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:OFFERED], "q": query}
 
@@ -176,7 +176,7 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
     moved: list[UUID] = []
     states: set[str] = set()
     returned: list[UUID] = []
-    for row in knowledge_lists.rows_of(ids, actor=g.actor):
+    for row in knowledge_lists.get_rows(ids, actor=g.actor):
         try:
             after = _moved(row.id, wanted, reason)
         except (Invalid, Refused):
@@ -215,14 +215,14 @@ def checks() -> Response:
     ids = [row_id for row_id in map(parse_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
     if ids:
         found = hygiene.check_rows(ids, actor=g.actor)
-        rows = {row.id: row for row in knowledge_lists.rows_of(ids, actor=g.actor)}
+        rows = {row.id: row for row in knowledge_lists.get_rows(ids, actor=g.actor)}
         return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=rows, findings=found)
     report = hygiene.check_all(actor=g.actor)
     wanted = request.args.get("check", "")
     all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
     shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]
     counts = {name: sum(finding.check == name for _, finding in all_found) for name in CHECKS}
-    rows = {row.id: row for row in knowledge_lists.rows_of([kept.id for kept, _ in shown[:MOST_SHOWN]], actor=g.actor)}
+    rows = {row.id: row for row in knowledge_lists.get_rows([kept.id for kept, _ in shown[:MOST_SHOWN]], actor=g.actor)}
     return page(
         "knowledge/checks.html", "knowledge/_checks.html", report=report, counts=counts, wanted=wanted,
         shown=shown[:MOST_SHOWN], left_out=max(len(shown) - MOST_SHOWN, 0), rows=rows,

@@ -89,7 +89,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
 
 def pills() -> list[Pill]:
     """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
-    counts = knowledge_lists.counts(g.actor)
+    counts = knowledge_lists.count_rows(g.actor)
     in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
     waits, off, replaced = (
         Pill(word, counts.others.get(state, 0), state)

@@ -27,7 +27,7 @@ def preview() -> Response:
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
     row = _row()
     agent, kind = (_asked(name, row) for name in ("agent", "entity_type"))
-    agent_id = versions.known_agent(agent, actor=g.actor).id if agent else None
+    agent_id = versions.resolve_agent(agent, actor=g.actor).id if agent else None
     type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
     offered = _as_prompt_row(row) if row and row.state != "active" else None
     shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
