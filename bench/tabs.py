@@ -168,7 +168,7 @@ def signed_in(app: Any) -> Any:
             tenant, system = workspace_store.create_workspace(slug="bench", name="Bench")
         with acting_as(system), transaction():
             user = people.create_person(email="b@example.test", name="B", role="admin", actor=system)
-            token = logins.begin(actor=Actor(user.id, tenant.id, "admin", user.name), user_agent="bench")
+            token = logins.begin_login(actor=Actor(user.id, tenant.id, "admin", user.name), user_agent="bench")
     client = app.test_client()
     client.set_cookie("upshot", token, domain="localhost")
     return client

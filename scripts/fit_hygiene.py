@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from app.learning.hygiene import checks
 from app.learning.hygiene.checks import Row
-from app.learning.hygiene.contradictions import contradiction
+from app.learning.hygiene.contradictions import find_contradiction
 from app.text.embeddings import cosine
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, pairs, score, score_of
 
@@ -27,7 +27,7 @@ def repeats(a: Row, b: Row) -> bool:
 
 
 def clash(a: Row, b: Row) -> bool:
-    return contradiction(a.content, b.content) is not None
+    return find_contradiction(a.content, b.content) is not None
 
 
 def best_threshold(check: str, may_be: Callable[[Row, Row], bool], split: str) -> float:

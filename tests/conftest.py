@@ -263,7 +263,7 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     def enter(actor: Any) -> FlaskClient:
         client = app.test_client()
         with app.app_context(), acting_as(actor), transaction():
-            token = logins.begin(actor=actor, user_agent="tests")
+            token = logins.begin_login(actor=actor, user_agent="tests")
         with app.test_request_context():
             name = authentication.cookie_name()
         client.set_cookie(name, token, domain="localhost")

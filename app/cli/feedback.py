@@ -42,8 +42,8 @@ def add_feedback(
     from app.services.workspaces import store as workspace_store
 
     tenant_id = workspace_store.find_workspace(slug)
-    user_id = identity.find(email)
-    actor = identity.enter(user_id, tenant_id) if user_id else None
+    user_id = identity.find_user(email)
+    actor = identity.enter_workspace(user_id, tenant_id) if user_id else None
     if actor is None:
         raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
     about = source or ("tool" if tool else "session" if session_id else "observation")

@@ -80,7 +80,7 @@ def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_jso
     from app.services.workspaces import store as workspace_store
 
     system = workspace_store.system_actor(workspace_store.find_workspace(slug))
-    user_id = identity.find(email)
+    user_id = identity.find_user(email)
     if user_id is None or system.tenant_id not in identity.tenants_of(user_id):
         raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
     with acting_as(system), transaction():

@@ -17,7 +17,7 @@ from app.models import Agent, AgentSession, Chat, Entity, Feedback, Membership, 
 from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity
 from app.services.workspaces import store as workspace_store
-from app.services.workspaces.masking import one_masking
+from app.services.workspaces.masking import share_masking
 
 SLUG = "demo"
 NAME = "Acme Capital"
@@ -55,7 +55,7 @@ def _create() -> dict[str, Any]:
     with transaction():
         _, system = workspace_store.create_workspace(slug=SLUG, name=NAME)
         world = World(datetime.now(UTC).replace(microsecond=0), system)
-        with one_masking(system):
+        with share_masking(system):
             set_up(world)
             for step in build_history(world, Player(world, list(load_talks()))):
                 step()

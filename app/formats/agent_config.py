@@ -19,8 +19,8 @@ HEADER = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
 # variables that the operator meant for this can be named.
 ENV_PREFIX = "UPSHOT_TOOL_"
 ENV_NAME = re.compile(ENV_PREFIX + r"[A-Z0-9_]{1,60}", re.ASCII)
-LONGEST_TEXT = 40_000
-LONGEST_URL = 2000
+MAX_TEXT = 40_000
+MAX_URL = 2000
 
 
 def tool_name(name: str) -> str:
@@ -44,7 +44,7 @@ def model_name(name: str) -> str:
 
 def web_address(url: str) -> str:
     url = url.strip()
-    if url and (not re.match(r"https?://[^/\s]", url) or len(url) > LONGEST_URL or not url.isprintable() or " " in url):
+    if url and (not re.match(r"https?://[^/\s]", url) or len(url) > MAX_URL or not url.isprintable() or " " in url):
         raise ValueError("Give an address that begins with http:// or https://.")
     return url
 
@@ -62,7 +62,7 @@ Name = Annotated[str, AfterValidator(tool_name)]
 Group = Annotated[str, AfterValidator(tool_group)]
 Address = Annotated[str, AfterValidator(web_address)]
 Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(headers_env)]
-Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
 class Part(BaseModel):
@@ -73,7 +73,7 @@ class Skill(Part):
     """A named block of instructions."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
-    text: Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT)]
+    text: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 
 
 class HttpTool(Part):

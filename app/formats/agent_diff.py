@@ -42,8 +42,8 @@ def diff_versions(before: dict[str, Any], after: dict[str, Any]) -> list[Change]
         *_skills(old.skills, new.skills),
         *_value("Model", old.model or SERVERS_MODEL, new.model or SERVERS_MODEL),
         *_members("Tool groups", old.tool_groups, new.tool_groups),
-        *_named("HTTP tool", old.http_tools, new.http_tools, _tool_lines),
-        *_named("MCP server", old.mcp_servers, new.mcp_servers, _server_lines),
+        *_diff_named("HTTP tool", old.http_tools, new.http_tools, _tool_lines),
+        *_diff_named("MCP server", old.mcp_servers, new.mcp_servers, _server_lines),
         *_value("Address", old.endpoint_url, new.endpoint_url),
         *_value("Headers of the address", _headers(old.endpoint_headers_env), _headers(new.endpoint_headers_env)),
         *_limits(old, new),
@@ -84,7 +84,7 @@ def _skills(before: Sequence[Skill], after: Sequence[Skill]) -> Iterable[Change]
         yield Change("Order of skills", "value", ", ".join(old), ", ".join(new))
 
 
-def _named(
+def _diff_named(
     title: str, before: Sequence[Any], after: Sequence[Any], lines: Callable[[Any], dict[str, str]]
 ) -> Iterable[Change]:
     old, new = {one.name: one for one in before}, {one.name: one for one in after}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 # Every day that exists comes within eight years: 29 February is skipped at most once in a century.
-FURTHEST = 366 * 8
+MAX_AHEAD = 366 * 8
 
 
 def next_after(cron: str, moment: datetime) -> datetime | None:
@@ -21,7 +21,7 @@ def next_after(cron: str, moment: datetime) -> datetime | None:
     # As cron has it: where both the day and the day of the week are restricted, either will do.
     either = not fields[2].startswith("*") and not fields[4].startswith("*")
     start = moment.astimezone(UTC).replace(second=0, microsecond=0) + timedelta(minutes=1)
-    for ahead in range(FURTHEST):
+    for ahead in range(MAX_AHEAD):
         day = start.replace(hour=0, minute=0) + timedelta(days=ahead)
         by_date, by_week = day.day in days, day.isoweekday() % 7 in weekdays
         if day.month not in months or not (by_date or by_week if either else by_date and by_week):

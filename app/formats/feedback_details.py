@@ -126,28 +126,28 @@ CONTEXTS: dict[str, type[Shape]] = {
 
 def read_context(source_type: str, kind: str, context: dict[str, Any]) -> dict[str, Any]:
     """The context as it is stored, or Invalid with a sentence for each field."""
-    return _read("context", ReplayContext if kind == "replay_failure" else CONTEXTS[source_type], context)
+    return _validate("context", ReplayContext if kind == "replay_failure" else CONTEXTS[source_type], context)
 
 
 def read_details(details: dict[str, Any]) -> dict[str, Any]:
     """The details as they are stored, or Invalid with a sentence for each field."""
-    return _read("details", Details, details)
+    return _validate("details", Details, details)
 
 
 def read_assessment(given: dict[str, Any]) -> dict[str, Any]:
     """An assessment as it is stored, without who made it: nothing that says nothing, or Invalid."""
-    found = _read("assessment", Assessment, given)
+    found = _validate("assessment", Assessment, given)
     return {name: value for name, value in found.items() if value}
 
 
-def said_by_author(details: dict[str, Any]) -> dict[str, Any]:
+def without_assessment(details: dict[str, Any]) -> dict[str, Any]:
     """The details without what an admin thinks of them."""
     return {name: value for name, value in details.items() if name != ASSESSMENT}
 
 
-def judged(details: dict[str, Any]) -> dict[str, Any]:
+def merge_assessment(details: dict[str, Any]) -> dict[str, Any]:
     """The details with an admin's assessment over what the author said: scores and verdict replace, lists add up."""
-    found, over = said_by_author(details), details.get(ASSESSMENT) or {}
+    found, over = without_assessment(details), details.get(ASSESSMENT) or {}
     said_review, review = found.get("output_review") or {}, over.get("output_review") or {}
     issues = list(dict.fromkeys([*said_review.get("issues", []), *review.get("issues", [])]))
     together = {
@@ -160,7 +160,7 @@ def judged(details: dict[str, Any]) -> dict[str, Any]:
     return found | {name: value for name, value in together.items() if value}
 
 
-def _read(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:
+def _validate(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:
     try:
         return shape.model_validate(given).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     except ValidationError as trouble:

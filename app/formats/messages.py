@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-UNFIT = "This value does not fit."
+INVALID = "This value does not fit."
 
 
 def sentence(found: Any) -> str:
     """One of a validation's errors as a sentence. Neither the value nor anything of it is repeated."""
     kind, about = found["type"], found.get("ctx") or {}
     if kind in {"value_error", "assertion_error"}:
-        return str(about.get("error", UNFIT))
+        return str(about.get("error", INVALID))
     if kind == "string_pattern_mismatch" and about["pattern"] == r"\S":
         return "Send text with more in it than spaces."
-    return _SENTENCES.get(kind, UNFIT).format_map(about)
+    return _SENTENCES.get(kind, INVALID).format_map(about)
 
 
 _SENTENCES = {

@@ -19,10 +19,10 @@ KEYS = {
 }
 COMPATIBLE = ("openai", "openai-chat")
 EXAMPLES = ("openai:gpt-5", "openai:gpt-5-mini", "anthropic:claude-sonnet-4-5", "anthropic:claude-haiku-4-5")
-Knows = Callable[[str], bool]
+ModelKnowledge = Callable[[str], bool]
 
 
-def about_model(name: str, *, server: str, server_is_here: bool, knows: Knows) -> str:
+def about_model(name: str, *, server: str, server_is_here: bool, knows: ModelKnowledge) -> str:
     """One sentence on what a model needs that is not there, or nothing. `server` is the OpenAI-compatible server that
     was set, and `knows` says whether a variable has a value."""
     provider, colon, _ = name.partition(":")

@@ -7,7 +7,7 @@ import re
 from app.errors import Invalid
 
 EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]{1,64}@[^@\s\x00-\x1f\x7f]{1,189}")
-NAME_MOST = 120
+MAX_NAME = 120
 
 
 def clean_name(text: str, field: str = "name") -> str:
@@ -15,8 +15,8 @@ def clean_name(text: str, field: str = "name") -> str:
     text = " ".join(text.split())
     if not text:
         raise Invalid("Give a name.", {field: "Give a name."})
-    if len(text) > NAME_MOST:
-        sentence = f"Use at most {NAME_MOST} characters."
+    if len(text) > MAX_NAME:
+        sentence = f"Use at most {MAX_NAME} characters."
         raise Invalid(sentence, {field: sentence})
     if not text.isprintable():
         sentence = "Leave out characters that cannot be seen."

@@ -16,7 +16,7 @@ from app.errors import Invalid
 if TYPE_CHECKING:
     from app.formats.agent_config import AgentConfig
 
-LONGEST = 2000
+MAX_LENGTH = 2000
 PORTS = {"http": 80, "https": 443}
 ADDRESS = re.compile(
     r"(?P<scheme>https?)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[1-9][0-9]{0,4}))?"
@@ -52,10 +52,10 @@ class Target:
 
     @property
     def url(self) -> str:
-        return f"{self.scheme}://{named(self.host, self.port, self.scheme)}{self.rest}"
+        return f"{self.scheme}://{format_host(self.host, self.port, self.scheme)}{self.rest}"
 
 
-def named(host: str, port: int, scheme: str = "") -> str:
+def format_host(host: str, port: int, scheme: str = "") -> str:
     """A host and its port as an address has them; the usual port of a scheme is left out."""
     shown = f"[{host}]" if ":" in host else host
     return shown if PORTS.get(scheme) == port else f"{shown}:{port}"
@@ -84,7 +84,7 @@ def check_address(url: str, allow: str = "") -> Target:
 
     A name passes here whatever it resolves to; each connection is checked once more with the numbers it leads to.
     """
-    target = _read(url)
+    target = _parse_address(url)
     check_port(target.host, target.port, allow)
     if _literal(target.host) is not None:
         check_ip(target.host, target.host, target.port, allow)
@@ -98,7 +98,7 @@ def check_template(url: str, allow: str = "") -> Target:
     head, slash, path = url.strip().partition("://")
     host, cut, rest = path.partition("/")
     check_address(head + slash + host + cut + PLACEHOLDER.sub("x", rest), allow)
-    found = _read(head + slash + host)
+    found = _parse_address(head + slash + host)
     return Target(found.scheme, found.host, found.port, cut + rest)
 
 
@@ -106,7 +106,7 @@ def check_port(host: str, port: int, allow: str) -> None:
     """Raise Unreachable for a port that is not the web's, unless the operator named it."""
     if port not in PORTS.values() and not is_allowed(host, port, allow):
         raise Unreachable(
-            f"Agents may reach ports 80 and 443 only; whoever runs Upshot can add {named(host, port)} to"
+            f"Agents may reach ports 80 and 443 only; whoever runs Upshot can add {format_host(host, port)} to"
             " UPSHOT_OUTBOUND_ALLOW."
         )
 
@@ -146,9 +146,9 @@ def config_problems(config: AgentConfig, allow: str) -> dict[str, str]:
     return found
 
 
-def _read(url: str) -> Target:
+def _parse_address(url: str) -> Target:
     text = url.strip(" ")
-    found = ADDRESS.fullmatch(text) if len(text) <= LONGEST else None
+    found = ADDRESS.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if found is None:
         raise Unreachable(_complaint(text))
     scheme, rest = found["scheme"].lower(), found["rest"]
@@ -157,8 +157,8 @@ def _read(url: str) -> Target:
 
 
 def _complaint(url: str) -> str:
-    if len(url) > LONGEST:
-        return f"An address has at most {LONGEST:,} characters."
+    if len(url) > MAX_LENGTH:
+        return f"An address has at most {MAX_LENGTH:,} characters."
     if not re.match(r"https?://", url, re.IGNORECASE):
         return "Give an address that begins with http:// or https://."
     authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
@@ -207,7 +207,7 @@ def _is_own(host: str) -> bool:
 
 
 def _private(host: str, port: int) -> Unreachable:
-    shown = named(host, port, "http" if port == PORTS["http"] else "https")
+    shown = format_host(host, port, "http" if port == PORTS["http"] else "https")
     return Unreachable(
         f"{host} is not on the public internet; whoever runs Upshot can add {shown} to UPSHOT_OUTBOUND_ALLOW."
     )

@@ -9,9 +9,9 @@ from typing import Any
 PARTS = frozenset(("value", "source", "confidence"))
 NUMERIC = ("numeric", "number")
 RANKED = ("relation-rank", "relation_rank", "rank")
-LONGEST_TEXT = 20_000
-LONGEST_SOURCE = 2_000
-MOST_RANKED = 200
+MAX_TEXT = 20_000
+MAX_SOURCE = 2_000
+MAX_RANKED = 200
 
 
 def wrap_value(given: Any) -> dict[str, Any]:
@@ -19,18 +19,18 @@ def wrap_value(given: Any) -> dict[str, Any]:
     return dict(given) if isinstance(given, Mapping) and "value" in given else {"value": given}
 
 
-def find_misfits(values: Mapping[str, Any], dimensions: Mapping[str, Any], criteria: str) -> dict[str, str]:
+def find_value_errors(values: Mapping[str, Any], dimensions: Mapping[str, Any], criteria: str) -> dict[str, str]:
     """What is wrong with wrapped values, by field; empty when all of them fit the criteria set."""
     found: dict[str, str] = {}
     for name, given in values.items():
         if name not in dimensions:
             found[name] = f"{criteria} has {', '.join(dimensions)}."
-        elif wrong := _entry_misfit(given) or value_misfit(given["value"], dimensions[name]):
+        elif wrong := _entry_error(given) or value_error(given["value"], dimensions[name]):
             found[name] = wrong
     return found
 
 
-def value_misfit(value: Any, rule: Any) -> str | None:
+def value_error(value: Any, rule: Any) -> str | None:
     """Why a value does not fit a criterion, or None. Null says that nothing was found."""
     kind = rule.get("kind") if isinstance(rule, Mapping) else None
     if value is None:
@@ -38,24 +38,24 @@ def value_misfit(value: Any, rule: Any) -> str | None:
     if kind in NUMERIC:
         return None if _is_number(value) else "Give a number."
     if kind in RANKED:
-        fits = isinstance(value, list) and len(value) <= MOST_RANKED and all(isinstance(item, str) for item in value)
-        return None if fits else f"Give a list of at most {MOST_RANKED} names, the best first."
+        fits = isinstance(value, list) and len(value) <= MAX_RANKED and all(isinstance(item, str) for item in value)
+        return None if fits else f"Give a list of at most {MAX_RANKED} names, the best first."
     if not isinstance(value, str | bool) and not _is_number(value):
         return "Give a text."
-    if isinstance(value, str) and len(value) > LONGEST_TEXT:
-        return f"At most {LONGEST_TEXT:,} characters."
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        return f"At most {MAX_TEXT:,} characters."
     options = rule.get("options") if isinstance(rule, Mapping) else None
     if isinstance(options, list) and options and value not in options:
         return f"Use one of {', '.join(map(str, options))}."
     return None
 
 
-def _entry_misfit(given: Mapping[str, Any]) -> str | None:
+def _entry_error(given: Mapping[str, Any]) -> str | None:
     if unknown := sorted(given.keys() - PARTS):
         return f"Send value, source and confidence only, not {unknown[0][:60]}."
     source, sure = given.get("source"), given.get("confidence")
-    if source is not None and (not isinstance(source, str) or len(source) > LONGEST_SOURCE):
-        return f"Give the source as a text of at most {LONGEST_SOURCE:,} characters."
+    if source is not None and (not isinstance(source, str) or len(source) > MAX_SOURCE):
+        return f"Give the source as a text of at most {MAX_SOURCE:,} characters."
     if sure is not None and not (_is_number(sure) and 0 <= sure <= 1):
         return "Give the confidence as a number from 0 to 1."
     return None

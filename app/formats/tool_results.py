@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 _FIRST_WORD = re.compile(r"\s*(error|exception|traceback)\b", re.IGNORECASE)
-_LONGEST_PARSED = 262_144
+_MAX_PARSED = 262_144
 
 
 def with_error_mark(payload: dict[str, Any]) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def looks_failed(output: Any) -> bool:
 
 
 def _as_object(text: str) -> dict[str, Any] | None:
-    if text.lstrip()[:1] != "{" or len(text) > _LONGEST_PARSED:
+    if text.lstrip()[:1] != "{" or len(text) > _MAX_PARSED:
         return None
     try:
         parsed = json.loads(text)

@@ -116,7 +116,7 @@ SENTENCES = {
 }
 
 
-def complaints(error: ValidationError) -> dict[str, str]:
+def settings_errors(error: ValidationError) -> dict[str, str]:
     """The first complaint about each setting, in words for the person who typed it."""
     found: dict[str, str] = {}
     for problem in error.errors(include_url=False):

@@ -102,8 +102,8 @@ class Jobs:
     def _forget_attempts(self) -> None:
         with self.app.app_context():
             try:
-                with acting_as(identity.product_in(identity.NOBODY)), transaction():
-                    throttle.forget_old()
+                with acting_as(identity.product_in(identity.NO_USER)), transaction():
+                    throttle.purge_attempts()
             except SQLAlchemyError as trouble:
                 log.warning("old sign-in attempts were not removed: %s", trouble)
 

@@ -19,7 +19,7 @@ def install(app: Flask) -> None:
 def note_use(response: Response) -> Response:
     """Remember in memory who made the request. Now and then a thread writes it down, so that no request waits."""
     actor = g.get("actor")
-    if actor is not None and last_used.note(actor, g.get("login_id")):
+    if actor is not None and last_used.note_use(actor, g.get("login_id")):
         app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
         threading.Thread(target=_write_uses, args=(app,), name="uses", daemon=True).start()
     return response
@@ -35,10 +35,10 @@ def _write_uses(app: Flask) -> None:
 
 def write_uses() -> None:
     with last_used.writing:
-        for batch in last_used.take():
+        for batch in last_used.take_batches():
             with acting_as(identity.product_in(batch.tenant_id)), transaction():
-                last_used.write(batch)
-            last_used.forget(batch)
+                last_used.write_batch(batch)
+            last_used.forget_batch(batch)
         for tenant_id, noted in knowledge_usage.take_pending().items():
             actor = identity.product_in(tenant_id)
             try:

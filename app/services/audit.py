@@ -23,19 +23,19 @@ from app.services.privacy import A_MEMBER, is_hidden, name_of
 
 Subject = aliased(User)
 # Who did these is who said something.
-SAID = ("feedback.created", "feedback.changed", "feedback.retracted")
+BY_AUTHORS = ("feedback.created", "feedback.changed", "feedback.retracted")
 # Who did these is whose conversation it is, or who judged an answer, which is feedback too.
-TELLING = (
-    *SAID, "session.began", "session.finished", "session.stop_requested", "response.submitted", "response.accepted",
-    "response.rejected",
+REVEALING = (
+    *BY_AUTHORS, "session.began", "session.finished", "session.stop_requested", "response.submitted",
+    "response.accepted", "response.rejected",
 )  # fmt: skip
 # Details that hold the id of a person or a key, and what they are called beside a name.
-OF_PEOPLE = {"user_id": "person", "key_id": "key"}
-HANDED_OVER = ("feedback.assigned", "feedback.unassigned")
+ID_DETAILS = {"user_id": "person", "key_id": "key"}
+ASSIGNMENTS = ("feedback.assigned", "feedback.unassigned")
 
 
 @dataclass(frozen=True)
-class Line:
+class AuditLine:
     """One entry as the page of the audit trail shows it."""
 
     id: UUID
@@ -70,11 +70,11 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 def details_of(actor: Actor, **details: Any) -> dict[str, Any]:
     """What an entry says beside who did what, for those who write it in a statement of their own as well."""
-    found: dict[str, Any] = _plain(details | ({"key_id": actor.key_id} if actor.key_id else {}))
+    found: dict[str, Any] = _to_json(details | ({"key_id": actor.key_id} if actor.key_id else {}))
     return found
 
 
-def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
+def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
     """What happened in the workspace, the newest first. Where authors are hidden, so is whoever did what
     tells them."""
     statement: Any = (
@@ -88,7 +88,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
             Subject.name,
             AuditEntry.details,
             Agent.name,
-            and_(is_hidden(AuditEntry.actor_user_id, actor), User.is_system.is_(False), _tells()),
+            and_(is_hidden(AuditEntry.actor_user_id, actor), User.is_system.is_(False), _is_revealing()),
         )
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
         .outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
@@ -96,12 +96,12 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Line]:
     )
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
-    lines = found.map(_line)
+    lines = found.map(_audit_line)
     names = _names_in(lines.items, actor)
     return lines.map(lambda entry: replace(entry, details=_with_names(entry, names)))
 
 
-def _names_in(lines: Sequence[Line], actor: Actor) -> dict[str, str]:
+def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
     """What the people and keys are called whose ids stand in the details. One query, none without ids."""
     ids = {value for line in lines for value in _ids_in(line).values()}
     if not ids:
@@ -111,8 +111,8 @@ def _names_in(lines: Sequence[Line], actor: Actor) -> dict[str, str]:
     return {row[0]: row[1] for row in db.session.execute(union_all(people, keys))}
 
 
-def _ids_in(line: Line) -> dict[str, UUID]:
-    names = (*OF_PEOPLE, *(("before", "after") if line.action in HANDED_OVER else ()))
+def _ids_in(line: AuditLine) -> dict[str, UUID]:
+    names = (*ID_DETAILS, *(("before", "after") if line.action in ASSIGNMENTS else ()))
     found = {}
     for name in names:
         with suppress(ValueError):
@@ -120,38 +120,38 @@ def _ids_in(line: Line) -> dict[str, UUID]:
     return found
 
 
-def _with_names(line: Line, names: dict[str, str]) -> dict[str, Any]:
+def _with_names(line: AuditLine, names: dict[str, str]) -> dict[str, Any]:
     """The details with names for ids. Whoever is not there any more is somebody who left."""
     named = {name: names.get(str(value), "somebody who left") for name, value in _ids_in(line).items()}
-    if line.action in HANDED_OVER:
+    if line.action in ASSIGNMENTS:
         named = {name: named.get(name, "nobody") for name in ("before", "after")} | named
     details = line.details | named
-    return {OF_PEOPLE.get(name, name): value for name, value in details.items()}
+    return {ID_DETAILS.get(name, name): value for name, value in details.items()}
 
 
-def _tells() -> ColumnElement[bool]:
+def _is_revealing() -> ColumnElement[bool]:
     """Whether who did it tells who talked or judged. An agent from outside is made by whoever first talks with it."""
     met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
-    return or_(AuditEntry.action.in_(TELLING), met)
+    return or_(AuditEntry.action.in_(REVEALING), met)
 
 
-def _line(row: Any) -> Line:
+def _audit_line(row: Any) -> AuditLine:
     entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent, hidden = row
     if hidden:
         # The key would tell whose it is.
         person, details = A_MEMBER, {name: value for name, value in details.items() if name != "key_id"}
     who = agent or person or "somebody who left"
-    return Line(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
+    return AuditLine(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """The same in JSON's types."""
     if type(value) is str:
         return value
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _to_json(item) for name, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [_to_json(item) for item in value]
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, date):
@@ -161,7 +161,7 @@ def _plain(value: Any) -> Any:
 
 # The history of one record
 
-MOST = 50
+MAX_STEPS = 50
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,9 @@ class Step:
     created_at: datetime
 
 
-def trail_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
+def history_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
     """What changed a record, oldest first. That somebody read it is no change."""
-    by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(SAID))
+    by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(BY_AUTHORS))
     rows = db.session.execute(
         select(AuditEntry.action, func.coalesce(Agent.slug, by), AuditEntry.details, AuditEntry.created_at)
         .outerjoin(User, User.id == AuditEntry.actor_user_id)
@@ -188,6 +188,6 @@ def trail_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]
             AuditEntry.action != f"{subject_type}.read",
         )
         .order_by(AuditEntry.created_at.desc(), AuditEntry.id)
-        .limit(MOST)
+        .limit(MAX_STEPS)
     )
     return [Step(*row) for row in rows][::-1]

@@ -15,8 +15,8 @@ from app.db import db
 from app.errors import Refused
 from app.models.people import IdempotencyKey
 
-KEPT = timedelta(hours=24)
-PURGED_AT_ONCE = 500
+RETENTION = timedelta(hours=24)
+PURGE_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Claim:
     answer: Any = None
 
 
-def claim(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
+def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
     """Take the key, or find what was answered to the same request before.
 
     A second request that comes while the first is still at work waits on the unique index until that has committed, and
@@ -65,13 +65,13 @@ def _take(key: str, route: str, body_hash: str, actor: Actor) -> Any:
         .on_conflict_do_update(
             index_elements=["tenant_id", "user_id", "route", "key"],
             set_=fresh,
-            where=IdempotencyKey.created_at < func.now() - KEPT,
+            where=IdempotencyKey.created_at < func.now() - RETENTION,
         )
         .returning(IdempotencyKey.id)
     )
 
 
-def keep_answer(claim_id: UUID, *, status: int, answer: Any) -> None:
+def save_answer(claim_id: UUID, *, status: int, answer: Any) -> None:
     """Remember what was answered, and let some of what is too old go: never many at once, so nobody waits for it."""
     db.session.execute(
         update(IdempotencyKey)
@@ -80,15 +80,15 @@ def keep_answer(claim_id: UUID, *, status: int, answer: Any) -> None:
         .execution_options(synchronize_session=False)
     )
     if claim_id.int % 64 == 0:
-        purge()
+        purge_answers()
 
 
-def purge() -> None:
+def purge_answers() -> None:
     """Delete keys that are older than a day, skipping those that somebody is taking again just now."""
     old = (
         select(IdempotencyKey.id)
-        .where(IdempotencyKey.created_at < func.now() - KEPT)
-        .limit(PURGED_AT_ONCE)
+        .where(IdempotencyKey.created_at < func.now() - RETENTION)
+        .limit(PURGE_BATCH)
         .with_for_update(skip_locked=True)
     )
     db.session.execute(

@@ -21,7 +21,7 @@ MODEL_NAME = "wordllama-l2-supercat-256"
 DIMENSIONS = 256
 # A knowledge row has at most 2,000 characters and a turn that is compared rarely more; the mean of the words beyond
 # says little and costs memory.
-LONGEST = 4000
+MAX_LENGTH = 4000
 BATCH = 64
 
 Embed = Callable[[Sequence[str]], list[list[float]]]
@@ -35,7 +35,7 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
     found: list[list[float]] = []
     for start in range(0, len(texts), BATCH):
         split = _load().tokenizer.encode_batch(
-            [text.strip()[:LONGEST] for text in texts[start : start + BATCH]], add_special_tokens=False
+            [text.strip()[:MAX_LENGTH] for text in texts[start : start + BATCH]], add_special_tokens=False
         )
         found += [_mean(_load().embedding, words.ids) for words in split]
     return found
@@ -118,11 +118,11 @@ def _load() -> Any:
     if _model is None:
         with _lock:
             if _model is None:
-                _model = _read()
+                _model = _read_model()
     return _model
 
 
-def _read() -> Any:
+def _read_model() -> Any:
     # On import the package sets up the root logger, unless somebody has done so: a handler that does nothing is enough
     # to keep our own logging as it is.
     quiet = logging.NullHandler()

@@ -42,7 +42,7 @@ def visible(text: str) -> str:
     return DROPPED.sub("", MARKED.sub(MARK, text))
 
 
-def shown(value: Any) -> Any:
+def finalize(value: Any) -> Any:
     """What templates write: texts made visible, everything else, and HTML that is made already, as it is."""
     return visible(value) if type(value) is str else value
 

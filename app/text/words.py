@@ -16,7 +16,7 @@ STOP = frozenset(
     your""".split()  # noqa: SIM905 - a list of words reads better as a text.
 )
 ENDINGS = ("ies", "ing", "ed", "es", "s")
-LEAST_LETTERS = 3
+MIN_LETTERS = 3
 # A full stop after one of these does not end a sentence.
 ABBREVIATIONS = frozenset("co corp dr e.g eg etc i.e inc jr ltd mr mrs ms no nr prof sr st vs".split())  # noqa: SIM905 - the same.
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -35,7 +35,7 @@ def split_name(name: str) -> list[str]:
 def stem(word: str) -> str:
     """A word without its endings, as long as three letters stay."""
     while True:
-        ending = next((e for e in ENDINGS if word.endswith(e) and len(word) - len(e) >= LEAST_LETTERS), None)
+        ending = next((e for e in ENDINGS if word.endswith(e) and len(word) - len(e) >= MIN_LETTERS), None)
         if ending is None:
             return word
         word = word[: -len(ending)]
@@ -51,7 +51,7 @@ def stems(text: str) -> list[str]:
     return [stem(part) for part in split_name(text)]
 
 
-def spoken(text: str) -> str:
+def drop_stop_words(text: str) -> str:
     """A text without its stop words, otherwise as it was written."""
     return " ".join(part for part in re.findall(r"[^\W_][\w'’-]*", text) if part.lower() not in STOP)
 

@@ -33,11 +33,11 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         name=request.form.get("name", user.name) if form == "name" else user.name,
         name_errors=errors if form == "name" else {},
         password_errors=errors if form == "password" else {},
-        logins=logins.list_mine(actor=g.actor),
+        logins=logins.list_logins(actor=g.actor),
         last_used=last_used.last_used,
         browser_name=browser_name,
         memories=memories.list_memories(actor=g.actor),
-        places=workspace_store.list_for(g.actor.id),
+        places=workspace_store.list_workspaces(g.actor.id),
     )
     return make_response(html, status)
 
@@ -86,7 +86,7 @@ def change_password() -> Any:
         try:
             with transaction():
                 people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
-                throttle.forget(g.person.email or str(g.actor.id), request.remote_addr or "", device)
+                throttle.forget_attempts(g.person.email or str(g.actor.id), request.remote_addr or "", device)
         except Invalid as wrong:
             if not attempt.last:
                 return _page("password", wrong.fields, 422)
@@ -101,7 +101,7 @@ def change_password() -> Any:
 @access("signed_in")
 def end_login(login_id: UUID) -> Any:
     with transaction():
-        if not logins.end(login_id, actor=g.actor):
+        if not logins.end_login(login_id, actor=g.actor):
             raise NotFound("No such login.")
     flash("That browser is signed out.", "success")
     return redirect(url_for("account.index"), 303)

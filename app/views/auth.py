@@ -80,7 +80,7 @@ def _form(wanted: str | None, email: str = "", errors: dict[str, str] | None = N
 def sign_out() -> Any:
     with transaction():
         if g.login_id is not None:
-            logins.end(g.login_id, actor=g.actor)
+            logins.end_login(g.login_id, actor=g.actor)
     return forget_cookie(redirect("/sign-in", 303))
 
 
@@ -90,7 +90,7 @@ def link(token: str) -> Any:
     """One button. Mail programs and chats open links by themselves, so opening it uses nothing up."""
     with acting_as(g.actor):
         works = logins.link_works(token)
-    return render_template("auth/link.html", token=token) if works else _spent(logins.SPENT)
+    return render_template("auth/link.html", token=token) if works else _spent(logins.SPENT_LINK)
 
 
 @bp.post("/sign-in/link/<token>")
@@ -151,8 +151,8 @@ def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
             actor = people.accept_invite(
                 token, name, password, signed_in_as=g.actor.id if g.actor else None, request_id=g.request_id
             )
-            throttle.forget(invited.email, address(), device)
-            return actor, logins.begin(actor=actor, user_agent=request.user_agent.string)
+            throttle.forget_attempts(invited.email, address(), device)
+            return actor, logins.begin_login(actor=actor, user_agent=request.user_agent.string)
     except Invalid:
         if attempt.last:
             raise throttle.too_many(attempt.retry_after) from None
@@ -196,7 +196,7 @@ def known_device(email: str) -> str | None:
     if not cookie:
         return None
     with acting_as(g.actor):
-        user_id = identity.find(email)
+        user_id = identity.find_user(email)
     return known_browsers.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
 
 
@@ -213,7 +213,7 @@ def signed_in(actor: Actor, token: str, to: str) -> Response:
     """Go on with the new login. The one that the browser had before, if any, ends: a login never changes hands."""
     if g.login_id is not None:
         with acting_as(g.actor), transaction():
-            logins.end(g.login_id, actor=g.actor)
+            logins.end_login(g.login_id, actor=g.actor)
     answer: Any = redirect(to, 303)
     name = authentication.cookie_name(DEVICE)
     mark = known_browsers.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
@@ -249,5 +249,7 @@ def switch() -> Any:
     if tenant_id == g.actor.tenant_id:
         return redirect("/", 303)
     with transaction():
-        _, token = logins.switch(tenant_id, actor=g.actor, login_id=g.login_id, user_agent=request.user_agent.string)
+        _, token = logins.switch_workspace(
+            tenant_id, actor=g.actor, login_id=g.login_id, user_agent=request.user_agent.string
+        )
     return set_cookie(redirect("/", 303), token)  # type: ignore[arg-type]

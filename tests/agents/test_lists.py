@@ -71,7 +71,7 @@ def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.M
         with transaction():
             for name in ("c", "a", "b"):
                 versions.ensure_agent(name, actor=actor)
-        monkeypatch.setattr(agent_lists, "ROWS", 2)
+        monkeypatch.setattr(agent_lists, "PAGE_SIZE", 2)
         first = agent_lists.list_stats(actor=actor)
         assert [row.slug for row in first.rows] == ["a", "b"]
         rest = agent_lists.list_stats(actor=actor, after=first.following or "")

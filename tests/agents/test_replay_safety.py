@@ -228,7 +228,7 @@ def test_trial_runs_write_no_feedback_and_count_nowhere(bench: Bench) -> None:
     with bench.acting():
         versions.save_version(bench.agent_id, CONFIG, actor=bench.admin)
         row = knowledge_rows.add_row(NewRow(type="routing", content="Never use updateEntity."), actor=bench.admin)
-        figures = tab_counts.counts(actor=bench.admin)
+        figures = tab_counts.count_tabs(actor=bench.admin)
     stranger = bench.desk.agent("stranger", **CONFIG | {"instructions": "Never use updateEntity."})
     for asked in (
         {"set_name": "default", "agent_version_id": worse},
@@ -243,7 +243,7 @@ def test_trial_runs_write_no_feedback_and_count_nowhere(bench: Bench) -> None:
     with bench.acting():
         course = run_lists.trends_of(["default"], actor=bench.admin)["default"]
         assert course.accuracies == [1.0]
-        assert tab_counts.counts(actor=bench.admin) == figures
+        assert tab_counts.count_tabs(actor=bench.admin) == figures
     assert bench.run(set_name="default").failed_count == 1
     assert len(bench.complaints()) == 1, "a run that counts says what fails"
 

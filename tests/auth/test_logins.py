@@ -116,8 +116,8 @@ def test_the_window_ends():
         for _ in range(throttle.PER_PERSON):
             attempt = throttle.count_attempt("a@example.test", here)
         assert attempt.last
-        for key in (throttle._key(here), throttle._key(here, "a@example.test")):
-            throttle._open(key)
+        for key in (throttle._address_key(here), throttle._address_key(here, "a@example.test")):
+            throttle._set_key(key)
             db.session.execute(
                 text("update sign_in_attempts set window_began = now() - interval '16 minutes' where key = :key"),
                 {"key": key},
@@ -135,12 +135,12 @@ def test_attempts_are_seen_only_by_their_key():
 def test_a_login_ends_once_and_only_for_its_person(app, workspace):
     member, other = workspace.actor("member"), workspace.actor("other")
     with acting_as(member), transaction():
-        token = logins.begin(actor=member, user_agent="x" * 1000 + "\x00")
+        token = logins.begin_login(actor=member, user_agent="x" * 1000 + "\x00")
     with acting_as(member):
-        login_id = logins.list_mine(actor=member)[0].id
+        login_id = logins.list_logins(actor=member)[0].id
     for actor, ended in ((other, False), (member, True), (member, False)):
         with acting_as(actor), transaction():
-            assert logins.end(login_id, actor=actor) is ended
+            assert logins.end_login(login_id, actor=actor) is ended
     with app.test_request_context():
         assert authentication.bind(token) is None
 
@@ -148,7 +148,7 @@ def test_a_login_ends_once_and_only_for_its_person(app, workspace):
 def test_a_login_that_is_too_old_is_none(app, workspace):
     member = workspace.actor("member")
     with acting_as(member), transaction():
-        token = logins.begin(actor=member, user_agent=None)
+        token = logins.begin_login(actor=member, user_agent=None)
         db.session.execute(
             update(LoginSession).values(created_at=func.now() - timedelta(days=15), expires_at=func.now())
         )
@@ -192,7 +192,7 @@ def test_links_that_are_old_unknown_or_of_another_kind_do_nothing(workspace, per
         old = logins.make_link(person[1])
     with acting_as(admin), transaction():
         db.session.execute(update(OneTimeLink).values(expires_at=func.now()))
-        invitation = people.invite(email="new@example.test", role="member", actor=admin)
+        invitation = people.invite_person(email="new@example.test", role="member", actor=admin)
     for token in (old, invitation, "", "nonsense", "é\udc80"):
         with pytest.raises(NotFound), acting_as(None), transaction():
             logins.use_link(token)
@@ -204,27 +204,27 @@ def test_switching_ends_the_login_here_and_begins_one_there(workspace, make_work
     other, member = make_workspace("Other"), workspace.actor("member")
     with acting_as(member), transaction():
         email = people.get_person(member.id, actor=member).email
-        logins.begin(actor=member, user_agent=None)
+        logins.begin_login(actor=member, user_agent=None)
     with acting_as(member):
-        login_id = logins.list_mine(actor=member)[0].id
+        login_id = logins.list_logins(actor=member)[0].id
         with pytest.raises(NotFound), transaction():
-            logins.switch(other.id, actor=member, login_id=login_id)
+            logins.switch_workspace(other.id, actor=member, login_id=login_id)
     with acting_as(other.actor("owner")), transaction():
         people.create_person(email=email, name="x", role="admin", actor=other.actor("owner"))
     with acting_as(member), transaction():
-        there, _ = logins.switch(other.id, actor=member, login_id=login_id)
+        there, _ = logins.switch_workspace(other.id, actor=member, login_id=login_id)
 
     assert (there.tenant_id, there.role, there.id) == (other.id, "admin", member.id)
     with acting_as(member):
-        assert logins.list_mine(actor=member) == []
+        assert logins.list_logins(actor=member) == []
 
 
 def write(tenant_id) -> None:
-    for batch in last_used.take():
+    for batch in last_used.take_batches():
         if batch.tenant_id == tenant_id:
             with acting_as(identity.product_in(tenant_id)), transaction():
-                last_used.write(batch)
-            last_used.forget(batch)
+                last_used.write_batch(batch)
+            last_used.forget_batch(batch)
 
 
 @pytest.fixture
@@ -237,42 +237,46 @@ def nobody_else_writes():
 def test_uses_are_remembered_and_written_together(workspace):
     member = workspace.actor("member")
     with acting_as(member), transaction():
-        logins.begin(actor=member, user_agent=None)
+        logins.begin_login(actor=member, user_agent=None)
         db.session.execute(update(LoginSession).values(seen_at=func.now() - timedelta(days=1)))
     with acting_as(member):
-        row = logins.list_mine(actor=member)[0]
+        row = logins.list_logins(actor=member)[0]
         login_id, before = row.id, row.seen_at
-        last_used.note(member, login_id)
+        last_used.note_use(member, login_id)
         assert last_used.last_used(login_id, before) > before
     write(member.tenant_id)
     with acting_as(member):
-        assert logins.list_mine(actor=member)[0].seen_at > before
+        assert logins.list_logins(actor=member)[0].seen_at > before
 
 
 def test_a_password_is_one_whichever_keyboard_wrote_it():
-    stored = workspace_logins.hashed("pässwörd-é")
+    stored = workspace_logins.hash_password("pässwörd-é")
 
-    assert workspace_logins.matches(stored, "pa\u0308sswo\u0308rd-e\u0301")
-    assert not workspace_logins.matches("not a hash", "x")
-    assert identity.find("nobody@nowhere.test") is None
+    assert workspace_logins.verify_password(stored, "pa\u0308sswo\u0308rd-e\u0301")
+    assert not workspace_logins.verify_password("not a hash", "x")
+    assert identity.find_user("nobody@nowhere.test") is None
 
 
 def test_counts_of_long_ago_are_removed_by_the_product_alone():
-    here, product = f"here-{uuid4()}", identity.product_in(identity.NOBODY)
-    keys = [throttle._key(here), throttle._key(here, "a@example.test"), throttle._account("a@example.test")]
+    here, product = f"here-{uuid4()}", identity.product_in(identity.NO_USER)
+    keys = [
+        throttle._address_key(here),
+        throttle._address_key(here, "a@example.test"),
+        throttle._account_key("a@example.test"),
+    ]
     with acting_as(None), transaction():
         throttle.count_attempt("a@example.test", here)
         for key in keys[:2]:
-            throttle._open(key)
+            throttle._set_key(key)
             old = "update sign_in_attempts set window_began = now() - interval '2 days' where key = :key"
             db.session.execute(text(old), {"key": key})
     with acting_as(None), transaction():
-        assert throttle.forget_old() == 0
+        assert throttle.purge_attempts() == 0
     with acting_as(product), transaction():
-        assert throttle.forget_old() >= 2
+        assert throttle.purge_attempts() >= 2
     with acting_as(None), transaction():
         left = []
         for key in keys:
-            throttle._open(key)
+            throttle._set_key(key)
             left.append(db.session.execute(text("select count(*) from sign_in_attempts")).scalar())
     assert left == [0, 0, 1]

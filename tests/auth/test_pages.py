@@ -198,7 +198,7 @@ def test_the_demo_is_entered_with_one_button_and_only_where_it_is_offered(app, v
 def test_an_invitation_is_accepted_with_a_name_and_a_password(app, visitor, person, workspace):
     email = f"new-{uuid4().hex[:10]}@example.test"
     with app.app_context(), acting_as(person[1]), transaction():
-        token = people.invite(email=email, role="member", actor=person[1])
+        token = people.invite_person(email=email, role="member", actor=person[1])
     path = f"/invite/{token}"
     page = soup(visitor.get(path))
     assert "Join Acme" in page.h1.text
@@ -219,7 +219,7 @@ def test_an_invitation_of_a_known_account_needs_its_password_or_its_login(
 ):
     other = make_workspace("Other")
     with app.app_context(), acting_as(other.actor("admin")), transaction():
-        token = people.invite(email=person[0], role="member", actor=other.actor("admin"))
+        token = people.invite_person(email=person[0], role="member", actor=other.actor("admin"))
     path = f"/invite/{token}"
     here, wrong = f"test-{uuid4()}", {"name": "Sam", "password": "not the password"}
     assert visitor.send(path, address=here, **wrong).status_code == 422
@@ -288,7 +288,7 @@ def test_an_invitation_tells_nobody_whether_its_address_has_an_account(app, pers
     client, pages = sign_in(admin), []
     for email in (person[0], f"new-{uuid4().hex[:10]}@example.test"):
         with app.app_context(), acting_as(admin), transaction():
-            path = f"/invite/{people.invite(email=email, role='member', actor=admin)}"
+            path = f"/invite/{people.invite_person(email=email, role='member', actor=admin)}"
         opened = client.get(path)
         sent = {"csrf_token": client.csrf, "name": "", "password": "short"}
         refused = client.post(path, data=sent, environ_base={"REMOTE_ADDR": f"test-{uuid4()}"})

@@ -92,7 +92,7 @@ def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Vis
         contexts.append(context)
         if actor is not None:
             with app.app_context(), acting_as(actor), transaction():
-                token = logins.begin(actor=actor, user_agent="browser tests")
+                token = logins.begin_login(actor=actor, user_agent="browser tests")
             with app.test_request_context():
                 name = authentication.cookie_name()
             context.add_cookies([{"name": name, "value": token, "url": live}])

@@ -13,7 +13,7 @@ from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound
-from app.formats.feedback_details import judged
+from app.formats.feedback_details import merge_assessment
 from app.models import AuditEntry, Feedback
 from app.services import audit as services_audit
 from app.services.analytics import tab_counts
@@ -69,7 +69,7 @@ def test_rows_are_taken_and_given_back(workspace: Any) -> None:
         with transaction():
             before = teamwork.assign([first, second, third], admin.id, actor=admin)
         assert before == {first: owner.id, second: None, third: None}
-        assert tab_counts.counts(actor=admin)["mine"] == 3
+        assert tab_counts.count_tabs(actor=admin)["mine"] == 3
         assert listed(admin, assignee="me") == {first, second, third}
         assert listed(admin, assignee=str(owner.id)) == listed(admin, assignee="nobody") == set()
         with transaction():
@@ -212,13 +212,13 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
 
 def test_scores_replace_and_lists_add_up() -> None:
     said = {"output_review": {"verdict": "approved", "edit_distance": 4, "issues": ["style_issue"]}, "skipped": True}
-    assert judged({**said, "assessment": JUDGED}) == {
+    assert merge_assessment({**said, "assessment": JUDGED}) == {
         "skipped": True,
         "output_review": {"verdict": "rejected", "edit_distance": 4, "issues": ["style_issue", "hallucination"]},
         "quality_scores": JUDGED["quality_scores"],
         "error_categories": JUDGED["error_categories"],
     }
-    assert judged(said) == said
+    assert merge_assessment(said) == said
 
 
 def test_every_filter_finds_its_row(workspace: Any) -> None:
@@ -292,7 +292,7 @@ def test_hidden_authors_are_hidden_in_the_audit_trail_too(workspace: Any) -> Non
         workspace_store.change_settings({"author_private": True}, actor=owner)
     with acting_as(admin):
         lines = services_audit.list_entries(Page(100), actor=admin).items
-        by = [(line.action, line.who) for line in lines if line.action in services_audit.SAID]
+        by = [(line.action, line.who) for line in lines if line.action in services_audit.BY_AUTHORS]
         assert sorted(by) == [
             ("feedback.changed", "a member"), ("feedback.created", admin.name), ("feedback.created", "a member"),
         ]  # fmt: skip

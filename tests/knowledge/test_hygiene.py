@@ -81,7 +81,7 @@ def test_the_report_tells_a_pair_once_and_says_when_it_was_cut(admin: Any, monke
     assert "vague" in [finding.check for _, found in report.found for finding in found]
     assert report.findings == 2
 
-    monkeypatch.setattr(hygiene, "MOST", 2)
+    monkeypatch.setattr(hygiene, "MAX_ROWS", 2)
     cut = hygiene.check_all(actor=admin)
     assert (cut.looked_at, cut.more) == (2, True)
     assert list(hygiene.check_rows([first], actor=admin)) == [first], "whoever is asked for is looked at"

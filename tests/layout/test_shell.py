@@ -78,7 +78,7 @@ def test_tabs_say_what_is_waiting(app: Flask, workspace: Workspace, sign_in: Sig
                     tenant_id=workspace.id, type="lesson", content="Ask which one.", state="proposed", active=False
                 )
             )
-        found = tab_counts.counts(actor=actor)
+        found = tab_counts.count_tabs(actor=actor)
         assert found.items() >= {"feedback": 0, "knowledge": 1, "oldest": None, "mine": 0, "tasks": 0}.items()
 
     tabs = soup(sign_in(actor).get("/admin/agent-review/feedback")).select(".u-tabs a")

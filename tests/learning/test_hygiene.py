@@ -13,7 +13,7 @@ import pytest
 from app.learning.hygiene import checks
 from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone, check_row
 from app.learning.hygiene.dates import last_day
-from app.learning.hygiene.prompt_talk import talks_to_model
+from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.text.embeddings import embed
 from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.tools import tools_of
@@ -45,7 +45,7 @@ def test_each_check_agrees_with_the_half_it_was_not_fitted_on(check: str) -> Non
 
 
 def test_the_thresholds_are_those_that_the_other_half_gives() -> None:
-    assert fitted("dev") == {"T_DUP": checks.T_DUP, "T_REL": checks.T_REL}
+    assert fitted("dev") == {"T_DUP": checks.DUPLICATE_NEARNESS, "T_REL": checks.RELATED_NEARNESS}
 
 
 def test_every_family_of_injections_is_found() -> None:
@@ -62,7 +62,7 @@ def test_every_family_of_injections_is_found() -> None:
 
 def test_hidden_letters_do_not_hide_an_order_to_the_model() -> None:
     families = [payload for payload in lines("payloads.jsonl") if payload["family"] == "obfuscation"]
-    read = [payload for payload in families if talks_to_model(payload["content"])]
+    read = [payload for payload in families if find_prompt_talk(payload["content"])]
     assert len(read) >= len(families) - 1
 
 

@@ -88,11 +88,11 @@ def test_bad_keys_are_refused(workspace):
 
 
 def write(tenant_id) -> None:
-    for batch in last_used.take():
+    for batch in last_used.take_batches():
         if batch.tenant_id == tenant_id:
             with acting_as(identity.product_in(tenant_id)), transaction():
-                last_used.write(batch)
-            last_used.forget(batch)
+                last_used.write_batch(batch)
+            last_used.forget_batch(batch)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def nobody_else_writes():
 def test_the_last_use_is_known_before_and_after_it_is_written(workspace):
     admin = workspace.actor("admin")
     key_id, _ = make(admin)
-    last_used.note(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
+    last_used.note_use(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
     noted = last_used.last_used(key_id, None)
     write(workspace.id)
 

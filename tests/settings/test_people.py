@@ -26,7 +26,7 @@ def address() -> str:
 
 def invite(actor: Actor, email: str, role: str = "member") -> str:
     with acting_as(actor), transaction():
-        return people.invite(email=email, role=role, actor=actor)
+        return people.invite_person(email=email, role=role, actor=actor)
 
 
 def accept(token: str, name: str = "Sam", password: str = PASSWORD, signed_in_as=None) -> Actor:
@@ -60,7 +60,7 @@ def test_somebody_known_joins_a_second_workspace_with_the_same_account(workspace
         with pytest.raises(Refused, match="leave the password out"), transaction():
             people.create_person(email=email, name="Again", role="member", actor=owner, password=PASSWORD)
     with acting_as(member):
-        assert {tenant.id: role for tenant, role in workspace_store.list_for(member.id)} == {
+        assert {tenant.id: role for tenant, role in workspace_store.list_workspaces(member.id)} == {
             workspace.id: "member",
             other.id: "admin",
         }
@@ -163,7 +163,7 @@ def test_members_are_not_invited_and_members_do_not_invite(workspace):
     with acting_as(admin):
         email = people.get_person(member.id, actor=admin).email
         with pytest.raises(Invalid) as raised, transaction():
-            people.invite(email=email, role="member", actor=admin)
+            people.invite_person(email=email, role="member", actor=admin)
     assert "email" in raised.value.fields
     with pytest.raises(Forbidden):
         invite(member, address())
@@ -177,7 +177,7 @@ def test_only_an_owner_makes_or_changes_owners(workspace):
         lambda: people.change_role(member.id, "owner", actor=admin),
         lambda: people.change_role(owner.id, "member", actor=admin),
         lambda: people.remove_member(owner.id, actor=admin),
-        lambda: people.invite(email=address(), role="owner", actor=admin),
+        lambda: people.invite_person(email=address(), role="owner", actor=admin),
     ):
         with pytest.raises(Forbidden, match="owner"), acting_as(admin), transaction():
             attempt()
@@ -227,7 +227,7 @@ def test_demotion_ends_logins_and_open_invitations(workspace):
     owner, admin = workspace.actor("owner"), workspace.actor("admin")
     token = invite(admin, address(), "admin")
     with acting_as(admin), transaction():
-        logins.begin(actor=admin, user_agent=None)
+        logins.begin_login(actor=admin, user_agent=None)
     with acting_as(owner), transaction():
         people.change_role(admin.id, "member", actor=owner)
 
@@ -241,7 +241,7 @@ def test_demotion_ends_logins_and_open_invitations(workspace):
 def test_removal_ends_logins_and_keys_for_good(app, workspace):
     owner, member = workspace.actor("owner"), workspace.actor("member")
     with acting_as(member), transaction():
-        token = logins.begin(actor=member, user_agent=None)
+        token = logins.begin_login(actor=member, user_agent=None)
         _, key = workspace_keys.create_key(name="k", scopes=["feedback"], actor=member)
     with acting_as(owner), transaction():
         email = people.get_person(member.id, actor=owner).email
@@ -262,10 +262,10 @@ def test_a_password_needs_the_old_one_and_ends_the_other_logins_everywhere(works
     other = make_workspace("Other")
     there = accept(invite(other.actor("admin"), email))
     with acting_as(person), transaction():
-        logins.begin(actor=person, user_agent="kept")
-        logins.begin(actor=person, user_agent="ended")
+        logins.begin_login(actor=person, user_agent="kept")
+        logins.begin_login(actor=person, user_agent="ended")
     with acting_as(there), transaction():
-        logins.begin(actor=there, user_agent="elsewhere")
+        logins.begin_login(actor=there, user_agent="elsewhere")
     with acting_as(person):
         kept = db.session.scalars(select(LoginSession.id).where(LoginSession.user_agent == "kept")).one()
         for old, new, field in (("wrong", PASSWORD + "2", "old"), (PASSWORD, "short", "new"), (PASSWORD, email, "new")):
@@ -274,9 +274,9 @@ def test_a_password_needs_the_old_one_and_ends_the_other_logins_everywhere(works
             assert list(raised.value.fields) == [field]
         with transaction():
             people.change_password(PASSWORD, PASSWORD + "2", actor=person, keep=kept)
-        assert [one.user_agent for one in logins.list_mine(actor=person)] == ["kept"]
+        assert [one.user_agent for one in logins.list_logins(actor=person)] == ["kept"]
     with acting_as(there):
-        assert logins.list_mine(actor=there) == []
+        assert logins.list_logins(actor=there) == []
 
 
 def test_a_first_password_needs_no_old_one(workspace):
@@ -288,4 +288,4 @@ def test_a_first_password_needs_no_old_one(workspace):
         with transaction():
             people.rename_person(" Sam  Okafor ", actor=member)
         assert people.get_person(member.id, actor=member).name == "Sam Okafor"
-    assert identity.find("nobody@nowhere.test") is None
+    assert identity.find_user("nobody@nowhere.test") is None

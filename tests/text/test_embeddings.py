@@ -68,14 +68,14 @@ def test_vectors_of_two_models_are_not_compared() -> None:
 
 def test_threads_share_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
-    really = embeddings._read
+    really = embeddings._read_model
 
     def read() -> object:
         loads.append(1)
         return really()
 
     monkeypatch.setattr(embeddings, "_model", None)
-    monkeypatch.setattr(embeddings, "_read", read)
+    monkeypatch.setattr(embeddings, "_read_model", read)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: embed(["deal"])[0], range(8)))
     assert len(loads) == 1

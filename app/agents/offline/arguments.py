@@ -29,7 +29,7 @@ from app.agents.offline.texts import (
     find_numbers,
     values_after,
 )
-from app.text.words import quotations, split_name, spoken, stem, stems, without_quotations
+from app.text.words import drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))
 TITLE_NAMES = frozenset(("name", "title"))
@@ -248,8 +248,8 @@ class _Filling:
     def _texts(self) -> list[str]:
         step = self.sources.step
         if self.sources.looking_up:
-            return [*_record_names(step), *quotations(step)[:1], spoken(step)]
-        return [*quotations(step)[:1], spoken(step)]
+            return [*_record_names(step), *quotations(step)[:1], drop_stop_words(step)]
+        return [*quotations(step)[:1], drop_stop_words(step)]
 
     def _fields(self, schema: Schema) -> Any:
         """Each `X to Y` or `X = Y` whose X is a property of the schema; of an open schema, any X."""

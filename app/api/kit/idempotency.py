@@ -28,12 +28,12 @@ def once(sent: Any, work: Callable[[], Response]) -> Response:
         raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
     # What an admin was answered is not told again to the same person with less: they may see less by then.
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
-    claim = idempotency.claim(key, route=place, body_hash=digest(sent), actor=g.actor)
+    claim = idempotency.claim_key(key, route=place, body_hash=digest(sent), actor=g.actor)
     if claim.status is not None:
         return replayed(claim)
     response = work()
     body = response.get_data()
-    idempotency.keep_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
+    idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
 
 

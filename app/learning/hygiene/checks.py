@@ -12,19 +12,30 @@ from dataclasses import dataclass, field
 from datetime import date
 from uuid import UUID
 
-from app.learning.hygiene.contradictions import contradiction, shared_words, tells_apart
+from app.learning.hygiene.contradictions import find_contradiction, shared_words, tells_apart
 from app.learning.hygiene.dates import last_day
-from app.learning.hygiene.prompt_talk import talks_to_model
-from app.learning.hygiene.words import EMPTY, QUOTED, STOP, bag, identifiers, names, plain, stem, tokens, without_quotes
+from app.learning.hygiene.prompt_talk import find_prompt_talk
+from app.learning.hygiene.words import (
+    EMPTY,
+    QUOTED,
+    STOP,
+    bag,
+    identifiers,
+    names,
+    normalize_text,
+    stem,
+    tokens,
+    without_quotes,
+)
 from app.text.hidden_characters import describe_hidden, mixed_words, name_of, strip_hidden
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
-T_DUP = 0.59
-T_REL = 0.54
-SHARED = 0.65
-FEWEST_WORDS = 3
+DUPLICATE_NEARNESS = 0.59
+RELATED_NEARNESS = 0.54
+MIN_SHARED_WORDS = 0.65
+MIN_WORDS = 3
 UNUSED_DAYS = 60
-SHOWN = 80
+QUOTE_LENGTH = 80
 
 EMPTY_STEMS = frozenset(map(stem, EMPTY))
 BEFORE_A_NOUN = bag("a an the each every any no this that one of per another which whose its their our your new for")
@@ -101,11 +112,11 @@ def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> lis
 def check_alone(row: Row, world: World, today: date) -> list[Finding]:
     """What is wrong with a row whatever the others say."""
     found = (
-        _vague(row, world),
-        _unscoped(row, world),
-        _addresses(row),
-        _hidden(row),
-        _stale(row, world, today),
+        _check_vague(row, world),
+        _check_unscoped(row, world),
+        _check_prompt_talk(row),
+        _check_hidden(row),
+        _check_stale(row, world, today),
     )
     return [finding for finding in found if finding]
 
@@ -114,14 +125,14 @@ def compare(row: Row, other: Row, near: float) -> Finding | None:
     """Whether a row contradicts or repeats another that some agent gets with it. `near` is the cosine of the two."""
     if not overlap(row, other) or (row.id is not None and row.id == other.id):
         return None
-    same = plain(strip_hidden(row.content)) == plain(strip_hidden(other.content))
-    if not same and near >= T_REL and _same_occasion(row, other):
-        clash = contradiction(row.content, other.content)
+    same = normalize_text(strip_hidden(row.content)) == normalize_text(strip_hidden(other.content))
+    if not same and near >= RELATED_NEARNESS and _same_occasion(row, other):
+        clash = find_contradiction(row.content, other.content)
         if clash:
             reason = f"It contradicts “{_cut(other.content)}”: {clash}."
             fix = "Keep the one that holds and let it replace the other, or say in both when each applies."
             return Finding("contradiction", reason, fix, other.id)
-    if same or (near >= T_DUP and says_alike(row.content, other.content)):
+    if same or (near >= DUPLICATE_NEARNESS and says_alike(row.content, other.content)):
         reason = f"It says the same as “{_cut(other.content)}”."
         fix = "Keep the clearer of the two and let it replace the other; both take room in the prompt."
         return Finding("duplicate", reason, fix, other.id)
@@ -130,7 +141,7 @@ def compare(row: Row, other: Row, near: float) -> Finding | None:
 
 def says_alike(a: str, b: str) -> bool:
     """Whether two near texts are one rule. Near alone is not enough: "exclude fees" is near to "exclude costs"."""
-    return shared_words(a, b) >= SHARED and not tells_apart(a, b)
+    return shared_words(a, b) >= MIN_SHARED_WORDS and not tells_apart(a, b)
 
 
 def overlap(a: Row, b: Row) -> bool:
@@ -152,7 +163,7 @@ def _words(text: str) -> set[str]:
     return {stem(word) for word in tokens(text) if word[0].isalnum() and word.lower() not in STOP and len(word) > 1}
 
 
-def _vague(row: Row, world: World) -> Finding | None:
+def _check_vague(row: Row, world: World) -> Finding | None:
     text = strip_hidden(row.content)
     if QUOTED.search(text) or re.search(r"\d", text) or names(text) or identifiers(text):
         return None
@@ -160,7 +171,7 @@ def _vague(row: Row, world: World) -> Finding | None:
     known = {stem(name) for name in (*world.tools, *world.fields)}
     known |= {stem(word) for kind in world.entity_types if not kind.archived for word in (kind.slug, kind.name)}
     full = words - EMPTY_STEMS
-    if words & known or any(word.isdigit() for word in words) or len(full) >= FEWEST_WORDS:
+    if words & known or any(word.isdigit() for word in words) or len(full) >= MIN_WORDS:
         return None
     said = ", ".join(f"“{word}”" for word in tokens(text) if stem(word) in full)
     said = f"only {said} says something" if said else "no word in it says what to do"
@@ -169,7 +180,7 @@ def _vague(row: Row, world: World) -> Finding | None:
     return Finding("vague", reason, fix)
 
 
-def _unscoped(row: Row, world: World) -> Finding | None:
+def _check_unscoped(row: Row, world: World) -> Finding | None:
     if row.agent_id or row.entity_type_id:
         return None
     text = without_quotes(strip_hidden(row.content))
@@ -226,8 +237,8 @@ def _names_type(kind: Named, text: str) -> str | None:
     return None
 
 
-def _addresses(row: Row) -> Finding | None:
-    words = talks_to_model(row.content) or (talks_to_model(row.context) if row.context else None)
+def _check_prompt_talk(row: Row) -> Finding | None:
+    words = find_prompt_talk(row.content) or (find_prompt_talk(row.context) if row.context else None)
     if not words:
         return None
     reason = f"“{words}” speaks to the model about its prompt, its tools or its review, not about the work."
@@ -235,7 +246,7 @@ def _addresses(row: Row) -> Finding | None:
     return Finding("addresses the model", reason, fix)
 
 
-def _hidden(row: Row) -> Finding | None:
+def _check_hidden(row: Row) -> Finding | None:
     for text in (row.content, row.context or ""):
         if hidden := describe_hidden(text):
             return Finding("hidden", f"{hidden} No prompt gets such a text.", "Remove them and read the text again.")
@@ -247,7 +258,7 @@ def _hidden(row: Row) -> Finding | None:
     return None
 
 
-def _stale(row: Row, world: World, today: date) -> Finding | None:
+def _check_stale(row: Row, world: World, today: date) -> Finding | None:
     text = without_quotes(strip_hidden(row.content))
     end = last_day(text)
     if end and end[0] < today:
@@ -279,4 +290,4 @@ def _archived(row: Row, text: str, world: World) -> str | None:
 
 def _cut(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= SHOWN else f"{text[:SHOWN].rstrip()}…"
+    return text if len(text) <= QUOTE_LENGTH else f"{text[:QUOTE_LENGTH].rstrip()}…"

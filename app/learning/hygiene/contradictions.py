@@ -15,9 +15,9 @@ from app.learning.hygiene.words import (
     STOP,
     TURNING,
     bag,
-    carries,
     excludes,
     identifiers,
+    is_content_word,
     names,
     stem,
     tokens,
@@ -31,7 +31,7 @@ ENDS = frozenset(".;:!?,()\n")
 SIDE = bag("if when whenever where while that which who whose because")
 EXCEPT = bag("unless without until till except before only")
 # How much of what one rule forbids the other has to ask for.
-COVERED = 0.7
+MIN_COVERED = 0.7
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """What a rule tells to do, what it forbids, and the values it sets."""
 
     asked: frozenset[str]
@@ -65,13 +65,13 @@ class Said:
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Said:
+def read_statement(text: str) -> Statement:
     pairs = {name.lower(): value.strip('"').lower() for name, value in PAIR.findall(text)}
     bare = PAIR.sub(" ", text)
     asked, forbidden = _orders(tokens(bare))
     measures = _measures(tokens(bare))
     words = {word for word in (*asked, *(word for one in forbidden for word in one.words)) if not word.isdigit()}
-    return Said(
+    return Statement(
         frozenset(asked),
         tuple(forbidden),
         pairs,
@@ -84,16 +84,16 @@ def read(text: str) -> Said:
     )
 
 
-def contradiction(a: str, b: str) -> str | None:
+def find_contradiction(a: str, b: str) -> str | None:
     """How two texts exclude each other, quoting the words; nothing when they go together."""
-    one, other = read(a), read(b)
+    one, other = read_statement(a), read_statement(b)
     return _forbids(one, other) or _forbids(other, one) or _other_value(one, other)
 
 
 def tells_apart(a: str, b: str) -> bool:
     """Whether two texts that sound alike say different things: another tool, number, value or name, or the verb that
     one asks for is the one that the other forbids."""
-    one, other = read(a), read(b)
+    one, other = read_statement(a), read_statement(b)
     if any(one.pairs[name] != other.pairs[name] for name in one.pairs.keys() & other.pairs.keys()):
         return True
     if one.tools != other.tools or _opposed(one, other) or _opposed(other, one):
@@ -108,16 +108,16 @@ def tells_apart(a: str, b: str) -> bool:
 
 def shared_words(a: str, b: str) -> float:
     """How much of what two texts say is said in the same words, 0 to 1."""
-    one, other = read(a).words, read(b).words
+    one, other = read_statement(a).words, read_statement(b).words
     return 2 * len(one & other) / (len(one) + len(other)) if one or other else 0.0
 
 
-def _opposed(one: Said, other: Said) -> bool:
+def _opposed(one: Statement, other: Statement) -> bool:
     asked = other.asked - {word for span in other.forbidden for word in span.words}
     return any(span.words[0] in asked for span in one.forbidden)
 
 
-def _values(said: Said) -> set[str]:
+def _values(said: Statement) -> set[str]:
     return {f"{unit} {one.number}" for unit, one in said.measures.items()} | {
         word for word in said.words if word in KIND_OF
     }
@@ -140,7 +140,7 @@ def _orders(read: list[str]) -> tuple[set[str], list[Forbidden]]:
             if not side and span.words:
                 forbidden.append(span)
             continue
-        elif carries(word) or word in TURNING:
+        elif is_content_word(word) or word in TURNING:
             asked.add(stem(word))
         place += 1
     return asked, forbidden
@@ -160,7 +160,7 @@ def _span(read: list[str], place: int) -> tuple[Forbidden, int]:
         if word in ENDS or word in SIDE or word in EXCEPT or word in NEGATORS or word == "but":
             break
         shown.append(read[place])
-        if (carries(word) or word in TURNING) and stem(word) not in LIGHT_STEMS:
+        if (is_content_word(word) or word in TURNING) and stem(word) not in LIGHT_STEMS:
             words.append(stem(word))
         place += 1
     unless = read[place].lower() if place < len(read) and read[place].lower() in EXCEPT else None
@@ -177,9 +177,9 @@ def _measures(read: list[str]) -> dict[str, Measure]:
         after = read[place + 1] if place + 1 < len(read) else ""
         before = read[place - 1] if place else ""
         number = number.replace(",", "")
-        if after and (carries(after) or after == "%"):
+        if after and (is_content_word(after) or after == "%"):
             found.setdefault(stem(after), Measure(number, f"{token} {after}"))
-        elif before and carries(before):
+        elif before and is_content_word(before):
             found.setdefault(stem(before), Measure(number, f"{before} {token}"))
     return found
 
@@ -190,13 +190,13 @@ def _is_pronoun(read: list[str], place: int) -> bool:
     return not after or after in STOP or before in ("the", "which", "each", "any", "no")
 
 
-def _forbids(one: Said, other: Said) -> str | None:
+def _forbids(one: Statement, other: Statement) -> str | None:
     for span in one.forbidden:
         if span.unless and span.unless not in other.raw:
             continue
         asked = other.asked - {word for theirs in other.forbidden for word in theirs.words}
         covered = [word for word in span.words if word in asked]
-        if not covered or len(covered) / len(span.words) < COVERED:
+        if not covered or len(covered) / len(span.words) < MIN_COVERED:
             continue
         missing = set(span.words) - set(covered)
         if any(OPPOSITE.get(word, frozenset()) & other.asked for word in missing):
@@ -207,14 +207,14 @@ def _forbids(one: Said, other: Said) -> str | None:
     return None
 
 
-def _elsewhere(one: Said, other: Said, span: Forbidden) -> bool:
+def _elsewhere(one: Statement, other: Statement, span: Forbidden) -> bool:
     """A tool passed over for one thing may be right for another."""
     mine = one.words - one.tools - set(span.words)
     theirs = other.words - other.tools - set(span.words)
     return bool(mine and theirs and not mine & theirs)
 
 
-def _other_value(one: Said, other: Said) -> str | None:
+def _other_value(one: Statement, other: Statement) -> str | None:
     """The same sentence but for a value: another number, day, currency, or the opposite word."""
     mine, theirs = one.words - other.words, other.words - one.words
     for name in one.pairs.keys() & other.pairs.keys():
@@ -235,7 +235,7 @@ def _other_value(one: Said, other: Said) -> str | None:
     return None
 
 
-def _more(one: Said, other: Said) -> set[str]:
+def _more(one: Statement, other: Statement) -> set[str]:
     """The words that one text has more often than another."""
     counts = [Counter(stem(word) for word in said.raw.elements()) for said in (one, other)]
     return {word for word in counts[0] - counts[1] if word in one.words}

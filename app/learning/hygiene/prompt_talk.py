@@ -10,7 +10,9 @@ import re
 
 from app.text.hidden_characters import fold
 
-_TOLD = r"(?:instructions?|rules?|guidelines?|prompts?|directives?|polic(?:y|ies)|restrictions?|safeguards?|commands?)"
+_INSTRUCTIONS = (
+    r"(?:instructions?|rules?|guidelines?|prompts?|directives?|polic(?:y|ies)|restrictions?|safeguards?|commands?)"
+)
 # Which instructions: the model's own. The rules of a price list are the work, not the prompt.
 _ITS = (
     r"(?:all|any|every|each|previous|prior|earlier|preceding|above|foregoing|following|your|these|those|other|existing"
@@ -30,15 +32,15 @@ def _about(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
 
 ABOUT_THE_PROMPT = (
     # To set aside what the model was told.
-    _about(rf"\b{_DROP} (?:{_ITS} ){{1,5}}{_TOLD}\b"),
-    _about(rf"\b{_DROP} {_TOLD}\b"),
+    _about(rf"\b{_DROP} (?:{_ITS} ){{1,5}}{_INSTRUCTIONS}\b"),
+    _about(rf"\b{_DROP} {_INSTRUCTIONS}\b"),
     _about(
         rf"\b{_DROP} (?:(?:all|any|of|the|everything|anything|what|that) )+(?:(?:is|was|came|comes|stands) )?"
         r"(?:above|before this|you (?:were|are|have been|had been|know))\b"
     ),
     _about(rf"\b{_DROP} (?:them|it|this|that) (?:all )?with (?:what|the|this)\b"),
-    _about(rf"\b{_TOLD} (?:before|above|after|below|preceding) (?:this|here|that)\b"),
-    _about(rf"\b(?:precedence|priority) over (?:{_ITS} ){{1,4}}{_TOLD}\b"),
+    _about(rf"\b{_INSTRUCTIONS} (?:before|above|after|below|preceding) (?:this|here|that)\b"),
+    _about(rf"\b(?:precedence|priority) over (?:{_ITS} ){{1,4}}{_INSTRUCTIONS}\b"),
     _about(r"\b(?:ignoriere|vergiss|missachte)\b.{0,30}\b(?:anweisung|regel|vorgabe)"),
     _about(r"\b(?:ignore[zr]?|oublie[zr]?|ignora|olvida)\b.{0,30}\b(?:instruc[ct]ion|r[eè]gle|consigne|regla)"),
     _about(
@@ -63,7 +65,7 @@ ABOUT_THE_PROMPT = (
     ),
     _about(r"\b(?:repeat|print|output|copy) (?:\w+ ){0,2}(?:words|text|everything|lines?|all)? ?above\b"),
     _about(
-        rf"\b(?:all|any|other|earlier|previous|prior|above|old) {_TOLD} (?:are|is|were) (?:now )?"
+        rf"\b(?:all|any|other|earlier|previous|prior|above|old) {_INSTRUCTIONS} (?:are|is|were) (?:now )?"
         r"(?:cancel|void|null|obsolete|suspend|invalid|outdated|no longer|lifted|revoked)"
     ),
     # To be somebody else.
@@ -109,13 +111,13 @@ ABOUT_THE_PROMPT = (
 )  # fmt: skip
 
 
-SHOWN = 40
+QUOTE_LENGTH = 40
 
 
 CODED = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{40,}={0,2}")
 
 
-def talks_to_model(text: str) -> str | None:
+def find_prompt_talk(text: str) -> str | None:
     """The words that speak to the model about its prompt, its role or its review, if there are any."""
     folded = fold(text)
     for pattern in ABOUT_THE_PROMPT:
@@ -136,4 +138,4 @@ def _is_coded(run: str) -> bool:
 
 def _shortened(words: str) -> str:
     words = " ".join(words.split())
-    return words if len(words) <= SHOWN else f"{words[:SHOWN].rstrip()}…"
+    return words if len(words) <= QUOTE_LENGTH else f"{words[:QUOTE_LENGTH].rstrip()}…"

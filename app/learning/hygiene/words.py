@@ -112,7 +112,7 @@ def excludes(left: str, right: str) -> bool:
     return any(left == start + right or right == start + left for start in TURNED)
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """The text as it is compared for equality: no case, no punctuation, one space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(re.findall(r"[\w%=]+", folded))
@@ -122,7 +122,7 @@ def tokens(text: str) -> list[str]:
     return TOKEN.findall(text)
 
 
-def carries(word: str) -> bool:
+def is_content_word(word: str) -> bool:
     """Whether a word means something by itself."""
     lower = word.lower()
     return (len(lower) > 1 or lower.isdigit() or lower == "%") and lower not in STOP and word[0].isalnum()

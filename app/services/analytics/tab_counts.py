@@ -34,17 +34,17 @@ from app.models.knowledge import SharedContext
 from app.models.sessions import AgentSession
 from app.services.evals.run_lists import counts_for_set
 
-MOST = 1000
+MAX_COUNT = 1000
 TENANT = bindparam("tenant", type_=Uuid())
 
 
-def counts(*, actor: Actor) -> dict[str, Any]:
+def count_tabs(*, actor: Actor) -> dict[str, Any]:
     """Pending feedback, what of it the actor has taken on, and proposed knowledge, each counted up to `MOST`: a tab
     says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules failed,
     `evals` the accuracy over all sets and its change. One query."""
     found = db.session.execute(_statement(), {"tenant": actor.tenant_id, "me": actor.id}).one()
     counted = dict(zip(("feedback", "knowledge", "oldest", "mine", "tasks", "evals"), found, strict=True))
-    return counted | {"evals": _course(counted["evals"])}
+    return counted | {"evals": _accuracy_change(counted["evals"])}
 
 
 @cache
@@ -55,17 +55,19 @@ def _statement() -> Any:
     oldest = select(func.min(Feedback.created_at)).where(Feedback.tenant_id == TENANT, Feedback.status == "pending")
     mine = pending.where(Feedback.assignee_id == bindparam("me", type_=Uuid()))
     failed = select(literal(1)).where(Task.tenant_id == TENANT, Task.enabled, Task.last_outcome == "failed")
-    return select(_count(pending), _count(proposed), oldest.scalar_subquery(), _count(mine), _count(failed), _figures())
+    return select(
+        _count(pending), _count(proposed), oldest.scalar_subquery(), _count(mine), _count(failed), _accuracy_figures()
+    )
 
 
-def _figures() -> Any:
+def _accuracy_figures() -> Any:
     """Passed and judged over the newest run of each set that speaks for it, and both before the newest of these ended:
     four figures. Sets are walked through the index of goldens, and of each the newest run is looked up."""
     sets = _sets()
-    newest = _newest(lambda run: run.set_name == sets.c.name).lateral("newest")
+    newest = _newest_run(lambda run: run.set_name == sets.c.name).lateral("newest")
     now = select(newest).select_from(sets.join(newest, true())).cte("now")
     last = select(now).order_by(now.c.created_at.desc(), now.c.id.desc()).limit(1).cte("last")
-    older = _newest(
+    older = _newest_run(
         lambda run: (
             (run.set_name == last.c.set_name) & (tuple_(run.created_at, run.id) < tuple_(last.c.created_at, last.c.id))
         ),
@@ -93,7 +95,7 @@ def _sets() -> Any:
     return sets.union_all(select(following).where(sets.c.name.is_not(None)))
 
 
-def _newest(which: Callable[[Any], Any]) -> Select[*tuple[Any, ...]]:
+def _newest_run(which: Callable[[Any], Any]) -> Select[*tuple[Any, ...]]:
     """The newest run that speaks for its set, of those in question, with its figures read from its results at once."""
     run = aliased(EvalRun)
     told = func.jsonb_to_record(run.results).table_valued(column("accuracy", Float), column("judged", Integer))
@@ -109,7 +111,7 @@ def _newest(which: Callable[[Any], Any]) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _course(figures: list[int]) -> tuple[float, float | None] | None:
+def _accuracy_change(figures: list[int]) -> tuple[float, float | None] | None:
     """The accuracy over all sets, and its change with the newest run."""
     passed, judged, passed_before, judged_before = figures
     if not judged:
@@ -118,4 +120,4 @@ def _course(figures: list[int]) -> tuple[float, float | None] | None:
 
 
 def _count(rows: Select[int]) -> ScalarSelect[int]:
-    return select(func.count()).select_from(rows.limit(MOST).subquery()).scalar_subquery()
+    return select(func.count()).select_from(rows.limit(MAX_COUNT).subquery()).scalar_subquery()

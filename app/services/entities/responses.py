@@ -13,7 +13,7 @@ from app.actor import Actor
 from app.db import db
 from app.db.lookup import get_own
 from app.errors import Invalid, NotFound, Refused
-from app.formats.response_values import find_misfits, wrap_value
+from app.formats.response_values import find_value_errors, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User
 from app.services import audit
 from app.services.agents import versions
@@ -133,7 +133,9 @@ def _check_values(values: dict[str, dict[str, Any]], criteria_set_id: UUID | Non
             CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
         )
     ).one()
-    wrong = {f"values.{name}": said for name, said in find_misfits(values, criteria.dimensions, criteria.name).items()}
+    wrong = {
+        f"values.{name}": said for name, said in find_value_errors(values, criteria.dimensions, criteria.name).items()
+    }
     if wrong:
         raise Invalid.of(wrong)
 

@@ -19,7 +19,13 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import MAX_COUNT, Page, ScanWindow, Slice, empty, read_page
 from app.errors import NotFound
-from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, RETRACTED, judged, said_by_author
+from app.formats.feedback_details import (
+    ASSESSMENT,
+    ERROR_CATEGORIES,
+    RETRACTED,
+    merge_assessment,
+    without_assessment,
+)
 from app.formats.ids import parse_id
 from app.learning.signals import weight_of
 from app.models import (
@@ -42,7 +48,7 @@ from app.services.lists import filters as declare
 from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters, parse_row_id
 from app.services.privacy import A_MEMBER
-from app.services.workspaces.store import get_settings, keep_settings
+from app.services.workspaces.store import cache_settings, get_settings
 
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
@@ -325,7 +331,7 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     context, details, *others = found[len(COLUMNS) :]
     assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
     rest: tuple[Any, ...] = (*others, *_moment(row, author_id, actor), _knowledge_from(feedback_id, actor), assessment)
-    return FeedbackDetail(row, context, said_by_author(details), *rest)
+    return FeedbackDetail(row, context, without_assessment(details), *rest)
 
 
 def _moment(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
@@ -380,7 +386,7 @@ def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents
             Feedback.reviewed_by_user_id, Feedback.reviewed_by_agent_id, Feedback.review_notes,
         ).where(*_readable(actor), Feedback.id.in_(ids))
     )  # fmt: skip
-    seen = judged if actor.is_admin else said_by_author
+    seen = merge_assessment if actor.is_admin else without_assessment
     return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
 
 
@@ -417,7 +423,7 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
     )
     if not rows:
         return []
-    hides = actor.is_admin and keep_settings(rows[0][-1], actor=actor).author_private
+    hides = actor.is_admin and cache_settings(rows[0][-1], actor=actor).author_private
     return [_row(row, actor, hides) for row in rows]
 
 

@@ -170,7 +170,7 @@ def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow
         if target is None and new.chat_id and _has_chat(new.chat_id, place):
             target = place
     if target is None:
-        newest = identity.enter(actor.id, places[-1], actor.request_id) if places else None
+        newest = identity.enter_workspace(actor.id, places[-1], actor.request_id) if places else None
         target = known[0].actor if known else newest or actor
     here = [one for one in known if one.actor.tenant_id == target.tenant_id]
     left = [one for one in known if one.actor.tenant_id != target.tenant_id]
@@ -263,7 +263,7 @@ def _workspaces_of(actor: Actor) -> Iterator[Actor]:
         return
     with _back_as(actor):
         for tenant_id in others:
-            entered = identity.enter(actor.id, tenant_id, actor.request_id)
+            entered = identity.enter_workspace(actor.id, tenant_id, actor.request_id)
             if entered is not None:
                 yield entered
 

@@ -95,7 +95,7 @@ def volume(*, actor: Actor, now: datetime | None = None) -> Volume:
     now = now or datetime.now(UTC)
     since = now.date() - timedelta(days=DAYS + 1)
     found = db.session.execute(VOLUME, {"tenant": actor.tenant_id, "since": since, "fresh": FRESH}).one()
-    zone = zone_called(workspace_store.keep_settings(found.settings, actor=actor).timezone)
+    zone = zone_called(workspace_store.cache_settings(found.settings, actor=actor).timezone)
     counts: Counter[tuple[date, str]] = Counter()
     for day, rating, total in found.kept or ():
         counts[date.fromisoformat(day), rating] += total

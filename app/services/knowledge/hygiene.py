@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from app.actor import Actor
 from app.db import db
 from app.formats.tool_groups import tool_names
-from app.learning.hygiene.checks import T_REL, Finding, Named, Row, World, check_alone, compare
+from app.learning.hygiene.checks import RELATED_NEARNESS, Finding, Named, Row, World, check_alone, compare
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
 from app.services.knowledge.vectors import get_vectors
 from app.text.embeddings import near_pairs, nearness
@@ -66,7 +66,9 @@ def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Find
     for one in wanted:
         others = [other for other in kept if _are_compared(one, other)]
         near = nearness(vectors[one.id], [vectors[other.id] for other in others])
-        clashes = (compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= T_REL)
+        clashes = (
+            compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= RELATED_NEARNESS
+        )
         found[one.id] = [*check_alone(one.row, world, today), *filter(None, clashes)]
     return found
 
@@ -84,7 +86,7 @@ def check_all(*, actor: Actor) -> Report:
     world, today = read_world(actor=actor), _today()
     vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
     found = {one.id: check_alone(one.row, world, today) for one in kept}
-    for first, second, near in near_pairs([vectors[one.id] for one in kept], T_REL):
+    for first, second, near in near_pairs([vectors[one.id] for one in kept], RELATED_NEARNESS):
         one, other = sorted((kept[first], kept[second]), key=lambda kept_: kept_.row.state == "active")
         clash = compare(one.row, other.row, near) if _are_compared(one, other) else None
         if clash:

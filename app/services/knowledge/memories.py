@@ -17,7 +17,7 @@ from app.services import audit
 from app.services.workspaces.masking import masking_for
 from app.text.hidden_characters import describe_hidden
 
-MAX_LENGTH = memory_prompt.LONGEST
+MAX_LENGTH = memory_prompt.MAX_LENGTH
 MAX_MEMORIES = 200
 MAX_IN_PROMPT = 30
 

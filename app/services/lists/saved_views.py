@@ -63,7 +63,7 @@ def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
         .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
     )
     found = db.session.execute(statement).all()
-    workspace_store.keep_settings(found[0][0], actor=actor)
+    workspace_store.cache_settings(found[0][0], actor=actor)
     return [_row(view, None if mine else owner or "somebody") for _, view, owner, mine in found if view is not None]
 
 

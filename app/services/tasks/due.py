@@ -26,25 +26,25 @@ from app.services.sessions import start as session_start
 from app.services.sessions.task_outcome import note_outcome
 
 DUE = text("SELECT task_id, tenant_id FROM door_due(clock_timestamp())")
-OPEN = ("pending", "queued", "running")
+OPEN_STATUSES = ("pending", "queued", "running")
 BUSY = "The run before it was still under way."
 GONE = "Its session was deleted before it ended."
 
 
-def due() -> list[tuple[UUID, UUID]]:
+def due_tasks() -> list[tuple[UUID, UUID]]:
     """Tasks of any workspace whose time has come, each with its workspace."""
     return [(row.task_id, row.tenant_id) for row in db.session.execute(DUE)]
 
 
-def clock() -> datetime:
+def read_clock() -> datetime:
     """What time it is for schedules."""
     now: datetime = db.session.scalar(select(func.clock_timestamp()))  # type: ignore[assignment]
     return now
 
 
-def fire(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
+def run_due(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
     """Claim what is due of a task and begin it; None when somebody else did. `actor` is the product."""
-    now = clock()
+    now = read_clock()
     task = db.session.scalar(
         select(Task)
         .where(Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.enabled)
@@ -54,17 +54,17 @@ def fire(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
     if task is None or task.next_run_at is None:
         return None
     if task.next_run_at > now:
-        task.next_run_at = min(task.next_run_at, _at_usual_pace(task.cron, now) or task.next_run_at)
+        task.next_run_at = min(task.next_run_at, _next_at_usual_pace(task.cron, now) or task.next_run_at)
         return None
     scheduled_for, task.next_run_at = task.next_run_at, next_after(task.cron, now)
     db.session.flush()
     tick = _claim(task, scheduled_for, owner) or _claim_again(task, scheduled_for, owner, now)
     if tick is not None:
-        _begin(task, tick, None)
+        _start_or_skip(task, tick, None)
     return tick
 
 
-def _at_usual_pace(cron: str, now: datetime) -> datetime | None:
+def _next_at_usual_pace(cron: str, now: datetime) -> datetime | None:
     """When a task that ran a moment ago is due next: not before its usual pause is over."""
     following = next_after(cron, now)
     second = next_after(cron, following) if following else None
@@ -80,7 +80,7 @@ def run_now(task_id: UUID, *, actor: Actor) -> TaskTick:
         raise Refused("This task was deleted meanwhile.")
     if _is_busy(task):
         raise Refused("The run before is still under way; wait for it or stop it.")
-    tick = _claim(task, clock(), f"person:{actor.id}")
+    tick = _claim(task, read_clock(), f"person:{actor.id}")
     if tick is None:
         raise Refused("It was just started.")
     _start(task, tick, actor)
@@ -111,13 +111,13 @@ def _claim_again(task: Task, scheduled_for: datetime, owner: str, now: datetime)
     return _claim(task, now, owner) if claimed_at is not None and claimed_at > now else None
 
 
-def _begin(task: Task, tick: TaskTick, person: Actor | None) -> None:
+def _start_or_skip(task: Task, tick: TaskTick, person: Actor | None) -> None:
     if _is_busy(task, besides=tick.id):
         _close(tick, "skipped", BUSY)
         return
     try:
         with db.session.begin_nested():
-            _start(task, tick, person or _in_whose_name(task))
+            _start(task, tick, person or _actor_of(task))
     except Problem as refusal:
         _close(tick, "failed", refusal.detail)
         note_outcome(task.tenant_id, task.id, "failed", refusal.detail, tick.created_at)
@@ -125,7 +125,7 @@ def _begin(task: Task, tick: TaskTick, person: Actor | None) -> None:
 
 def _start(task: Task, tick: TaskTick, person: Actor) -> None:
     if task.replay:
-        tick.eval_run_id = _replay(task, task.replay, person)
+        tick.eval_run_id = _start_replay(task, task.replay, person)
         db.session.flush()
         return
     agent = db.session.scalar(select(Agent.slug).where(Agent.tenant_id == task.tenant_id, Agent.id == task.agent_id))
@@ -138,7 +138,7 @@ def _start(task: Task, tick: TaskTick, person: Actor) -> None:
     db.session.flush()
 
 
-def _replay(task: Task, replay: Mapping[str, Any], person: Actor) -> UUID:
+def _start_replay(task: Task, replay: Mapping[str, Any], person: Actor) -> UUID:
     """Replay the set that the task names, with its agent's current version where it names one."""
     new = NewRun(
         set_name=replay["set"],
@@ -167,17 +167,17 @@ def _is_busy(task: Task, besides: UUID | None = None) -> bool:
         )
     ).all()
     for tick, status in earlier:
-        if status not in OPEN:
+        if status not in OPEN_STATUSES:
             _close(tick, "abandoned", GONE)
-    return any(status in OPEN for _, status in earlier)
+    return any(status in OPEN_STATUSES for _, status in earlier)
 
 
 def _close(tick: TaskTick, status: str, detail: str) -> None:
-    tick.status, tick.detail, tick.finished_at = status, detail, clock()
+    tick.status, tick.detail, tick.finished_at = status, detail, read_clock()
     db.session.flush()
 
 
-def _in_whose_name(task: Task) -> Actor:
+def _actor_of(task: Task) -> Actor:
     """A schedule may do what whoever set it up may do, for as long as they may."""
     row = db.session.execute(
         select(User.name, Membership.role)

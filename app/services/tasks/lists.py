@@ -14,9 +14,9 @@ from app.db import db
 from app.models import Agent, AgentSession, Task, TaskTick
 from app.services.workspaces.store import REVIEW_TASK
 
-MOST_OPEN = 50
-MOST_DONE = 15
-OPEN = ("pending", "running")
+MAX_OPEN = 50
+MAX_DONE = 15
+OPEN_STATUSES = ("pending", "running")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class WorkRow:
 def list_tasks(*, actor: Actor) -> list[TaskRow]:
     """What is scheduled, by name. The task of the review agent is left out until there is something to run. One
     query."""
-    last, last_run = (_last(column) for column in (TaskTick.session_id, TaskTick.eval_run_id))
+    last, last_run = (_latest_of(column) for column in (TaskTick.session_id, TaskTick.eval_run_id))
     rows = db.session.execute(
         select(
             Task.id, Task.slug, Task.name, Agent.slug, Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
@@ -82,7 +82,7 @@ def list_tasks(*, actor: Actor) -> list[TaskRow]:
     return [TaskRow(*row) for row in found]
 
 
-def _last(column: Any) -> Any:
+def _latest_of(column: Any) -> Any:
     """What the latest run of each task led to."""
     return (
         select(column)
@@ -97,17 +97,17 @@ def _last(column: Any) -> Any:
 def list_open(*, actor: Actor) -> list[WorkRow]:
     """What waits or runs, the oldest first, without what waits for an agent that runs elsewhere. One query."""
     ours = (AgentSession.status == "running") | (Agent.kind != "external")
-    statement = _work(actor).where(AgentSession.status.in_(OPEN), ours)
-    return _rows(statement.order_by(AgentSession.created_at, AgentSession.id).limit(MOST_OPEN))
+    statement = _select_work(actor).where(AgentSession.status.in_(OPEN_STATUSES), ours)
+    return _read_rows(statement.order_by(AgentSession.created_at, AgentSession.id).limit(MAX_OPEN))
 
 
 def list_done(*, actor: Actor) -> list[WorkRow]:
     """What ended, the latest first. One query."""
-    statement = _work(actor).where(AgentSession.status.not_in(OPEN))
-    return _rows(statement.order_by(AgentSession.created_at.desc(), AgentSession.id.desc()).limit(MOST_DONE))
+    statement = _select_work(actor).where(AgentSession.status.not_in(OPEN_STATUSES))
+    return _read_rows(statement.order_by(AgentSession.created_at.desc(), AgentSession.id.desc()).limit(MAX_DONE))
 
 
-def _work(actor: Actor) -> Any:
+def _select_work(actor: Actor) -> Any:
     """Sessions as work: neither replays nor what other people asked in their chats."""
     return (
         select(
@@ -124,5 +124,5 @@ def _work(actor: Actor) -> Any:
     )  # fmt: skip
 
 
-def _rows(statement: Any) -> list[WorkRow]:
+def _read_rows(statement: Any) -> list[WorkRow]:
     return [WorkRow(*row) for row in db.session.execute(statement)]

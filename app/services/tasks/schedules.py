@@ -22,11 +22,11 @@ from app.services.evals import golden as eval_golden
 from app.services.tasks import due
 from app.services.workspaces.store import REVIEW_TASK
 
-LONGEST_NAME = 120
-LONGEST_MESSAGE = 10_000
-MOST_TASKS = 200
-NEXT_SHOWN = 3
-MOST_RUNS = 20
+MAX_NAME = 120
+MAX_MESSAGE = 10_000
+MAX_TASKS = 200
+NEXT_RUNS = 3
+MAX_RUNS = 20
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ class RunRow:
 def create_task(plan: Plan, *, actor: Actor) -> Task:
     """Schedule work for an agent, from now on."""
     actor.check_admin("Only an admin schedules work.")
-    values = _checked(plan, actor)
-    if _number_of(actor) >= MOST_TASKS:
-        raise Refused(f"A workspace has at most {MOST_TASKS} tasks; delete one first.")
+    values = _check_plan(plan, actor)
+    if _count_tasks(actor) >= MAX_TASKS:
+        raise Refused(f"A workspace has at most {MAX_TASKS} tasks; delete one first.")
     task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True, **values)
     task.created_by = actor.id
-    task.next_run_at = next_after(task.cron, due.clock())
+    task.next_run_at = next_after(task.cron, due.read_clock())
     db.session.add(task)
     db.session.flush()
     audit.record(actor, "task.created", "task", task.id, name=task.name, cron=task.cron)
@@ -71,12 +71,12 @@ def create_task(plan: Plan, *, actor: Actor) -> Task:
 
 def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
     """Save a task as it shall be; from now on it runs in the name of whoever saved it."""
-    task = _own(task_id, actor)
+    task = _lock_task(task_id, actor)
     before = {"name": task.name, "cron": task.cron}
-    for name, value in _checked(plan, actor).items():
+    for name, value in _check_plan(plan, actor).items():
         setattr(task, name, value)
     task.created_by = actor.id
-    task.next_run_at = next_after(task.cron, due.clock()) if task.enabled else None
+    task.next_run_at = next_after(task.cron, due.read_clock()) if task.enabled else None
     db.session.flush()
     audit.record(actor, "task.changed", "task", task.id, before=before, after={"name": task.name, "cron": task.cron})
     return task
@@ -84,11 +84,11 @@ def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
 
 def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
     """Turn a task on or off. What runs already goes on."""
-    task = _own(task_id, actor)
+    task = _lock_task(task_id, actor)
     if task.enabled == enabled:
         return task
     task.enabled = enabled
-    task.next_run_at = next_after(task.cron, due.clock()) if enabled else None
+    task.next_run_at = next_after(task.cron, due.read_clock()) if enabled else None
     db.session.flush()
     audit.record(actor, "task.enabled" if enabled else "task.disabled", "task", task.id, name=task.name)
     return task
@@ -96,7 +96,7 @@ def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
 
 def delete_task(task_id: UUID, *, actor: Actor) -> str:
     """Take a task away; its name. The sessions of its runs stay."""
-    task = _own(task_id, actor)
+    task = _lock_task(task_id, actor)
     audit.record(actor, "task.deleted", "task", task.id, name=task.name)
     db.session.execute(delete(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task.id))
     return task.name
@@ -104,7 +104,7 @@ def delete_task(task_id: UUID, *, actor: Actor) -> str:
 
 def start_task(task_id: UUID, *, actor: Actor) -> TaskTick:
     """Run a task now, besides its schedule."""
-    task = _own(task_id, actor)
+    task = _lock_task(task_id, actor)
     tick = due.run_now(task.id, actor=actor)
     audit.record(actor, "task.started", "task", task.id, name=task.name)
     return tick
@@ -115,14 +115,14 @@ def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
     row = db.session.execute(
         select(Task, Agent.slug)
         .outerjoin(Agent, (Agent.tenant_id == Task.tenant_id) & (Agent.id == Task.agent_id))
-        .where(*_offered(task_id, actor))
+        .where(*_task_conditions(task_id, actor))
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such task in this workspace.")
     return row[0], row[1]
 
 
-def runs_of(task_id: UUID, *, actor: Actor) -> list[RunRow]:
+def list_runs(task_id: UUID, *, actor: Actor) -> list[RunRow]:
     """The last times of a task, the latest first. One query."""
     rows = db.session.execute(
         select(
@@ -131,38 +131,38 @@ def runs_of(task_id: UUID, *, actor: Actor) -> list[RunRow]:
         )
         .where(TaskTick.tenant_id == actor.tenant_id, TaskTick.task_id == task_id)
         .order_by(TaskTick.scheduled_for.desc())
-        .limit(MOST_RUNS)
+        .limit(MAX_RUNS)
     )  # fmt: skip
     return [RunRow(*row) for row in rows]
 
 
 def next_runs(cron: str, moment: datetime) -> list[datetime]:
     """When a schedule runs next, for whoever is writing it."""
-    return upcoming(_cron(cron), moment, NEXT_SHOWN)
+    return upcoming(_check_cron(cron), moment, NEXT_RUNS)
 
 
-def _own(task_id: UUID, actor: Actor) -> Task:
+def _lock_task(task_id: UUID, actor: Actor) -> Task:
     """The task, locked, if it is one that admins may change."""
     actor.check_admin("Only an admin schedules work.")
-    task = db.session.scalar(select(Task).where(*_offered(task_id, actor)).with_for_update())
+    task = db.session.scalar(select(Task).where(*_task_conditions(task_id, actor)).with_for_update())
     if task is None:
         raise NotFound("There is no such task in this workspace.")
     return task
 
 
-def _offered(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
+def _task_conditions(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
     """A task that people see. That of the review agent is kept for it, and unknown until there is something to run."""
     return Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.slug != REVIEW_TASK
 
 
-def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
+def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
     wrong: dict[str, str] = {}
     name, message = " ".join(plan.name.split()), plan.message.strip()
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name of at most {LONGEST_NAME} characters."
-    replay = _replay(plan, wrong, actor) if plan.set else None
-    if replay is None and (not message or len(message) > LONGEST_MESSAGE):
-        wrong["message"] = f"Say what the agent shall do, in at most {LONGEST_MESSAGE:,} characters."
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name of at most {MAX_NAME} characters."
+    replay = _check_replay(plan, wrong, actor) if plan.set else None
+    if replay is None and (not message or len(message) > MAX_MESSAGE):
+        wrong["message"] = f"Say what the agent shall do, in at most {MAX_MESSAGE:,} characters."
     agent = versions.find_agent(plan.agent, actor=actor) if plan.agent else None
     needed = replay is None or bool(plan.agent)
     if needed and (agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system):
@@ -171,7 +171,7 @@ def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
         wrong["agent"] = "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."
     cron = plan.cron
     try:
-        cron = _cron(plan.cron)
+        cron = _check_cron(plan.cron)
     except Invalid as error:
         wrong |= error.fields
     if wrong:
@@ -179,7 +179,7 @@ def _checked(plan: Plan, actor: Actor) -> dict[str, object]:
     return {"name": name, "message": message, "cron": cron, "agent_id": agent.id if agent else None, "replay": replay}
 
 
-def _replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
+def _check_replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
     """What shall be replayed; notes in `wrong` what cannot be."""
     known = {one.name for one in eval_golden.list_sets(actor=actor)}
     if plan.set not in known:
@@ -189,7 +189,7 @@ def _replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
     return {"set": plan.set, "context": plan.context or "frozen"}
 
 
-def _cron(given: str) -> str:
+def _check_cron(given: str) -> str:
     try:
         cron = checked_cron(given)
     except ValueError as error:
@@ -199,5 +199,5 @@ def _cron(given: str) -> str:
     return cron
 
 
-def _number_of(actor: Actor) -> int:
+def _count_tasks(actor: Actor) -> int:
     return db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id)) or 0

@@ -12,13 +12,13 @@ from app.errors import NotFound
 from app.formats.names import EMAIL
 from app.models.people import Membership, User
 
-NOBODY = UUID(int=0)
+NO_USER = UUID(int=0)
 LOGIN = text("select door_login(:email)")
 MEMBERSHIPS = text("select door_memberships(:user)")
 LINK = text("select tenant_id from door_invite(:hash)")
 
 
-def find(email: str) -> UUID | None:
+def find_user(email: str) -> UUID | None:
     """Whose e-mail this is, whatever workspaces they are in."""
     email = email.strip()
     if not EMAIL.fullmatch(email) or not email.isprintable():
@@ -46,7 +46,7 @@ def work_as(actor: Actor) -> None:
 
 def product_in(tenant_id: UUID) -> Actor:
     """The product itself at work in a workspace, before it is known who acts there."""
-    return Actor(NOBODY, tenant_id, "system")
+    return Actor(NO_USER, tenant_id, "system")
 
 
 def system_in(tenant_id: UUID) -> Actor:
@@ -69,7 +69,7 @@ def system_user(tenant_id: UUID) -> Actor:
     return Actor(found.id, tenant_id, "system", found.name)
 
 
-def enter(user_id: UUID, tenant_id: UUID, request_id: str | None = None) -> Actor | None:
+def enter_workspace(user_id: UUID, tenant_id: UUID, request_id: str | None = None) -> Actor | None:
     """Work as this person in this workspace from here on; None when they are no member of it."""
     work_as(Actor(user_id, tenant_id, "member"))
     found = db.session.execute(

@@ -40,8 +40,8 @@ def create_key(
         name=clean_name(name),
         prefix=key[:PREFIX_LENGTH],
         key_hash=tokens.digest(key),
-        scopes=_known(scopes),
-        expires_at=_ahead(expires_at),
+        scopes=_check_scopes(scopes),
+        expires_at=_check_expiry(expires_at),
     )
     db.session.add(row)
     db.session.flush()
@@ -93,14 +93,14 @@ def revoke_key(key_id: UUID, *, actor: Actor) -> ApiKey:
     return row
 
 
-def _known(scopes: list[str]) -> list[str]:
+def _check_scopes(scopes: list[str]) -> list[str]:
     """The scopes in the order in which they are always named."""
     if not scopes or not set(scopes) <= set(SCOPES):
         raise Invalid("Choose scopes.", {"scopes": f"Choose at least one of {', '.join(SCOPES)}."})
     return [scope for scope in SCOPES if scope in scopes]
 
 
-def _ahead(expires_at: datetime | None) -> datetime | None:
+def _check_expiry(expires_at: datetime | None) -> datetime | None:
     if expires_at is not None and expires_at <= datetime.now(UTC):
         raise Invalid("The end lies in the past.", {"expires": "Choose a day that is still to come."})
     return expires_at

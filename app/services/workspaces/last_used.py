@@ -36,7 +36,7 @@ _logins: dict[UUID, tuple[UUID, datetime]] = {}
 _written_at = time.monotonic()
 
 
-def note(actor: Actor, login_id: UUID | None) -> bool:
+def note_use(actor: Actor, login_id: UUID | None) -> bool:
     """Remember that the actor's credential was used now; true when it is time to write."""
     global _written_at
     at = datetime.now(UTC)
@@ -58,15 +58,15 @@ def last_used(credential_id: UUID, stored: datetime | None) -> datetime | None:
     return max(filter(None, (stored, noted[1] if noted else None)), default=None)
 
 
-def take() -> list[Batch]:
+def take_batches() -> list[Batch]:
     """What was noted and is not written yet, workspace by workspace."""
     with _lock:
         keys, logins = dict(_keys), dict(_logins)
     tenants = {tenant for tenant, _ in (*keys.values(), *logins.values())}
-    return [Batch(tenant, _of(keys, tenant), _of(logins, tenant)) for tenant in tenants]
+    return [Batch(tenant, _uses_in(keys, tenant), _uses_in(logins, tenant)) for tenant in tenants]
 
 
-def write(batch: Batch) -> None:
+def write_batch(batch: Batch) -> None:
     """Write what was noted of the workspace that the transaction is bound to."""
     for key_id, at in batch.keys:
         later = func.greatest(ApiKey.last_used_at, at)
@@ -76,7 +76,7 @@ def write(batch: Batch) -> None:
         db.session.execute(update(LoginSession).where(LoginSession.id == login_id).values(seen_at=later))
 
 
-def forget(batch: Batch) -> None:
+def forget_batch(batch: Batch) -> None:
     """It is written. What was used again meanwhile stays."""
     with _lock:
         for noted, uses in ((_keys, batch.keys), (_logins, batch.logins)):
@@ -85,6 +85,6 @@ def forget(batch: Batch) -> None:
                     del noted[used]
 
 
-def _of(noted: dict[UUID, tuple[UUID, datetime]], tenant_id: UUID) -> Uses:
+def _uses_in(noted: dict[UUID, tuple[UUID, datetime]], tenant_id: UUID) -> Uses:
     """In order of their ids, so that two who write at once wait for each other instead of blocking each other."""
     return [(used, at) for used, (tenant, at) in sorted(noted.items()) if tenant == tenant_id]

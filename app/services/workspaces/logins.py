@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 LIFETIME = timedelta(days=14)
-KEPT = timedelta(days=30)
+RETENTION = timedelta(days=30)
 LINK_LIFETIME = timedelta(minutes=15)
 DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
-WRONG = "E-mail or password is not right."
-SPENT = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
+WRONG_SIGN_IN = "E-mail or password is not right."
+SPENT_LINK = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
 
 
-def begin(*, actor: Actor, user_agent: str | None) -> str:
+def begin_login(*, actor: Actor, user_agent: str | None) -> str:
     """Sign the actor in and return what the cookie holds. It is stored as a hash and ends in any case after 14 days."""
     token = tokens.new_token()
     values = {
@@ -48,7 +48,7 @@ def begin(*, actor: Actor, user_agent: str | None) -> str:
 
 def _forget_old(actor: Actor) -> None:
     """Logins that ended long ago are of no use to anybody."""
-    old = LoginSession.expires_at < func.now() - KEPT
+    old = LoginSession.expires_at < func.now() - RETENTION
     db.session.execute(
         delete(LoginSession).where(LoginSession.tenant_id == actor.tenant_id, LoginSession.user_id == actor.id, old)
     )
@@ -64,28 +64,28 @@ def sign_in(
     device: str | None = None,
 ) -> tuple[Actor, str]:
     """Sign in with a password. Call `throttle.count_attempt` before, in a transaction of its own."""
-    actor = prove(email, password, address=address, request_id=request_id, device=device)
-    return actor, begin(actor=actor, user_agent=user_agent)
+    actor = authenticate(email, password, address=address, request_id=request_id, device=device)
+    return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
-def prove(
+def authenticate(
     email: str, password: str, *, address: str, request_id: str | None = None, device: str | None = None
 ) -> Actor:
     """Work as whoever has this e-mail and this password, or say that one of them is wrong, never which. The same
     questions are asked for an address that nobody has, so that the time that the answer takes says nothing either."""
-    user_id = identity.find(email) or identity.NOBODY
-    tenant_id = next(reversed(identity.tenants_of(user_id)), identity.NOBODY)
+    user_id = identity.find_user(email) or identity.NO_USER
+    tenant_id = next(reversed(identity.tenants_of(user_id)), identity.NO_USER)
     identity.work_as(Actor(user_id, tenant_id, "member"))
     stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
-    right = matches(stored, password)
-    actor = identity.enter(user_id, tenant_id, request_id) if right else None
+    right = verify_password(stored, password)
+    actor = identity.enter_workspace(user_id, tenant_id, request_id) if right else None
     if actor is None:
-        raise Invalid(WRONG, {"password": WRONG})
-    throttle.forget(email, address, device)
+        raise Invalid(WRONG_SIGN_IN, {"password": WRONG_SIGN_IN})
+    throttle.forget_attempts(email, address, device)
     return actor
 
 
-def end(login_id: UUID, *, actor: Actor) -> bool:
+def end_login(login_id: UUID, *, actor: Actor) -> bool:
     """End one of the actor's own logins in this workspace; false when it had ended before."""
     ended = db.session.execute(
         update(LoginSession)
@@ -118,7 +118,9 @@ def end_everywhere(*, actor: Actor, keep: UUID | None) -> int:
     """End the actor's logins in all their workspaces but the one to keep."""
     ended = 0
     for tenant_id in identity.tenants_of(actor.id):
-        there = actor if tenant_id == actor.tenant_id else identity.enter(actor.id, tenant_id, actor.request_id)
+        there = (
+            actor if tenant_id == actor.tenant_id else identity.enter_workspace(actor.id, tenant_id, actor.request_id)
+        )
         if there is not None:
             identity.work_as(there)
             ended += end_all(actor.id, actor=there, keep=keep)
@@ -126,7 +128,7 @@ def end_everywhere(*, actor: Actor, keep: UUID | None) -> int:
     return ended
 
 
-def list_mine(*, actor: Actor) -> list[LoginSession]:
+def list_logins(*, actor: Actor) -> list[LoginSession]:
     """The actor's logins in this workspace that still hold, the newest first."""
     return list(
         db.session.scalars(
@@ -145,7 +147,7 @@ def list_mine(*, actor: Actor) -> list[LoginSession]:
 
 def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
     """The token of a link that signs somebody in once."""
-    user_id = identity.find(email)
+    user_id = identity.find_user(email)
     tenants = identity.tenants_of(user_id) if user_id else []
     if not tenants:
         raise NotFound(f"Nobody with the e-mail {email} is in a workspace.")
@@ -167,12 +169,12 @@ def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
 
 def link_works(token: str) -> bool:
     """Whether the link would sign somebody in now. Looking does not use it up."""
-    return _link(token) is not None
+    return _find_link(token) is not None
 
 
 def use_link(token: str, *, user_agent: str | None = None, request_id: str | None = None) -> tuple[Actor, str]:
     """Sign in with a one-time link. Of two at the same moment one gets in."""
-    link = _link(token)
+    link = _find_link(token)
     used = (
         link is not None
         and db.session.execute(
@@ -183,35 +185,37 @@ def use_link(token: str, *, user_agent: str | None = None, request_id: str | Non
         ).scalar()
     )
     if link is None or not used or link.user_id is None:
-        raise NotFound(SPENT)
-    actor = identity.enter(link.user_id, link.tenant_id, request_id)
+        raise NotFound(SPENT_LINK)
+    actor = identity.enter_workspace(link.user_id, link.tenant_id, request_id)
     if actor is None:
-        raise NotFound(SPENT)
-    return actor, begin(actor=actor, user_agent=user_agent)
+        raise NotFound(SPENT_LINK)
+    return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
 def enter_demo(*, user_agent: str | None, request_id: str | None = None) -> tuple[Actor, str]:
     """Sign in as the demo's admin without a password. Only a server that nobody else can reach may offer this."""
-    user_id = identity.find(DEMO_ADMIN)
-    actor = identity.enter(user_id, store.find_workspace(DEMO_SLUG), request_id) if user_id else None
+    user_id = identity.find_user(DEMO_ADMIN)
+    actor = identity.enter_workspace(user_id, store.find_workspace(DEMO_SLUG), request_id) if user_id else None
     if actor is None:
         raise NotFound("There is no demo workspace; make it with `upshot demo seed`.")
-    return actor, begin(actor=actor, user_agent=user_agent)
+    return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
-def switch(tenant_id: UUID, *, actor: Actor, login_id: UUID | None, user_agent: str | None = None) -> tuple[Actor, str]:
+def switch_workspace(
+    tenant_id: UUID, *, actor: Actor, login_id: UUID | None, user_agent: str | None = None
+) -> tuple[Actor, str]:
     """Leave this workspace for another one of the person's."""
     if tenant_id not in identity.tenants_of(actor.id):
         raise NotFound("No such workspace.")
     if login_id is not None:
-        end(login_id, actor=actor)
-    there = identity.enter(actor.id, tenant_id, actor.request_id)
+        end_login(login_id, actor=actor)
+    there = identity.enter_workspace(actor.id, tenant_id, actor.request_id)
     if there is None:
         raise NotFound("No such workspace.")
-    return there, begin(actor=there, user_agent=user_agent)
+    return there, begin_login(actor=there, user_agent=user_agent)
 
 
-def _link(token: str) -> OneTimeLink | None:
+def _find_link(token: str) -> OneTimeLink | None:
     token_hash = tokens.digest(token)
     tenant_id = identity.tenant_of_link(token_hash)
     if tenant_id is None:
@@ -245,11 +249,11 @@ def hasher() -> PasswordHasher:
     return PasswordHasher(time_cost=3, memory_cost=19 * 1024, parallelism=1)
 
 
-def hashed(password: str) -> str:
+def hash_password(password: str) -> str:
     return hasher().hash(_same_form(password))
 
 
-def matches(stored: str | None, password: str) -> bool:
+def verify_password(stored: str | None, password: str) -> bool:
     """Whether this is the password. Without a stored one the work is done all the same, so that the time that the
     answer takes does not say whether somebody has an account."""
     from argon2.exceptions import Argon2Error, InvalidHashError
@@ -262,7 +266,7 @@ def matches(stored: str | None, password: str) -> bool:
     return stored is not None
 
 
-def check(password: str, email: str | None, field: str = "password") -> None:
+def check_password(password: str, email: str | None, field: str = "password") -> None:
     """Raise unless it may become somebody's password."""
     sentence = None
     if len(password) < LEAST:
@@ -279,7 +283,7 @@ def check(password: str, email: str | None, field: str = "password") -> None:
 def _nobodys() -> str:
     import secrets
 
-    return hashed(secrets.token_urlsafe(32))
+    return hash_password(secrets.token_urlsafe(32))
 
 
 def _same_form(password: str) -> bytes:

@@ -16,22 +16,22 @@ from app.models import Tenant
 from app.text.masking import Masking
 
 DIGITS = re.compile("[0-9]")
-_kept: ContextVar[tuple[UUID, Masking] | None] = ContextVar("kept_masking", default=None)
+_shared_masking: ContextVar[tuple[UUID, Masking] | None] = ContextVar("kept_masking", default=None)
 
 
 @contextmanager
-def one_masking(actor: Actor) -> Iterator[None]:
+def share_masking(actor: Actor) -> Iterator[None]:
     """Ask once for all that is taken in meanwhile, in one transaction and for one workspace."""
-    token = _kept.set((actor.tenant_id, masking_for(actor)))
+    token = _shared_masking.set((actor.tenant_id, masking_for(actor)))
     try:
         yield
     finally:
-        _kept.reset(token)
+        _shared_masking.reset(token)
 
 
 def masking_for(actor: Actor) -> Masking:
     """Secrets and card numbers always; e-mail addresses and phone numbers if the admins want that. One query."""
-    kept = _kept.get()
+    kept = _shared_masking.get()
     if kept is not None and kept[0] == actor.tenant_id:
         return kept[1]
     emails, phones = db.session.execute(

@@ -14,7 +14,7 @@ from app import tokens
 from app.actor import RANK, Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.formats.names import NAME_MOST, clean_email, clean_name
+from app.formats.names import MAX_NAME, clean_email, clean_name
 from app.models.people import ROLES, ApiKey, Membership, OneTimeLink, Tenant, User
 from app.services import audit
 from app.services.workspaces import identity, logins
@@ -22,7 +22,7 @@ from app.services.workspaces import logins as workspace_logins
 
 INVITE_LIFETIME = timedelta(days=7)
 NOT_JOINED = "This password doesn't work. If you have an account, use its password or sign in first."
-SPENT = "This invitation is not valid any more: it was used, withdrawn, or it is too old. Ask for a new one."
+SPENT_INVITE = "This invitation is not valid any more: it was used, withdrawn, or it is too old. Ask for a new one."
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Place:
+class WorkspaceChoice:
     """A workspace that a person may switch to. Their role is known of the one they are in."""
 
     id: UUID
@@ -61,7 +61,7 @@ def create_person(*, email: str, name: str, role: str, actor: Actor, password: s
     """Somebody new in the workspace. Whoever has an account keeps it, with its name and password, and joins."""
     email, name = clean_email(email), clean_name(name)
     _check_grant(role, actor)
-    user_id = identity.find(email)
+    user_id = identity.find_user(email)
     if user_id is None:
         return _add_user(email, name, role, actor=actor, password=password)
     if password is not None:
@@ -72,9 +72,9 @@ def create_person(*, email: str, name: str, role: str, actor: Actor, password: s
 
 def _add_user(email: str, name: str, role: str, *, actor: Actor, password: str | None) -> User:
     if password is not None:
-        workspace_logins.check(password, email)
+        workspace_logins.check_password(password, email)
     user = User(
-        email=email, name=name, password_hash=workspace_logins.hashed(password) if password is not None else None
+        email=email, name=name, password_hash=workspace_logins.hash_password(password) if password is not None else None
     )
     try:
         with db.session.begin_nested():
@@ -113,19 +113,21 @@ def list_members(*, actor: Actor) -> list[Member]:
     return sorted((Member(*row) for row in rows), key=lambda one: (rank[one.role], one.name.lower(), one.id))
 
 
-def workspaces_of(user_id: UUID) -> list[Place]:
+def workspaces_of(user_id: UUID) -> list[WorkspaceChoice]:
     """The workspaces that the person who acts may switch to, by name."""
     actor: Actor | None = db.session().info.get("actor")
     rows = db.session.execute(
         text("select id, name from tenants where id in (select door_memberships(:user)) order by lower(name), slug"),
         {"user": user_id},
     ).all()
-    return [Place(row.id, row.name, actor.role if actor and actor.tenant_id == row.id else "") for row in rows]
+    return [
+        WorkspaceChoice(row.id, row.name, actor.role if actor and actor.tenant_id == row.id else "") for row in rows
+    ]
 
 
 def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
     """Give a member another role and return the one they had. A lower one signs them out of this workspace."""
-    member = _locked_member(user_id, actor)
+    member = _lock_member(user_id, actor)
     _check_grant(role, actor)
     before = member.role
     if before == role:
@@ -140,7 +142,7 @@ def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
 
 def remove_member(user_id: UUID, *, actor: Actor) -> None:
     """Take somebody out of the workspace: their logins, keys and open invitations end. What they said stays."""
-    member = _locked_member(user_id, actor)
+    member = _lock_member(user_id, actor)
     logins.end_all(user_id, actor=actor)
     _withdraw_invites_of(user_id, actor=actor)
     db.session.execute(
@@ -153,7 +155,7 @@ def remove_member(user_id: UUID, *, actor: Actor) -> None:
     db.session.flush()
 
 
-def _locked_member(user_id: UUID, actor: Actor) -> Membership:
+def _lock_member(user_id: UUID, actor: Actor) -> Membership:
     """The membership to change. All owners are locked with it, so that two of them cannot remove each other."""
     rows = db.session.scalars(
         select(Membership)
@@ -183,10 +185,10 @@ def _check_grant(role: str, actor: Actor) -> None:
 def change_password(old: str, new: str, *, actor: Actor, keep: UUID | None) -> None:
     """Set the actor's password; all their logins but the one to keep end, in every workspace."""
     user = get_person(actor.id, actor=actor)
-    if user.password_hash is not None and not workspace_logins.matches(user.password_hash, old):
+    if user.password_hash is not None and not workspace_logins.verify_password(user.password_hash, old):
         raise Invalid("This is not the password you have now.", {"old": "This is not the password you have now."})
-    workspace_logins.check(new, user.email, "new")
-    user.password_hash = workspace_logins.hashed(new)
+    workspace_logins.check_password(new, user.email, "new")
+    user.password_hash = workspace_logins.hash_password(new)
     db.session.flush()
     audit.record(actor, "password.changed", "user", actor.id)
     logins.end_everywhere(actor=actor, keep=keep)
@@ -202,11 +204,11 @@ def rename_person(name: str, *, actor: Actor) -> User:
     return user
 
 
-def invite(*, email: str, role: str, actor: Actor) -> str:
+def invite_person(*, email: str, role: str, actor: Actor) -> str:
     """The token of a link with which somebody joins. An earlier open invitation of the same address is withdrawn."""
     email = clean_email(email)
     _check_grant(role, actor)
-    user_id = identity.find(email)
+    user_id = identity.find_user(email)
     if user_id is not None and actor.tenant_id in identity.tenants_of(user_id):
         raise Invalid("Already a member.", {"email": "This person is in the workspace already."})
     _withdraw(OneTimeLink.email == email, actor=actor)
@@ -271,7 +273,7 @@ def look_up_invite(token: str) -> Invitation:
     token_hash = tokens.digest(token)
     tenant_id = identity.tenant_of_link(token_hash)
     if tenant_id is None:
-        raise NotFound(SPENT)
+        raise NotFound(SPENT_INVITE)
     identity.work_as(identity.product_in(tenant_id))
     found = db.session.execute(
         select(OneTimeLink.id, OneTimeLink.tenant_id, Tenant.name, OneTimeLink.email, OneTimeLink.role)
@@ -279,9 +281,9 @@ def look_up_invite(token: str) -> Invitation:
         .where(OneTimeLink.token_hash == token_hash, _open_invites())
     ).one_or_none()
     if found is None:
-        raise NotFound(SPENT)
+        raise NotFound(SPENT_INVITE)
     link_id, _, workspace, email, role = found
-    return Invitation(link_id, tenant_id, workspace, email or "", role or "member", identity.find(email or ""))
+    return Invitation(link_id, tenant_id, workspace, email or "", role or "member", identity.find_user(email or ""))
 
 
 def accept_invite(
@@ -299,10 +301,10 @@ def accept_invite(
         user_id = _add_user(invited.email, clean_name(name), invited.role, actor=system, password=password).id
     else:
         user_id = _join_known(invited, password, signed_in_as)
-    _use(invited)
-    actor = identity.enter(user_id, invited.tenant_id, request_id)
+    _use_invite(invited)
+    actor = identity.enter_workspace(user_id, invited.tenant_id, request_id)
     if actor is None:
-        raise NotFound(SPENT)
+        raise NotFound(SPENT_INVITE)
     audit.record(actor, "invitation.accepted", "invitation", invited.id, role=invited.role)
     return actor
 
@@ -311,7 +313,7 @@ def check_newcomer(name: str, password: str, email: str) -> None:
     """Raise unless a new person could join like this. Asked of everyone, so that the answer tells nobody whether the
     address has an account; the password of an account passed this when it was chosen."""
     fields: dict[str, str] = {}
-    for check in (lambda: clean_name(name), lambda: workspace_logins.check(password, email)):
+    for check in (lambda: clean_name(name), lambda: workspace_logins.check_password(password, email)):
         try:
             check()
         except Invalid as problem:
@@ -327,13 +329,13 @@ def _join_known(invited: Invitation, password: str, signed_in_as: UUID | None) -
         identity.work_as(Actor(user_id, invited.tenant_id, "member"))
         stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
         identity.work_as(system)
-        if not workspace_logins.matches(stored, password):
+        if not workspace_logins.verify_password(stored, password):
             raise Invalid(NOT_JOINED, {"password": NOT_JOINED})
     _add_membership(user_id, invited.role, actor=system)
     return user_id
 
 
-def _use(invited: Invitation) -> None:
+def _use_invite(invited: Invitation) -> None:
     """Of two at the same moment one gets in."""
     used = db.session.scalar(
         update(OneTimeLink)
@@ -342,13 +344,13 @@ def _use(invited: Invitation) -> None:
         .returning(OneTimeLink.id)
     )
     if used is None:
-        raise NotFound(SPENT)
+        raise NotFound(SPENT_INVITE)
 
 
 # External people: known to the workspace's own product, without sign-in here
 
 
-LONGEST_SUBJECT = 256
+MAX_SUBJECT = 256
 NAME_ORIGIN = text("select set_config('app.origin', :origin, true)")
 ALLOWED = text("select exists (select from tenants where settings -> 'feedback_origins' ? :origin)")
 SET_ROLE = text("select set_config('app.role', :role, true)")
@@ -360,7 +362,7 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     name = clean_name(name) if name is not None else None
     made: UUID | None = db.session.scalar(
         insert(User)
-        .values(external_id=subject, external_tenant_id=actor.tenant_id, name=name or subject[:NAME_MOST])
+        .values(external_id=subject, external_tenant_id=actor.tenant_id, name=name or subject[:MAX_NAME])
         .on_conflict_do_nothing(
             index_elements=["external_tenant_id", "external_id"], index_where=User.external_id.is_not(None)
         )
@@ -396,8 +398,8 @@ def _rename(user_id: UUID, name: str, actor: Actor) -> None:
 
 def _clean_subject(subject: str) -> str:
     subject = subject.strip()
-    if not 0 < len(subject) <= LONGEST_SUBJECT or not subject.isprintable():
-        sentence = f"Give 1 to {LONGEST_SUBJECT} characters that can be seen."
+    if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
+        sentence = f"Give 1 to {MAX_SUBJECT} characters that can be seen."
         raise Invalid.of({"subject": sentence})
     return subject
 

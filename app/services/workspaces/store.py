@@ -15,7 +15,7 @@ from app.actor import Actor
 from app.db import acting_as, db
 from app.errors import Invalid, NotFound, Refused
 from app.formats.names import clean_name
-from app.formats.workspace_settings import WorkspaceSettings, complaints
+from app.formats.workspace_settings import WorkspaceSettings, settings_errors
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.feedback import FeedbackDaily
 from app.models.people import Membership, Tenant, User
@@ -23,8 +23,8 @@ from app.services import audit
 from app.services.workspaces import identity
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
-KEPT = "settings"
-NAMED = text("select set_config('app.tenant_slug', :slug, true)")
+SETTINGS_KEY = "settings"
+SET_SLUG = text("select set_config('app.tenant_slug', :slug, true)")
 REVIEW_AGENT = "feedback-review-agent"
 REVIEW_TASK = "feedback-review"
 REVIEW_TOOLS = ["context", "entities-read", "agents-admin", "feedback-review"]
@@ -98,9 +98,9 @@ def system_actor(tenant_id: UUID) -> Actor:
 
 def find_workspace(slug: str) -> UUID:
     """The id of the workspace with this slug, for the operator's commands. No page and no API asks by slug."""
-    db.session.execute(NAMED, {"slug": slug})
+    db.session.execute(SET_SLUG, {"slug": slug})
     found = db.session.scalar(select(Tenant.id).where(Tenant.slug == slug))
-    db.session.execute(NAMED, {"slug": ""})
+    db.session.execute(SET_SLUG, {"slug": ""})
     if found is None:
         raise NotFound(f"There is no workspace with the slug {slug}; make it with `upshot tenant create`.")
     return found
@@ -113,31 +113,31 @@ def get_workspace(*, actor: Actor) -> Tenant:
 def get_settings(actor: Actor) -> WorkspaceSettings:
     """What the admins decided, and the default of what they did not. Read once in a transaction."""
     now = db.session().get_transaction()
-    kept = db.session().info.get(KEPT)
+    kept = db.session().info.get(SETTINGS_KEY)
     if kept is not None and kept[0] is now and kept[1] == actor.tenant_id:
         found: WorkspaceSettings = kept[2]
         return found
     stored = db.session.scalar(select(Tenant.settings).where(Tenant.id == actor.tenant_id))
-    return keep_settings(stored, actor=actor)
+    return cache_settings(stored, actor=actor)
 
 
-def keep_settings(stored: dict[str, Any] | None, *, actor: Actor) -> WorkspaceSettings:
+def cache_settings(stored: dict[str, Any] | None, *, actor: Actor) -> WorkspaceSettings:
     """Settings that were read along with something else, for whoever asks later in the same transaction."""
     found = WorkspaceSettings.stored(stored or {})
     now = db.session().get_transaction()
     if now is not None:
-        db.session().info[KEPT] = (now, actor.tenant_id, found)
+        db.session().info[SETTINGS_KEY] = (now, actor.tenant_id, found)
     return found
 
 
 def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSettings:
     """Change the settings that are named. The scheduled review follows its two."""
-    tenant = _locked(actor)
+    tenant = _lock_workspace(actor)
     before = WorkspaceSettings.stored(tenant.settings)
     try:
         after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
     except ValidationError as error:
-        wrong = complaints(error)
+        wrong = settings_errors(error)
         raise Invalid.of(wrong) from None
     changed = {
         name: {"from": getattr(before, name), "to": getattr(after, name)}
@@ -147,7 +147,7 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
     if not changed:
         return after
     tenant.settings = after.model_dump()
-    db.session().info.pop(KEPT, None)
+    db.session().info.pop(SETTINGS_KEY, None)
     if "timezone" in changed:
         # Days begin at another time now, so that every one of them is counted anew.
         db.session.execute(delete(FeedbackDaily).where(FeedbackDaily.tenant_id == actor.tenant_id))
@@ -161,7 +161,7 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
 
 
 def rename_workspace(name: str, *, actor: Actor) -> Tenant:
-    tenant = _locked(actor)
+    tenant = _lock_workspace(actor)
     name = clean_name(name)
     if name != tenant.name:
         before, tenant.name = tenant.name, name
@@ -169,12 +169,12 @@ def rename_workspace(name: str, *, actor: Actor) -> Tenant:
     return tenant
 
 
-def list_for(user_id: UUID) -> list[tuple[Tenant, str]]:
+def list_workspaces(user_id: UUID) -> list[tuple[Tenant, str]]:
     """The workspaces of a person with their role in each. Whoever acted before acts again afterwards."""
     before: Actor | None = db.session().info.get("actor")
     found = []
     for tenant_id in identity.tenants_of(user_id):
-        actor = identity.enter(user_id, tenant_id)
+        actor = identity.enter_workspace(user_id, tenant_id)
         if actor is not None:
             found.append((get_workspace(actor=actor), actor.role))
     if before is not None:
@@ -182,7 +182,7 @@ def list_for(user_id: UUID) -> list[tuple[Tenant, str]]:
     return sorted(found, key=lambda pair: (pair[0].name.lower(), pair[0].slug))
 
 
-def _locked(actor: Actor) -> Tenant:
+def _lock_workspace(actor: Actor) -> Tenant:
     return db.session.scalars(
         select(Tenant).where(Tenant.id == actor.tenant_id).with_for_update().execution_options(populate_existing=True)
     ).one()

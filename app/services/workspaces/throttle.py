@@ -24,9 +24,9 @@ WINDOW = timedelta(minutes=15)
 PER_PERSON, PER_ADDRESS = 10, 100
 # So many for one e-mail from anywhere, and an address that was wrong before waits; so many, and every new one does.
 PER_ACCOUNT, MOST_PER_ACCOUNT = 30, 100
-KEPT = timedelta(days=1)
+RETENTION = timedelta(days=1)
 
-KEY = text("select set_config('app.throttle_key', :key, true)")
+SET_KEY = text("select set_config('app.throttle_key', :key, true)")
 COUNT = text(
     "insert into sign_in_attempts as a (key, failures, window_began) values (:key, 1, now())"
     " on conflict (key) do update set"
@@ -50,9 +50,9 @@ class Attempt:
 def count_attempt(email: str, address: str, device: str | None = None) -> Attempt:
     """Count it, or refuse it when there were too many. Commit before the password is looked at, roll back what is
     refused. `device` names a browser in which this person signed in before."""
-    limits = [(_key(address), PER_ADDRESS), (_key(address, email), PER_PERSON)]
+    limits = [(_address_key(address), PER_ADDRESS), (_address_key(address, email), PER_PERSON)]
     if device is not None:
-        limits.append((_device(device), PER_PERSON))
+        limits.append((_device_key(device), PER_PERSON))
     counted = [(*_count(key), most) for key, most in limits]
     for failures, seconds, most in counted:
         if failures > most:
@@ -65,7 +65,7 @@ def count_attempt(email: str, address: str, device: str | None = None) -> Attemp
 
 def _count_account(email: str, *, first_here: bool) -> None:
     """Count the attempt for the e-mail, wherever it comes from."""
-    failures, seconds = _count(_account(email))
+    failures, seconds = _count(_account_key(email))
     if failures > (MOST_PER_ACCOUNT if first_here else PER_ACCOUNT):
         raise too_many(seconds)
 
@@ -77,40 +77,40 @@ def too_many(seconds: int) -> Throttled:
     )
 
 
-def forget(email: str, address: str, device: str | None = None) -> None:
+def forget_attempts(email: str, address: str, device: str | None = None) -> None:
     """The password was right: nothing is held against this person here any more. The rows are taken in the order in
     which counting takes them, so that two at the same moment wait for each other instead of blocking each other."""
-    last = (_account(email), TAKE_BACK) if device is None else (_device(device), FORGET)
-    for key, statement in ((_key(address), TAKE_BACK), (_key(address, email), FORGET), last):
-        _open(key)
+    last = (_account_key(email), TAKE_BACK) if device is None else (_device_key(device), FORGET)
+    for key, statement in ((_address_key(address), TAKE_BACK), (_address_key(address, email), FORGET), last):
+        _set_key(key)
         db.session.execute(statement, {"key": key})
 
 
-def forget_old() -> int:
+def purge_attempts() -> int:
     """Remove counts whose window ended long ago; how many. The product itself may."""
-    return int(db.session.execute(FORGET_OLD, {"kept": KEPT}).rowcount)  # type: ignore[attr-defined]
+    return int(db.session.execute(FORGET_OLD, {"kept": RETENTION}).rowcount)  # type: ignore[attr-defined]
 
 
 def _count(key: str) -> tuple[int, int]:
-    _open(key)
+    _set_key(key)
     failures, seconds = db.session.execute(COUNT, {"key": key, "window": WINDOW}).one()
     return int(failures), int(seconds)
 
 
-def _open(key: str) -> None:
+def _set_key(key: str) -> None:
     """Row-level security shows the one row whose key is named."""
-    db.session.execute(KEY, {"key": key})
+    db.session.execute(SET_KEY, {"key": key})
 
 
-def _key(address: str, email: str = "") -> str:
+def _address_key(address: str, email: str = "") -> str:
     return _hash(f"{address}\n{email.strip().lower()}")
 
 
-def _account(email: str) -> str:
+def _account_key(email: str) -> str:
     return _hash(f"\naccount\n{email.strip().lower()}")
 
 
-def _device(device: str) -> str:
+def _device_key(device: str) -> str:
     return _hash(f"\ndevice\n{device}")
 
 

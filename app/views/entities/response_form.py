@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid
-from app.formats.response_values import LONGEST_SOURCE, LONGEST_TEXT, NUMERIC, RANKED
+from app.formats.response_values import MAX_SOURCE, MAX_TEXT, NUMERIC, RANKED
 from app.models import CriteriaSet
 from app.views.forms import typed
 
@@ -29,7 +29,7 @@ class ResponseInput:
 
     @property
     def most(self) -> int:
-        return 40 if self.kind == "number" else LONGEST_TEXT
+        return 40 if self.kind == "number" else MAX_TEXT
 
     def read(self) -> Any:
         """The value that was typed, in the type that the criterion wants."""
@@ -53,7 +53,7 @@ class ResponseForm:
 
     @property
     def longest_source(self) -> int:
-        return LONGEST_SOURCE
+        return MAX_SOURCE
 
     def values(self) -> dict[str, Any]:
         """What was filled in, each with its source."""

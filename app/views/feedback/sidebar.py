@@ -121,7 +121,7 @@ def beside(found: FeedbackDetail) -> dict[str, Any]:
 def steps_of(found: FeedbackDetail, colleagues: Sequence[Colleague]) -> list[Step]:
     """Every decision; of hands it went through and of assessments, only what holds now."""
     names = {str(one.id): one.name for one in colleagues}
-    trail = services_audit.trail_of("feedback", found.row.id, actor=g.actor)
+    trail = services_audit.history_of("feedback", found.row.id, actor=g.actor)
     holds = {"feedback.assigned": bool(found.row.assignee_id), "feedback.assessed": bool(found.assessment)}
     latest = {step.action: step for step in trail if holds.get(step.action)}
     shown = [step for step in trail if step.action in STEPS and latest.get(step.action, step) is step]

@@ -72,7 +72,7 @@ class Shell:
         """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""
         from app.services.analytics import tab_counts
 
-        return tab_counts.counts(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
+        return tab_counts.count_tabs(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
 
     @property
     def theme(self) -> str:
@@ -143,6 +143,6 @@ def fingerprint(path: Path) -> str:
 def register(app: Flask) -> None:
     """Give templates what they read, and static files their stamp."""
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
-    app.jinja_env.finalize = hidden_characters.shown
+    app.jinja_env.finalize = hidden_characters.finalize
     app.context_processor(context)
     app.url_defaults(stamp_static)

@@ -52,7 +52,9 @@ def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 20
 def invite_member() -> Any:
     try:
         with transaction():
-            token = people.invite(email=request.form.get("email", ""), role=request.form.get("role", ""), actor=g.actor)
+            token = people.invite_person(
+                email=request.form.get("email", ""), role=request.form.get("role", ""), actor=g.actor
+            )
     except Invalid as wrong:
         return _page(wrong.fields, status=422)
     # The address people type, where the operator named it; a request may come in under another one.

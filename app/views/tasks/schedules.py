@@ -135,7 +135,7 @@ def _form(
         sets=[(one.name, one.name) for one in eval_golden.list_sets(actor=g.actor)] if form.get("set") else [],
         usual=USUAL,
         cron=cron,
-        runs=task_schedules.runs_of(task.id, actor=g.actor) if task else [],
+        runs=task_schedules.list_runs(task.id, actor=g.actor) if task else [],
         **_next(cron),
     )
     return make_response(html, status)
