@@ -16,8 +16,8 @@ from app.demo.world import World
 from app.learning.signals import REACTIONS
 from app.models import Feedback
 from app.models.feedback import SIGNALS
-from app.services.entities import store as entity_store
-from app.services.entities.store import NewResponse
+from app.services.entities import responses as entity_responses
+from app.services.entities.responses import NewResponse
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
@@ -121,7 +121,7 @@ def _review(world: World, remark: Remark, feedback_id: UUID, at: datetime) -> No
 def _submit(world: World, talk: Talk, played: PlayedTalk, text: str) -> UUID:
     """Submit the values that a person gives after the answer."""
     _, who, criteria, values = text.split(" ", 3)
-    return entity_store.submit_response(
+    return entity_responses.submit_response(
         NewResponse(
             entity_id=world.refs[f"record.{talk.options['entity']}"],
             values={name: {"value": value} for name, value in json.loads(values).items()},
@@ -143,11 +143,11 @@ def _decide(world: World, text: str, response_id: UUID | None, submitted: dateti
     actor = world.people[remark.who]
     at = world.past(submitted + remark.after)
     if verdict == "accept":
-        entity_store.decide_response(response_id, "accepted", actor=actor, at=at)
+        entity_responses.decide_response(response_id, "accepted", actor=actor, at=at)
         return None
     field = None if remark.what == "-" else remark.what
     reason = world.text(remark.text or "")
-    entity_store.decide_response(response_id, "rejected", actor=actor, reason=reason, field_name=field, at=at)
+    entity_responses.decide_response(response_id, "rejected", actor=actor, reason=reason, field_name=field, at=at)
     row = db.session.scalars(
         select(Feedback).where(
             Feedback.tenant_id == world.system.tenant_id, Feedback.context["response_id"].astext == str(response_id)

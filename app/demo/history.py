@@ -93,7 +93,7 @@ def _add_rule(world: World, entry: dict[str, Any]) -> None:
 
 
 def _change_rule(world: World, change: dict[str, Any], key: str) -> None:
-    row = proposals.get(world.refs[f"row.{key}"], actor=world.system)
+    row = proposals.get_model(world.refs[f"row.{key}"], actor=world.system)
     author, at = world.people[change["by"]], world.past(world.at(change["when"]))
     if "edit" in change:
         knowledge_rows.edit_row(row.id, change["edit"], row.version, actor=author, reason=change["reason"], at=at)

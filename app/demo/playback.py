@@ -21,8 +21,9 @@ from app.demo.world import World
 from app.models import Agent, AgentSession, Chat, EvalRun, Feedback
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
+from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.store import NewResponse
+from app.services.entities.responses import NewResponse
 from app.services.evals import replays as eval_replays
 from app.services.evals import runs as eval_runs
 from app.services.evals.results import cases_of, finish_if_done, group_by_golden, verdict_of
@@ -352,7 +353,7 @@ def _update_entity(given: dict[str, Any], occasion: Occasion) -> UUID:
 
 
 def _submit_response(given: dict[str, Any], occasion: Occasion) -> UUID:
-    return entity_store.submit_response(
+    return entity_responses.submit_response(
         NewResponse(
             entity_id=UUID(given["entityId"]),
             criteria_set_id=UUID(given["criteriaSetId"]),
