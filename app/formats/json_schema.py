@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 from app.errors import Invalid
-from app.text.values import as_number, from_json, same
+from app.text.values import as_number, from_json, same_leaf
 
 Schema = dict[str, Any]
 MAX_DEPTH = 20
@@ -146,7 +146,7 @@ def _expected_validator() -> Any:
     from jsonschema.validators import extend
 
     def check_enum(_: Any, allowed: list[Any], value: Any, __: Schema) -> Iterator[ValidationError]:
-        if value is not None and not any(same(value, one) or value == one for one in allowed):
+        if value is not None and not any(same_leaf(value, one) or value == one for one in allowed):
             yield ValidationError("Not one of them.")
 
     def check(keyword: str, validator: Any, wanted: Any, value: Any, schema: Schema) -> Iterator[ValidationError]:
