@@ -273,6 +273,23 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     return enter
 
 
+@pytest.fixture
+def write_last_used() -> Iterator[Callable[[UUID], None]]:
+    """Write when the keys and sign-ins of a workspace were last used, which nothing else does meanwhile."""
+    from app.db import acting_as, transaction
+    from app.services.workspaces import identity, last_used
+
+    def write(tenant_id: UUID) -> None:
+        for batch in last_used.take_batches():
+            if batch.tenant_id == tenant_id:
+                with acting_as(identity.product_in(tenant_id)), transaction():
+                    last_used.write_batch(batch)
+                last_used.forget_batch(batch)
+
+    with last_used.writing:
+        yield write
+
+
 @pytest.fixture(scope="session")
 def executor(app: Flask) -> Iterator[Any]:
     """The executor of this test process. It runs sessions only when it is told to."""

@@ -16,6 +16,7 @@ from app.models.people import LoginSession, OneTimeLink
 from app.security import authentication
 from app.services.workspaces import identity, last_used, logins, people, throttle
 from app.services.workspaces import logins as workspace_logins
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
@@ -175,11 +176,7 @@ def test_a_link_signs_in_once_also_when_two_try_at_the_same_moment(app, person):
             except NotFound:
                 pass
 
-    threads = [threading.Thread(target=use) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
+    run_at_once(*[use] * 2)
 
     assert got_in == [user_id]
     with acting_as(None):
@@ -219,22 +216,7 @@ def test_switching_ends_the_login_here_and_begins_one_there(workspace, make_work
         assert logins.list_logins(actor=member) == []
 
 
-def write(tenant_id) -> None:
-    for batch in last_used.take_batches():
-        if batch.tenant_id == tenant_id:
-            with acting_as(identity.product_in(tenant_id)), transaction():
-                last_used.write_batch(batch)
-            last_used.forget_batch(batch)
-
-
-@pytest.fixture
-def nobody_else_writes():
-    with last_used.writing:
-        yield
-
-
-@pytest.mark.usefixtures("nobody_else_writes")
-def test_uses_are_remembered_and_written_together(workspace):
+def test_uses_are_remembered_and_written_together(workspace, write_last_used):
     member = workspace.actor("member")
     with acting_as(member), transaction():
         logins.begin_login(actor=member, user_agent=None)
@@ -244,7 +226,7 @@ def test_uses_are_remembered_and_written_together(workspace):
         login_id, before = row.id, row.seen_at
         last_used.note_use(member, login_id)
         assert last_used.last_used(login_id, before) > before
-    write(member.tenant_id)
+    write_last_used(member.tenant_id)
     with acting_as(member):
         assert logins.list_logins(actor=member)[0].seen_at > before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,6 +17,7 @@ from app.services.chats.store import NewMessage
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -64,23 +64,14 @@ def test_two_writers_never_take_the_same_place(app: Any, workspace: Any) -> None
     actor = workspace.actor("member")
     with acting_as(actor):
         chat_id = make(actor, "Hello").id
-    trouble: list[BaseException] = []
 
     def write() -> None:
-        try:
-            with app.app_context(), acting_as(actor):
-                for _ in range(5):
-                    with transaction():
-                        chat_store.append_messages(chat_id, [NewMessage(role="user", content="x")] * 2, actor=actor)
-        except BaseException as error:
-            trouble.append(error)
+        with app.app_context(), acting_as(actor):
+            for _ in range(5):
+                with transaction():
+                    chat_store.append_messages(chat_id, [NewMessage(role="user", content="x")] * 2, actor=actor)
 
-    writers = [threading.Thread(target=write) for _ in range(3)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(timeout=120)
-    assert not trouble
+    run_at_once(*[write] * 3)
     with acting_as(actor):
         places = [row.message_index for row in chat_store.messages_of(chat_id, actor=actor)]
     assert places == list(range(31))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -51,6 +52,16 @@ def upshot(*arguments: str, data: Path, stdin: str = "", **more: str) -> subproc
     return subprocess.run(
         [UPSHOT, *arguments], env=environment(data, **more), input=stdin, capture_output=True, text=True, timeout=300
     )
+
+
+def make_key(data: Path) -> str:
+    """Make a workspace with an owner, who gets a key that may do everything."""
+    upshot("tenant", "create", "--slug", "acme", "--name", "Acme", data=data)
+    upshot("user", "create", "--email", "ada@example.test", "--tenant", "acme", "--role", "owner", data=data)
+    owner = ("--tenant", "acme", "--user", "ada@example.test")
+    made = upshot("key", "create", *owner, "--scope", "admin", "--json", data=data)
+    key: str = json.loads(made.stdout)["key"]
+    return key
 
 
 class Serving:

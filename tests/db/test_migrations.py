@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -35,6 +34,7 @@ from tests.db.legacy import (
     fill_legacy,
     legacy_rows,
 )
+from tests.threads import run_at_once
 
 pytestmark = pytest.mark.core
 
@@ -336,20 +336,7 @@ def test_reactions_to_turns_with_one_id_and_decisions_without_reviewer_go_down_a
 
 
 def test_two_at_once_do_it_once(owner: str, look: Open) -> None:
-    trouble: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            upgrade(owner)
-        except BaseException as error:
-            trouble.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert trouble == []
+    run_at_once(*[lambda: upgrade(owner)] * 2)
     with look() as connection:
         assert is_current(connection)
 

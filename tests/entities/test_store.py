@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +19,7 @@ from app.services.entities.responses import NewResponse
 from app.services.entities.store import EntityFilters
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 FIELDS = {"valuation": {"type": "number"}, "close_date": {"type": "string"}}
@@ -301,11 +301,7 @@ def test_of_two_who_reject_one_writes(app: Any, workspace: Any) -> None:
             except Refused:
                 answers.append("refused")
 
-    people = [threading.Thread(target=reject) for _ in range(3)]
-    for person in people:
-        person.start()
-    for person in people:
-        person.join(timeout=120)
+    run_at_once(*[reject] * 3)
     assert sorted(answers) == ["refused", "refused", "rejected"]
     with acting_as(admin):
         assert len(feedback_rows()) == 1

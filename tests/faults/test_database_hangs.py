@@ -15,18 +15,11 @@ import httpx
 import psutil
 import pytest
 
-from tests.cli.servers import Serving, serving, upshot, wait_for
+from tests.cli.servers import Serving, make_key, serving, wait_for
 
 pytestmark = pytest.mark.process
 CLIENTS = 40
 FEEDBACK = {"source_type": "observation", "rating": "negative", "comment": "x" * 2000}
-
-
-def new_key(data: Path) -> str:
-    upshot("tenant", "create", "--slug", "acme", "--name", "Acme", data=data)
-    upshot("user", "create", "--email", "ada@example.test", "--tenant", "acme", "--role", "owner", data=data)
-    made = upshot("key", "create", "--tenant", "acme", "--user", "ada@example.test", "--scope", "admin", data=data)
-    return next(word for word in made.stdout.split() if word.startswith("up_"))
 
 
 @contextmanager
@@ -63,7 +56,7 @@ class Asking(threading.Thread):
 def test_a_hung_database_holds_neither_probes_nor_clients(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with serving(data) as one:
-        key = new_key(data)
+        key = make_key(data)
         assert httpx.get(f"{one.url}/api/feedback", headers={"Authorization": f"Bearer {key}"}).status_code == 200
         lines = one.output().count("\n")
         until = time.monotonic() + 14
@@ -117,7 +110,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_is_named_and_nothing_false_is_acknowledged(small_disk: Path) -> None:
     data = small_disk
     with serving(data) as one:
-        key = new_key(data)
+        key = make_key(data)
         headers = {"Authorization": f"Bearer {key}"}
         ballast = small_disk / "ballast"
         with ballast.open("wb", buffering=0) as file:

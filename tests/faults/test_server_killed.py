@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -11,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.cli.servers import Serving, free_port, upshot, wait_for
+from tests.cli.servers import Serving, free_port, make_key, wait_for
 
 pytestmark = pytest.mark.process
 WRITERS = 4
@@ -61,12 +60,7 @@ def read_all(url: str, key: str) -> list[str]:
 def test_no_acknowledged_row_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path, full: bool) -> None:
     data, port = tmp_path / "data", free_port()
     one = Serving(data, port=port).up()
-    upshot("tenant", "create", "--slug", "acme", "--name", "Acme", data=data)
-    upshot("user", "create", "--email", "ada@example.test", "--tenant", "acme", "--role", "owner", data=data)
-    made = upshot(
-        "key", "create", "--tenant", "acme", "--user", "ada@example.test", "--scope", "admin", "--json", data=data
-    )
-    key = json.loads(made.stdout)["key"]
+    key = make_key(data)
     stop = threading.Event()
     writers = [Writer(one.url, key, stop) for _ in range(WRITERS)]
     for writer in writers:

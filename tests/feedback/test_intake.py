@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -18,6 +17,7 @@ from app.services.chats.store import NewMessage
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewSession
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -117,11 +117,7 @@ def test_many_clicks_at_once_are_one_row(app: Any, workspace: Any) -> None:
         with app.app_context(), acting_as(actor), transaction():
             ids.append(record_feedback(NewFeedback(kind="signal", signal="helpful", message_id="m-1"), actor=actor).id)
 
-    clicks = [threading.Thread(target=click) for _ in range(5)]
-    for one in clicks:
-        one.start()
-    for one in clicks:
-        one.join(timeout=120)
+    run_at_once(*[click] * 5)
     assert len(ids) == 5
     assert len(set(ids)) == 1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,6 +22,7 @@ from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.workspaces import store as workspace_store
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -191,19 +192,17 @@ def test_of_two_who_decide_at_once_one_wins(app: Any, workspace: Any) -> None:
         with app.app_context(), acting_as(actor):
             moved.append(move(order, action, actor))
 
-    deciders = [
-        threading.Thread(target=decide, args=(actor, action, order))
-        for actor, action, order in (
-            (admin, "applied", ids),
-            (owner, "dismissed", ids[::-1]),
-            (admin, "applied", ids[::-1]),
-            (owner, "dismissed", ids),
+    run_at_once(
+        *(
+            partial(decide, actor, action, order)
+            for actor, action, order in (
+                (admin, "applied", ids),
+                (owner, "dismissed", ids[::-1]),
+                (admin, "applied", ids[::-1]),
+                (owner, "dismissed", ids),
+            )
         )
-    ]
-    for decider in deciders:
-        decider.start()
-    for decider in deciders:
-        decider.join(timeout=120)
+    )
     assert sorted(moved) == [0, 0, 0, 6]
     with acting_as(admin):
         found = [row(row_id) for row_id in ids]

@@ -23,6 +23,7 @@ from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
 from app.services.sessions.store import NewEvent, NewSession
 from app.services.workspaces import identity
+from tests.threads import run_at_once
 
 pytestmark = pytest.mark.usefixtures("app_context")
 
@@ -155,27 +156,19 @@ def test_several_who_count_at_once_count_each_session_once(app: Flask, workspace
         asked = [worked(admin, [str(used)]) for _ in range(12)]
     for number, session in enumerate(asked):
         say(admin, session, "helpful" if number % 3 else "inaccurate")
-    together, counted, failures = threading.Barrier(3), [], []
+    together, counted = threading.Barrier(3), []
 
     def count() -> None:
         together.wait()
         with app.app_context():
-            try:
-                while len(counted) < 40:
-                    with acting_as(product), transaction():
-                        counted.append(knowledge_usage.count_receptions(actor=product, most=2))
-                    if not counted[-1]:
-                        return
-            except Exception as failure:
-                failures.append(failure)
+            while len(counted) < 40:
+                with acting_as(product), transaction():
+                    counted.append(knowledge_usage.count_receptions(actor=product, most=2))
+                if not counted[-1]:
+                    return
 
-    processes = [threading.Thread(target=count) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    run_at_once(*[count] * 3)
     count_receptions()
-    assert not failures
     assert counts(admin, used) == (8, 4)
     with acting_as(admin):
         assert not db.session.scalars(select(SessionReception.session_id).where(SessionReception.waiting)).all()

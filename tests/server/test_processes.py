@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -16,25 +15,15 @@ import pytest
 
 from app.api.ops.request_counts import MAX_RECORDS, RequestCounts
 from app.server.processes import JobsReport
-from tests.cli.servers import Serving, serving, upshot, wait_for
+from tests.cli.servers import Serving, make_key, serving, wait_for
 from tests.faults.test_server_killed import WRITERS, Writer, read_all
 
-processes = pytest.mark.xdist_group("processes")
+processes = pytest.mark.process
 
 
 def answering(one: Serving) -> list[psutil.Process]:
     """The processes that answer requests, without the first."""
     return [child for child in psutil.Process(one.process.pid).children() if child.name() != "postgres"]
-
-
-def make_key(data: Path) -> str:
-    upshot("tenant", "create", "--slug", "acme", "--name", "Acme", data=data)
-    upshot("user", "create", "--email", "ada@example.test", "--tenant", "acme", "--role", "owner", data=data)
-    made = upshot(
-        "key", "create", "--tenant", "acme", "--user", "ada@example.test", "--scope", "admin", "--json", data=data
-    )
-    key: str = json.loads(made.stdout)["key"]
-    return key
 
 
 @processes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
@@ -15,6 +14,7 @@ from app.db import acting_as, db, transaction
 from app.formats import session_limits as limits
 from app.models import AgentSession, Feedback, SessionEvent
 from tests.conftest import Api, Workspace, golden_mark
+from tests.threads import run_at_once
 
 PATH = "/api/v1/sessions"
 SAID = {"event_type": "user.message", "payload": {"text": "Compare Kestrel and Bluefin"}}
@@ -163,11 +163,7 @@ def test_writers_at_once_leave_no_gap(app: Flask, ingest: Api) -> None:
         for _ in range(3):
             answers.append(key.post(f"{PATH}/{session['id']}/events", {"events": [SAID] * 5}).status_code)
 
-    threads = [threading.Thread(target=write) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_at_once(*[write] * 4)
     assert answers == [201] * 12
     events = ingest.get(f"{PATH}/{session['id']}").json["events"]
     assert sorted(event["sequence"] for event in events) == list(range(1, 61))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -23,10 +22,7 @@ from tests.lists.filling import several
 
 SignIn = Callable[..., FlaskClient]
 URL = "/admin/agent-review/sessions"
-CHATS = "/admin/agent-review/conversations"
-NOON = datetime(2026, 11, 13, 12, 0, tzinfo=UTC)
 HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
-EVENTS = 2000
 
 
 def ask(client: FlaskClient, **fields: Any) -> Any:

@@ -25,8 +25,6 @@ SignIn = Callable[..., FlaskClient]
 URL = "/admin/agent-review/sessions"
 CHATS = "/admin/agent-review/conversations"
 NOON = datetime(2026, 11, 13, 12, 0, tzinfo=UTC)
-HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
-EVENTS = 2000
 
 
 def test_every_filter_of_sessions(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +18,7 @@ from app.services.sessions import store as session_store
 from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewEvent, NewSession
 from tests.conftest import golden_mark
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -126,25 +126,16 @@ def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> Non
     actor = workspace.actor("member")
     with acting_as(actor):
         session = create(actor)
-    trouble: list[BaseException] = []
 
     def write() -> None:
-        try:
-            with app.app_context(), acting_as(actor):
-                for _ in range(5):
-                    with transaction():
-                        session_store.append_events(
-                            session.id, [NewEvent("user.message", {"text": "hello"})] * 3, actor=actor
-                        )
-        except BaseException as error:
-            trouble.append(error)
+        with app.app_context(), acting_as(actor):
+            for _ in range(5):
+                with transaction():
+                    session_store.append_events(
+                        session.id, [NewEvent("user.message", {"text": "hello"})] * 3, actor=actor
+                    )
 
-    writers = [threading.Thread(target=write) for _ in range(4)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(timeout=120)
-    assert not trouble
+    run_at_once(*[write] * 4)
     with acting_as(actor):
         numbers = [event.sequence for event in session_store.events_of(session.id, actor=actor)]
     assert sorted(numbers) == list(range(1, 61))
@@ -305,11 +296,7 @@ def test_agents_are_made_once_by_many(app: Any, workspace: Any) -> None:
         with app.app_context(), acting_as(actor), transaction():
             made.append(ensure_agent("shared-one", actor=actor).id)
 
-    askers = [threading.Thread(target=ask) for _ in range(4)]
-    for asker in askers:
-        asker.start()
-    for asker in askers:
-        asker.join(timeout=120)
+    run_at_once(*[ask] * 4)
     assert len(made) == 4
     assert len(set(made)) == 1
     with acting_as(actor):

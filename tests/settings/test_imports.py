@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -24,6 +24,7 @@ from app.services.ingest.imports import Result
 from app.services.sessions import store as session_store
 from app.services.workspaces import store as workspace_store
 from tests.conftest import golden_mark
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context")]
 
@@ -240,10 +241,6 @@ def test_two_who_import_the_same_file_at_once_share_it(app: Any, workspace: Any)
         with app.app_context(), acting_as(actor):
             results.append(take(actor, *own))
 
-    threads = [threading.Thread(target=work, args=(own,)) for own in (lines, lines[::-1])]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
+    run_at_once(*(partial(work, own) for own in (lines, lines[::-1])))
     assert sum(result.created for result in results) == sum(result.existing for result in results) == 40
     assert [result.failed for result in results] == [0, 0]

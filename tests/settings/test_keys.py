@@ -12,8 +12,8 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
 from app.models.people import ApiKey, AuditEntry
 from app.security import authentication
-from app.services.workspaces import identity, last_used
 from app.services.workspaces import keys as workspace_keys
+from app.services.workspaces import last_used
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -87,27 +87,12 @@ def test_bad_keys_are_refused(workspace):
         workspace_keys.revoke_key(key_id, actor=member)
 
 
-def write(tenant_id) -> None:
-    for batch in last_used.take_batches():
-        if batch.tenant_id == tenant_id:
-            with acting_as(identity.product_in(tenant_id)), transaction():
-                last_used.write_batch(batch)
-            last_used.forget_batch(batch)
-
-
-@pytest.fixture
-def nobody_else_writes():
-    with last_used.writing:
-        yield
-
-
-@pytest.mark.usefixtures("nobody_else_writes")
-def test_the_last_use_is_known_before_and_after_it_is_written(workspace):
+def test_the_last_use_is_known_before_and_after_it_is_written(workspace, write_last_used):
     admin = workspace.actor("admin")
     key_id, _ = make(admin)
     last_used.note_use(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
     noted = last_used.last_used(key_id, None)
-    write(workspace.id)
+    write_last_used(workspace.id)
 
     assert last_used.last_used(key_id, None) is None
     with acting_as(admin):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -15,6 +16,7 @@ from app.models.people import AuditEntry, LoginSession, OneTimeLink
 from app.services.workspaces import identity, logins, people
 from app.services.workspaces import keys as workspace_keys
 from app.services.workspaces import store as workspace_store
+from tests.threads import run_at_once
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 PASSWORD = "correct horse battery"
@@ -212,11 +214,7 @@ def test_two_owners_cannot_remove_each_other(app, workspace):
             except Refused as refusal:
                 refused.append(str(refusal))
 
-    threads = [threading.Thread(target=remove, args=pair) for pair in ((first, second), (second, first))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
+    run_at_once(*(partial(remove, *pair) for pair in ((first, second), (second, first))))
 
     assert len(refused) == 1
     with acting_as(workspace.actor("system")):
