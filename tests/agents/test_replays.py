@@ -19,8 +19,9 @@ from app.evals.compare import clipping
 from app.models import AgentSession, EvalRun, Feedback
 from app.services.agents import versions
 from app.services.entities import store as entity_store
+from app.services.evals import compare as eval_compare
 from app.services.evals import golden as eval_golden
-from app.services.evals import promotion, run_control, traces
+from app.services.evals import promotion, run_control
 from app.services.evals import runs as eval_runs
 from app.services.evals.promotion import Promotion
 from app.services.evals.runs import NewRun
@@ -142,7 +143,7 @@ def test_a_golden_too_large_to_be_held_replays_to_the_same_bytes(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, worse: bool
 ) -> None:
     """Long values of the recording are kept by their hash, and what an agent gets to read is looked up."""
-    monkeypatch.setattr(traces, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(eval_compare, "WHOLE_BYTES", 0)
     for name in ("RESULT_ROOM", "VALUE_ROOM"):
         monkeypatch.setattr(clipping, name, 20)
     monkeypatch.setitem(clipping.ROOMS, "tool.result", 20)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from app.evals.compare.align import align, field_diffs
+from app.evals.compare.align import align
 from app.text.diff import exact_diff
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import text_similarity
@@ -31,12 +31,6 @@ def test_the_words_of_two_answers() -> None:
 
     assert parts == [("same", "The price "), ("gone", "is"), ("new", "was"), ("same", " 90 euros.")]
     assert "".join(text for kind, text in parts if kind != "new") == "The price is 90 euros."
-
-
-def test_the_fields_of_two_values() -> None:
-    found = field_diffs({"a": 1, "b": [1, 2]}, {"a": 2, "b": [1], "c": None})
-
-    assert [(diff.path, diff.change) for diff in found] == [("a", "changed"), ("b[1]", "removed"), ("c", "inserted")]
 
 
 def test_meaning_counts_where_words_differ() -> None:

@@ -17,7 +17,8 @@ from app.errors import Problem
 from app.jobs.executor import Executor
 from app.models import Agent, AgentSession, AuditEntry, Feedback
 from app.services.agents import versions
-from app.services.evals import candidate_runs, candidates, golden_lists
+from app.services.evals import candidates, golden_lists
+from app.services.evals import candidates as eval_candidates
 from tests.agents.running import Desk
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_golden import complain
@@ -193,7 +194,7 @@ def test_of_several_who_press_at_once_one_starts_it(office: Office) -> None:
         with office.app.app_context(), acting_as(office.admin):
             try:
                 with transaction():
-                    candidate_runs.run_again(office.failed, actor=office.admin)
+                    eval_candidates.run_again(office.failed, actor=office.admin)
             except Problem:
                 return False
             return True

@@ -13,7 +13,8 @@ from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, S
 from app.api.kit.route import route
 from app.db import paging
 from app.evals.grouping import Candidate
-from app.services.evals import candidate_runs, candidates, golden_lists, promotion
+from app.services.evals import candidates, golden_lists, promotion
+from app.services.evals import candidates as eval_candidates
 from app.services.evals import golden as eval_golden
 
 ADMIN = ("admin", "admin")
@@ -158,7 +159,7 @@ def _candidate(one: Candidate) -> CandidateItem:
     " key's person. Once it completed, it is the candidate's `representativeSessionId`.",
 )  # fmt: skip
 def run_again(session_id: UUID, body: Body) -> RunAgain:
-    session = candidate_runs.run_again(session_id, actor=g.actor)
+    session = eval_candidates.run_again(session_id, actor=g.actor)
     return RunAgain(sessionId=session.id, status=session.status)
 
 

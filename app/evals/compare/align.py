@@ -1,4 +1,4 @@
-"""Two sessions side by side, for pages only: aligned steps, and the fields of a value.
+"""Two sessions side by side, for pages only: their steps, aligned.
 
 Nothing here takes part in a verdict; it costs more than a verdict does and is made when a page asks.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from app.evals.trace import Call, Event, Run, calls_of, text_of
 from app.text.diff import match_runs
-from app.text.values import Path, Reader, differences, equal, format_path, from_json, leaves, shorten
+from app.text.values import Reader, equal, from_json
 
 SAME, CHANGED, MOVED, INSERTED, REMOVED = "same", "changed", "moved", "inserted", "removed"
 MAX_STEPS = 2_000
@@ -100,23 +100,3 @@ def _with_moves(rows: list[Row]) -> list[Row]:
 
 def _step_key(step: Step) -> str:
     return f"{step.name} {Reader().value(step.content)!r}"
-
-
-@dataclass(frozen=True)
-class FieldDiff:
-    path: str
-    change: str
-    golden: Any
-    replay: Any
-
-
-def field_diffs(golden: Any, replay: Any, most: int = 200) -> list[FieldDiff]:
-    """The leaves on which two values differ."""
-    reader = Reader()
-    a, b = leaves(reader.value(golden)), leaves(reader.value(replay))
-    return [_field(path, a, b) for path in differences(a, b)[:most]]
-
-
-def _field(path: Path, a: dict[Path, Any], b: dict[Path, Any]) -> FieldDiff:
-    change = INSERTED if path not in a else REMOVED if path not in b else CHANGED
-    return FieldDiff(format_path(path), change, shorten(a.get(path)), shorten(b.get(path)))

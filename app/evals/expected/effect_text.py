@@ -18,9 +18,6 @@ from app.text.values import Reader
 UPDATE, CREATE, SUBMIT = "update", "create", "submit"
 OF = " for "
 _SAME = {f"{verb}{end}": verb for verb in (UPDATE, CREATE) for end in ("d", "s")}
-# The tools of ours that a recorded change is written with.
-_CREATES = {"correction": "addCorrection", "lesson": "addLesson", "insight": "addInsight", "memory": "saveMemory"}
-_UPDATES = {"knowledge": "updateSharedContext", "feedback": "reviewFeedback", "agent": "updateAgentConfig"}
 _WORD = re.compile(r"[\w.$-]+")
 _SET = re.compile(r"\s*([\w.$-]+)\s*=\s*")
 _NEXT = re.compile(r",\s*[\w.$-]+\s*=")
@@ -165,10 +162,15 @@ def line_of(effect: Mapping[str, Any], kinds: Collection[str], names: Mapping[st
         whole = {"criteriaSetId": of or None, "entityId": target, "values": fields}
         return Line("submitResponse", None, {name: value for name, value in whole.items() if value is not None})
     if kind == CREATED:
-        return Line(CREATE, of, fields) if of in kinds else Line(_CREATES.get(of, of), None, fields)
+        return Line(CREATE, of, fields) if of in kinds else Line(_tool_for(kind, of), None, fields)
     if of == "entity":
         return Line(UPDATE, known.get(str(target), target), fields)
-    return Line(_UPDATES.get(of, of), target, fields)
+    return Line(_tool_for(kind, of), target, fields)
+
+
+def _tool_for(kind: str, of: str) -> str:
+    """The tool that a change is written with. A tool that is not built in makes changes of its own name."""
+    return builtin_tools.tools_that_make(kind, of)[0]
 
 
 def effect_of(line: Line, tool: Tool) -> dict[str, Any]:

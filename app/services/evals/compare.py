@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -10,14 +12,16 @@ from uuid import UUID
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import NotFound
+from app.evals.compare.clipping import WHOLE_BYTES, TooDense, read_events
 from app.evals.compare.sessions import Comparison, Golden, compare
 from app.evals.expected.expectations import read_expected
-from app.evals.trace import Run, make_tool
+from app.evals.trace import Event, Run, make_tool
 from app.evals.verdict import Policy
+from app.formats.ids import parse_id
 from app.models import AgentSession, CriteriaSet
-from app.services.evals.traces import LoadedEvents, load_events
+from app.services.sessions.event_windows import iterate_raw_events
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
 
@@ -88,10 +92,51 @@ def _snapshot(meta: Mapping[str, Any]) -> Mapping[str, Any]:
 def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
     submitted = (event.payload for event in run.events if event.event_type == "response.submitted")
     named = next((payload.get("criteria_set_id") for payload in submitted if payload.get("criteria_set_id")), None)
-    try:
-        wanted = UUID(str(named))
-    except ValueError:
+    wanted = parse_id(named)
+    if wanted is None:
         return None
     return db.session.scalar(
         select(CriteriaSet.dimensions).where(CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == wanted)
     )
+
+
+LOAD_EVENTS = """
+SELECT session_id, event_type, payload::text, sequence FROM session_events
+ WHERE tenant_id = %(tenant)s AND session_id = ANY (%(sessions)s::uuid[])
+ ORDER BY session_id, occurred_at, sequence
+"""
+
+
+@dataclass(frozen=True)
+class LoadedEvents:
+    """The events of a session as the comparer takes them, and how they were read."""
+
+    events: tuple[Event, ...]
+    clipped: bool
+    cut: bool
+
+
+def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) -> dict[UUID, LoadedEvents]:
+    """The events of sessions that are compared, by id. `sizes` says how many bytes each holds. When one of them is
+    large, all are clipped, since only what was read alike can be compared. One query for all that are small."""
+    if not clip and all(size <= WHOLE_BYTES for size in sizes.values()):
+        try:
+            return _load_whole(sizes, actor)
+        except TooDense:
+            pass
+    return {session_id: _load_clipped(session_id, actor) for session_id in sizes}
+
+
+def _load_whole(session_ids: Collection[UUID], actor: Actor) -> dict[UUID, LoadedEvents]:
+    rows: dict[UUID, list[tuple[str, str, int]]] = defaultdict(list)
+    wanted = f"{{{','.join(map(str, session_ids))}}}"
+    for session_id, kind, text, sequence in run(LOAD_EVENTS, {"tenant": actor.tenant_id, "sessions": wanted}):
+        rows[session_id].append((kind, text, sequence))
+    loaded = {one: read_events(rows[one], clip=False) for one in session_ids}
+    return {one: LoadedEvents(tuple(found.events), clipped=False, cut=False) for one, found in loaded.items()}
+
+
+def _load_clipped(session_id: UUID, actor: Actor) -> LoadedEvents:
+    rows = iterate_raw_events(session_id, actor=actor)
+    found = read_events(((one.event_type, one.payload, one.sequence) for one in rows), clip=True)
+    return LoadedEvents(tuple(found.events), clipped=True, cut=found.cut)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
@@ -21,6 +21,7 @@ from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
 from app.services.evals.compare import load_run, nearness
+from app.services.evals.run_detail import row_contents
 from app.text.values import Reader, differences, equal
 
 MAX_ANSWER_CHARS = 8_000
@@ -194,7 +195,7 @@ def _knowledge(golden: DiffSide, before: Run, after: Run, actor: Actor) -> Knowl
         return None
     only = [[one for one in had if one not in set(got)], [one for one in got if one not in set(had)]]
     missing = [one for side in only for one in side[:MAX_ROWS] if one not in said]
-    said |= _named(missing, actor)
+    said |= row_contents([one for one in missing if len(one) == 36], actor=actor)
     shown = [[(one, said.get(one, "a row that is gone")) for one in side[:MAX_ROWS]] for side in only]
     return KnowledgeDiff(shown[0], shown[1], len(set(had) & set(got)))
 
@@ -205,12 +206,6 @@ def _loaded(run: Run) -> list[str]:
         if event.event_type == "context.loaded" and isinstance(event.payload.get("row_ids"), list):
             found += [str(one) for one in event.payload["row_ids"]]
     return list(dict.fromkeys(found))
-
-
-def _named(ids: Sequence[str], actor: Actor) -> dict[str, str]:
-    from app.services.evals.run_detail import row_contents
-
-    return row_contents([one for one in ids if len(one) == 36], actor=actor)
 
 
 def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
@@ -241,13 +236,3 @@ def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
             .limit(MAX_OTHERS)
         )
     )  # fmt: skip
-
-
-def sessions_titled(ids: Sequence[UUID], *, actor: Actor) -> dict[str, str]:
-    """Titles by id."""
-    rows = db.session.execute(
-        select(AgentSession.id, func.left(AgentSession.title, 160)).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)
-        )
-    )
-    return {str(row[0]): row[1] for row in rows}

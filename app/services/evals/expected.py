@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 from uuid import UUID
 
@@ -22,12 +23,13 @@ from app.evals.expected.contradictions import check_makable, find_conflict
 from app.evals.expected.corrected_effects import names_writes
 from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
 from app.evals.expected.expectations import Expected
-from app.evals.expected.tool_names import is_typo, nearest_name
 from app.evals.trace import Run, Tool, calls_of, find_tool
+from app.formats.ids import parse_id
 from app.formats.json_schema import expected_error
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.entities import store as entity_store
 from app.text.values import Reader, as_number, holds_truncated
+from app.text.words import split_name
 
 RECORDS = ("knowledge", "feedback", "agent")
 MAX_NAMES = 8
@@ -164,7 +166,7 @@ class _Checks:
     def _update(self, target: Any, fields: Mapping[str, Any]) -> str | None:
         if OWN_RECORD.fullmatch(str(target)):
             return None
-        known = as_id(str(target))
+        known = parse_id(str(target))
         kind = self._kind_of(known) if known else None
         if kind is None:
             there = any(one[:2] == (UPDATED, "entity") and repr(target) in one[2] for one in self.recorded)
@@ -179,7 +181,7 @@ class _Checks:
         )
 
     def _response(self, of: str, fields: Mapping[str, Any]) -> str | None:
-        known = as_id(of)
+        known = parse_id(of)
         criteria = db.session.scalar(
             select(CriteriaSet).where(CriteriaSet.tenant_id == self.actor.tenant_id, CriteriaSet.id == known)
         )
@@ -273,7 +275,7 @@ def format_changes(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> lis
 
 
 def _unique_names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
-    ids = [found for text in targets if (found := as_id(text)) is not None]
+    ids = [found for text in targets if (found := parse_id(text)) is not None]
     if not ids:
         return {}
     lowered = func.lower(of.name)
@@ -283,14 +285,6 @@ def _unique_names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, 
     for entity_id, name in rows:
         called[name.lower()].append((entity_id, name))
     return {str(same[0][0]): same[0][1] for same in called.values() if len(same) == 1}
-
-
-def as_id(text: str) -> UUID | None:
-    """The id that a text writes, if it writes one."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def _update(line: Line, actor: Actor) -> Line:
@@ -304,7 +298,9 @@ def _update(line: Line, actor: Actor) -> Line:
 def _submit(line: Line, actor: Actor) -> Line:
     """The line with the ids of its criteria and its record."""
     criteria, of, said = str(line.subject).partition(OF)
-    same = CriteriaSet.id == known if (known := as_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
+    same = (
+        CriteriaSet.id == known if (known := parse_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
+    )
     rows = db.session.scalars(select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, same).limit(2)).all()
     if len(rows) != 1:
         there = "Several criteria sets are" if rows else "No criteria set is"
@@ -331,7 +327,7 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
 
 def _record(said: str, actor: Actor) -> tuple[str, EntityType]:
     """The id of the one record of that name or id, and its kind."""
-    same = Entity.id == entity_id if (entity_id := as_id(said)) else func.lower(Entity.name) == said.lower()
+    same = Entity.id == entity_id if (entity_id := parse_id(said)) else func.lower(Entity.name) == said.lower()
     rows = db.session.execute(
         select(Entity.id, EntityType)
         .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
@@ -397,3 +393,33 @@ def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
         raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
     if not known[name].writes:
         raise ValueError(f"{name[:60]} only reads, so it changes nothing.")
+
+
+# Suggest the tool that a misspelled name probably means
+
+MIN_RATIO = 0.6
+TYPO_RATIO = 0.9
+MAX_CHARS = 120
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like a name that is not known, if one is."""
+    squeezed = {_normalize(one): one for one in sorted(known)}
+    found = get_close_matches(_normalize(name), list(squeezed), n=1, cutoff=MIN_RATIO)
+    return squeezed[found[0]] if found else None
+
+
+def is_typo(name: str, other: str) -> bool:
+    """Whether a name is another one with a slip of the pen in it. One thing and several are two names, and so are two
+    that begin with other letters, such as get and set."""
+    one, two = _normalize(name), _normalize(other)
+    if one == two:
+        return True
+    if one[:1] != two[:1] or one.rstrip("s") == two.rstrip("s"):
+        return False
+    return SequenceMatcher(None, one, two, autojunk=False).ratio() >= TYPO_RATIO
+
+
+def _normalize(name: str) -> str:
+    """A name without what people leave out: case and what stands between its words."""
+    return "".join(split_name(name[:MAX_CHARS])).lower()

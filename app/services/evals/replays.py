@@ -21,9 +21,8 @@ from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt, scope_of
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit
-from app.services.evals.compare import nearness
+from app.services.evals.compare import LoadedEvents, load_events, nearness
 from app.services.evals.results import Case, cases_of, finish_run_of_case, verdict_of
-from app.services.evals.traces import LoadedEvents, load_events
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback

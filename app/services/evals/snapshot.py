@@ -13,6 +13,7 @@ from app.db import db
 from app.errors import Unprocessable
 from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
 from app.evals.trace import Run, make_run
+from app.formats.ids import parse_id
 from app.ingest.messages import size_of
 from app.learning.prompt import scope_of
 from app.models import (
@@ -28,7 +29,7 @@ from app.models import (
     UserMemory,
 )
 from app.services.chats.store import earlier_messages
-from app.services.evals.traces import load_events
+from app.services.evals.compare import load_events
 from app.services.sessions.budget import shown_bytes
 from app.services.sessions.event_windows import iterate_events
 
@@ -61,7 +62,7 @@ def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID 
             loaded=found.loaded,
             memories=_memories(session, found.loaded, actor),
             entity_types=_entity_types(actor),
-            criteria=_criteria(criteria_set_id or _uuid(found.criteria_set_id), actor),
+            criteria=_criteria(criteria_set_id or parse_id(found.criteria_set_id), actor),
         )
     )
     if size_of(snapshot) > SNAPSHOT_BYTES:
@@ -163,14 +164,7 @@ def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) ->
 
 def _loaded_versions(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
     ids, versions = loaded.get("row_ids") or [], loaded.get("versions") or []
-    return [(_uuid(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
-
-
-def _uuid(text: Any) -> UUID | None:
-    try:
-        return UUID(str(text))
-    except ValueError:
-        return None
+    return [(parse_id(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
 
 
 def _entity(session: AgentSession) -> dict[str, Any] | None:

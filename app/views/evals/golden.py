@@ -14,7 +14,7 @@ from app.security.access import access
 from app.services.entities import store as entity_store
 from app.services.evals import expected as eval_expected
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_health, golden_lists
+from app.services.evals import golden_lists
 from app.views.evals import bp
 from app.views.htmx import Toast, leave, page, wants_fragment
 
@@ -34,9 +34,9 @@ def _golden_page(session_id: UUID, status: int = 200, **more: Any) -> Any:
         status=status,
         row=row,
         changes=eval_expected.format_changes((row.expected or {}).get("effects") or (), actor=g.actor),
-        frozen=golden_health.count_frozen(session_id, actor=g.actor),
-        replays=golden_health.list_replays(session_id, actor=g.actor),
-        marks=golden_health.health_of(row.set_name, [session_id], actor=g.actor)[session_id],
+        frozen=golden_lists.count_frozen(session_id, actor=g.actor),
+        replays=golden_lists.list_replays(session_id, actor=g.actor),
+        marks=golden_lists.health_of(row.set_name, [session_id], actor=g.actor)[session_id],
         set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
         criteria_sets=entity_store.list_criteria_sets(actor=g.actor),
         **{"errors": {}, "given": _form_values(row), **more},

@@ -14,7 +14,7 @@ from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_health, golden_lists, golden_sets, run_lists
+from app.services.evals import golden_lists, golden_sets, run_lists
 from app.services.evals import runs as eval_runs
 from app.views import lists as listing
 from app.views.evals import bp
@@ -64,7 +64,7 @@ def _load_set(name: str) -> dict[str, Any]:
         "set_names": [one.name for one in sets],
         "found": found,
         "rows": found.items,
-        "marks": golden_health.health_of(name, [row.id for row in found.items], actor=g.actor),
+        "marks": golden_lists.health_of(name, [row.id for row in found.items], actor=g.actor),
         "runs": runs[:MAX_RUNS],
         "last": last,
         "under_way": next((run.id for run in runs if run.completed_at is None), None),

@@ -16,7 +16,8 @@ from app.evals.grouping import Candidate
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
-from app.services.evals import candidate_runs, candidates, golden_sets, promotion
+from app.services.evals import candidates, golden_sets, promotion
+from app.services.evals import candidates as eval_candidates
 from app.services.evals import golden as eval_golden
 from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
@@ -154,7 +155,7 @@ def run_again(session_id: UUID) -> Any:
     """Start the prompt of a failed candidate once more; its row follows the session until it has ended."""
     try:
         with transaction():
-            session = candidate_runs.run_again(session_id, actor=g.actor)
+            session = eval_candidates.run_again(session_id, actor=g.actor)
             address = url_for("sessions.detail", session_id=session.id)
     except Refused as refusal:
         return _refused(refusal)

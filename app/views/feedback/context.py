@@ -9,7 +9,7 @@ from flask import g
 
 from app.formats.ids import parse_id
 from app.services.chats import store as chat_store
-from app.services.evals import diff as eval_diff
+from app.services.evals import golden_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback.review import FeedbackDetail
 from app.services.sessions import event_windows
@@ -60,10 +60,10 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
         return None
     ids = [one for text in context.get("replay_session_ids") or () if (one := parse_id(str(text)))]
     latest = list(reversed(ids))[:MOST_REPLAYS]
-    titles = eval_diff.sessions_titled([golden, *latest], actor=g.actor)
+    titles = golden_lists.titles_of([golden, *latest], actor=g.actor)
     return {
         "golden": golden,
-        "title": titles.get(str(golden), "a golden that was deleted"),
+        "title": titles.get(str(golden), "a golden that was deleted")[:160],
         "ids": [one for one in latest if str(one) in titles],
         "count": len(ids),
         "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MOST_DIVERGENCES],
