@@ -1,4 +1,4 @@
-"""Complaints about the same request of the same agent, brought together."""
+"""Group complaints about the same request of the same agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Candidate:
 
 
 def normalize_prompt(prompt: str) -> str:
-    """What two requests share that are the same to people."""
+    """A prompt without differences in case and white space."""
     return " ".join(prompt.split()).lower()
 
 

@@ -1,4 +1,4 @@
-"""Everything that went into a run, frozen: what a golden keeps so that it can be replayed for ever."""
+"""Everything that went into a run, frozen: what a golden keeps so that it can always be replayed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUT_EVENTS = ("user.message", "context.loaded", "entity.updated", "response.su
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What a run had, in JSON's types. `turns` are what was said to the agent, `entity` its record before the run."""
+    """The inputs of a run, in JSON types. `turns` are the user's messages, `entity` its record before the run."""
 
     session_type: str
     output_type: str | None
@@ -88,7 +88,7 @@ def _text(value: Any) -> str:
 
 
 def text_hash(row: Mapping[str, Any]) -> str:
-    """What a knowledge row said, as a hash."""
+    """A hash of a knowledge row's content."""
     return sha256(json.dumps([row.get("content"), row.get("context")], ensure_ascii=False).encode()).hexdigest()
 
 
@@ -103,10 +103,10 @@ class Gathered:
 
 
 def gather_inputs(events: Iterable[tuple[str, Mapping[str, Any]]], entity: Mapping[str, Any] | None) -> Gathered:
-    """What went into a run, from one pass over its events: type and payload, in order of time.
+    """The inputs of a run, from one pass over its events: type and payload, in order of time.
 
-    What was in the prompt counts as it was loaded first: a run that was taken up again had the same rows. The record is
-    as it was before the run: as it is now, with what the run itself changed taken back.
+    The prompt counts as it was loaded first: a later attempt had the same rows. The record is as it is now, with the
+    run's own changes undone.
     """
     turns: list[str] = []
     loaded: dict[str, Any] | None = None

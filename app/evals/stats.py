@@ -1,4 +1,4 @@
-"""Intervals and limits for what a set of goldens can show."""
+"""Intervals, and what a set of goldens can show."""
 
 from __future__ import annotations
 

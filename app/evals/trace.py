@@ -1,4 +1,4 @@
-"""A session as the comparer reads it: plain values, its calls paired with their results, its turns."""
+"""A session as the comparer reads it: events, calls paired with their results, turns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a person said, and the last thing that the agent said before the next."""
+    """A user message, and the agent's last message before the next one."""
 
     number: int
     user: str
@@ -97,7 +97,7 @@ def _event(given: Mapping[str, Any], place: int) -> Event:
 
 
 def make_tool(given: Any) -> Tool | None:
-    """A tool from its definition. Whatever does not say that it only reads, writes."""
+    """A tool from its definition. It writes unless its definition says that it only reads."""
     if not isinstance(given, Mapping) or not isinstance(given.get("name"), str):
         return None
     hints = given.get("annotations")
@@ -114,7 +114,7 @@ _TARGET = "x-upshot-target"
 
 
 def find_tool(name: str, tools: Mapping[str, Tool]) -> Tool:
-    """The tool of that name. One that nobody described is taken to write, unless it is a reading tool of ours."""
+    """The tool of that name. An unknown tool is assumed to write, unless it is a built-in reading tool."""
     return tools.get(name) or Tool(name, name not in builtin_tools.READS)
 
 
@@ -153,7 +153,7 @@ def _call(event: Event, results: dict[str, deque[Event]], tool: Tool, reader: Re
 
 
 def result_failed(result: Mapping[str, Any]) -> bool:
-    """Whether a `tool.result` tells of a failure: as it says, else as it looks."""
+    """Whether a `tool.result` is a failure: by its `is_error`, else by its output."""
     said = result.get("is_error")
     return said if isinstance(said, bool) else looks_failed(result.get("output"))
 
@@ -175,7 +175,7 @@ def _turn(number: int, user: Event, *said: Event) -> Turn:
 
 
 def last_message(run: Run) -> tuple[str, int | None]:
-    """The last thing that the agent said, and where."""
+    """The agent's last message, and its sequence number."""
     for event in reversed(run.events):
         if event.event_type == "agent.message" and text_of(event).strip():
             return text_of(event), event.sequence

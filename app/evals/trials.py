@@ -1,4 +1,4 @@
-"""Several trials of one golden, and several goldens of one set."""
+"""Combine the trials of one golden, and the goldens of one set."""
 
 from __future__ import annotations
 

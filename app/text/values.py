@@ -1,7 +1,7 @@
-"""When two values are the same: one canonical form, and likeness counted over the leaves of both.
+"""Equality of values: one canonical form, and likeness counted over the leaves of both.
 
-A value that is too large, too deep or not finite is cut: it equals nothing, itself included, and whoever reads it
-learns so from `Reader.cut`. All work is linear in what is read, and what is read is bounded.
+A value that is too large, too deep or not finite is truncated: it equals nothing, itself included, and `Reader.cut`
+says so. All work is linear in what is read, and what is read is bounded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOWHERE: Final = object()
 
 
 class Truncated:
-    """What stands for a value that was not read to its end."""
+    """Replaces a value that was not read to its end."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -48,7 +48,7 @@ TRUNCATED: Final = Truncated()
 
 
 class Clipped(str):
-    """What stands for a long text or value of a large session: its beginning and its hash. It equals the same one."""
+    """Replaces a long value of a large session: its beginning and its hash. Equal values have equal replacements."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ def _as_schema(given: Any) -> Mapping[str, Any]:
 
 
 def _sort_key(scalar: Any) -> tuple[int, float, str]:
-    """Where a scalar stands in a list whose order means nothing; equal numbers stand together."""
+    """The sort key of a scalar in a list without order; equal numbers sort together."""
     if isinstance(scalar, bool) or scalar is None:
         return (0, 0.0, str(scalar))
     if isinstance(scalar, int | float):

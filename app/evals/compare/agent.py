@@ -1,4 +1,4 @@
-"""What is compared in a session of each type. Agents and chats: what they changed, called and said."""
+"""The dimensions that are compared in a session of each type."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.text.values import Reader
 
 @dataclass(frozen=True)
 class Golden:
-    """A session and what is held against it. `rejected`: somebody complained and nobody said what was right."""
+    """A session and what replays of it are compared with. `rejected`: it has a complaint and no correction."""
 
     run: Run
     expected: Expected = field(default_factory=Expected)
@@ -31,8 +31,8 @@ class Golden:
 
 @dataclass(frozen=True)
 class Side:
-    """A session as it was read. `names` are those of the things that it made itself; `changed` says that it changed
-    something, whatever is expected in place of that; `put_right` that something is."""
+    """A session as it was read. `names` maps the ids of records that it created to shared names; `changed` says that it
+    changed something itself, `put_right` that its effects were replaced by expected ones."""
 
     run: Run
     calls: list[Call]
@@ -43,7 +43,7 @@ class Side:
 
     @property
     def only_said(self) -> bool:
-        """Nothing was changed, and nothing should have been: what was said is all there is."""
+        """Whether nothing was changed and nothing should have been, so that the answer is all there is."""
         return not self.effects and not self.changed
 
 
@@ -55,7 +55,7 @@ def read_side(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
 
 
 def apply_expectations(golden: Golden, before: Side, after: Side, tools: Mapping[str, Tool], reader: Reader) -> Side:
-    """The recorded side as replays are held to it: with what should have been changed in place of what was."""
+    """Replace the recorded effects by the expected ones, if there are any."""
     if golden.expected.effects is not None:
         return replace(before, effects=golden.expected.read_effects(reader), put_right=True)
     if not golden.expected.about_calls:
@@ -124,7 +124,7 @@ def _agent_dimensions(
 
 
 def _message_decides(golden: Golden, before: Side) -> bool:
-    """The answer decides where it is all there is: nothing changed, and one question or no tool that could write."""
+    """Whether the answer decides: nothing was changed, and there was one question or no tool that writes."""
     if golden.expected.about_answer:
         return True
     turns = sum(event.event_type == "user.message" for event in before.run.events)
@@ -133,7 +133,7 @@ def _message_decides(golden: Golden, before: Side) -> bool:
 
 
 def _expected_dimensions(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:
-    """What `expected` names is compared in sessions of every type."""
+    """Dimensions for expected calls and answers, in sessions of every type."""
     found: list[Dimension] = []
     if golden.expected.about_calls:
         names = (before.names, after.names)

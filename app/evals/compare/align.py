@@ -85,7 +85,7 @@ def _same(a: Step, b: Step) -> bool:
 
 
 def _with_moves(rows: list[Row]) -> list[Row]:
-    """A step that is gone here and stands there with the same name and content has moved."""
+    """Mark a removed step as moved if the same name and content was inserted elsewhere."""
     gone: dict[str, deque[int]] = defaultdict(deque)
     for place, row in enumerate(rows):
         if row.change == REMOVED and row.golden is not None:

@@ -1,4 +1,4 @@
-"""What a call of one of our own tools changes. They are known by name; a test holds the list against the tools."""
+"""What a call of a built-in tool changes. The tools are known by name; a test compares the list with the tools."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDING = frozenset({"reason", "notes"})
 
 
 def change_of(name: str, arguments: dict[str, Any]) -> Change | None:
-    """What a call of ours changed, or None when the tool or its arguments are not ours."""
+    """What a call changed, or None if the tool is not built in or its arguments do not fit."""
     read = _READ.get(name)
     return read(arguments) if read else None
 
@@ -112,7 +112,7 @@ _TAKES = {
 
 
 def schema_of(name: str) -> dict[str, Any] | None:
-    """The names and kinds of what a tool of ours takes, as a JSON schema; None for any other tool."""
+    """A JSON schema of what a built-in tool takes; None for any other tool."""
     if name not in WRITES | READS:
         return None
     given = (part.partition(":") for part in _TAKES.get(name, "").split())

@@ -124,8 +124,8 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
 
 
 def covered_share(name: str, wanted: Any, given: Any) -> float:
-    """The share of the wanted arguments that were given; more may have been given. A value that is submitted may stand
-    there with where it was read."""
+    """The share of the wanted arguments that were given; more may have been given. Submitted values may carry their
+    source, which is ignored."""
     share = _share(wanted, given)
     if share == 1.0 or name != SUBMIT or not all(isinstance(_values(side), dict) for side in (wanted, given)):
         return share

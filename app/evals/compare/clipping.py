@@ -1,7 +1,7 @@
-"""Events of a large session, small enough to be compared: what is long is kept by its beginning and its hash.
+"""Clip the events of large sessions so that they can be compared: long values are kept by their beginning and hash.
 
-Two values that are the same are clipped to the same, and two that differ to different ones, so that a comparison of two
-clipped sessions still tells equal from different. Both sides of a comparison are clipped, or neither.
+Equal values are clipped alike and different values differently, so two clipped sessions can still be compared. Both
+sides of a comparison are clipped, or neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Where a replay's talk left the recording: the recorded person then answers a question that nobody asked."""
+"""Find where a replay leaves the recorded conversation: the recorded user then answers a question that was not
+asked."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _CLOSING = "\"'”’)]*_`~"
 
 @dataclass(frozen=True)
 class Drift:
-    """The first turn whose answer is another one, although the person goes on as recorded."""
+    """The first turn with a different answer, although the user continues as recorded."""
 
     turn: int
     golden: str
@@ -41,7 +42,7 @@ def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> Drift | 
 
 
 def _paired_turns(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
-    """The turns of both that the same next words of the person follow."""
+    """Pairs of turns followed by the same user message."""
     found = []
     for place in range(min(len(golden), len(replay)) - 1):
         if golden[place].user != replay[place].user or golden[place + 1].user != replay[place + 1].user:

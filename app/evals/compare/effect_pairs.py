@@ -81,7 +81,7 @@ def _added(name: str, effect: Effect, done: str) -> Divergence:
 def pair_effects(
     golden: Sequence[Effect], replay: Sequence[Effect]
 ) -> tuple[list[tuple[Effect, Effect]], list[Effect], list[Effect]]:
-    """Effects of one type in pairs: of the same target first, then the likest, greedily; and what is left over."""
+    """Pair effects of one type: first by target, then greedily by likeness. Also returns those without a partner."""
     aimed: dict[tuple[str, str, str], deque[Effect]] = defaultdict(deque)
     for effect in replay:
         if effect.target is not None:
@@ -119,9 +119,9 @@ class HasLeaves(Protocol):
 
 
 def best_matches(golden: Sequence[HasLeaves], replay: Sequence[HasLeaves]) -> list[tuple[int, int]]:
-    """Pairs of places, likest first, each place once; earlier before later when equally like.
+    """Pair items by index, most alike first, each once; ties go to the earlier ones.
 
-    Nothing is liker than the same to the letter, and most of two runs is: that is found without looking at leaves.
+    Identical items come first, and in two runs that is most of them: they are found without looking at leaves.
     """
     places: dict[str, deque[int]] = defaultdict(deque)
     for place, other in enumerate(replay):

@@ -79,7 +79,7 @@ def final_effects(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
 
 
 def _name_created(effects: Sequence[Effect]) -> dict[Any, str]:
-    """The ids that creations returned, and the names that stand for them in both sessions."""
+    """Shared names for the ids that creations returned."""
     created = [each.returned for each in effects if each.kind != UPDATED and isinstance(each.returned, str | int)]
     return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
 
@@ -146,7 +146,7 @@ def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _event_effects(events: Sequence[Event], called: Sequence[Effect], reader: Reader) -> list[Effect]:
-    """Changes that events tell and no call explains."""
+    """Changes that are recorded by events and not explained by a call."""
     by_id = {effect.call_id for effect in called}
     known = {_identity(effect) for effect in called}
     found: list[Effect] = []
@@ -166,7 +166,7 @@ def _event_effects(events: Sequence[Event], called: Sequence[Effect], reader: Re
 
 
 def _identity(effect: Effect) -> tuple[str, Any]:
-    """What was made or changed. A model may name it with an object or a list, of which only the writing is known."""
+    """What was created or changed. A target may be an object or a list, which is compared by its repr."""
     named = effect.target if effect.kind == UPDATED else effect.returned
     return effect.kind, repr(named) if isinstance(named, dict | list) else named
 

@@ -1,4 +1,4 @@
-"""What the agent said last: the facts it must say, the figures that were asked for, and the words."""
+"""Compare the last answer: required facts, requested figures, and wording."""
 
 from __future__ import annotations
 
@@ -74,10 +74,11 @@ def _facts_reason(found: list[Divergence], must: int, missing: int, score: float
 
 
 def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
-    """The last message where nothing changed and a person asked for figures: those of the golden must have been said.
+    """The last answer of a session that changed nothing and in which the user asked for figures: the golden's must
+    occur.
 
-    A replay whose person asked for none is not held to them. The words around a figure differ from run to run and count
-    only where they decide anyway.
+    A replay whose user asked for none is not checked. The words around a figure differ from run to run and count only
+    where the answer decides anyway.
     """
     figures = requested_figures(golden)
     if not figures or not asks_for_figure(turns_of(replay)):
@@ -99,9 +100,8 @@ def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) ->
 
 
 def answer_figures_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
-    """The last message where it decides: one that says other figures in place of the golden's, or of the answer that
-    was `wanted`, says something else, however alike the words are. Leaving figures out, or saying more of them, is
-    wording."""
+    """The last answer where it decides: other figures in place of the golden's, or of the `wanted` answer's, make it a
+    different answer, however similar the words are. Fewer or additional figures are a matter of wording."""
     told, other = answer_figures(golden, wanted), answer_figures(replay)
     said = all_figures(replay)
     missing = [figure for figure in told if figure not in said]

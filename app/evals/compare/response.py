@@ -89,7 +89,7 @@ def response_dimensions(
 
 
 def scale_weights(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
-    """The same with weights that add up to `total`, so that they can stand beside others."""
+    """The same dimensions with weights that add up to `total`."""
     whole = sum(dimension.weight for dimension in dimensions)
     return [each.with_weight(each.weight * total / whole if whole else 0.0) for each in dimensions]
 

@@ -1,4 +1,4 @@
-"""Two sessions compared: the one that is known to be right, and the one in question."""
+"""Compare two sessions: one that is known to be right, and the one in question."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPEN_STATUSES = ("pending", "running")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came of it. `drift` names the turn; `drifted` says that the failure comes after it."""
+    """The result of a comparison. `drift` names the turn; `drifted` says that the failure comes after it."""
 
     session_type: str
     verdict: str

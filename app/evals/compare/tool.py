@@ -15,7 +15,7 @@ WEIGHT = 0.40
 
 
 def output_dimension(golden: Run, replay: Run, reader: Reader, names: tuple[Mapping[Any, str], ...]) -> Dimension:
-    """The result of the last call, leaf by leaf. A failure equals no success, whatever it says."""
+    """The result of the last call, leaf by leaf. A failure never equals a success."""
     before, after = (_output(run, reader, renamed) for run, renamed in zip((golden, replay), names, strict=True))
     seqs = (before[2], after[2])
     if before[0] != after[0]:

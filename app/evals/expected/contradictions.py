@@ -1,4 +1,4 @@
-"""What cannot be asked for together: no replay could ever do it."""
+"""Refuse expectations that exclude each other, which no replay could meet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a golden should have changed, where somebody said which calls were wrong: the recorded changes, put right."""
+"""Derive what a golden should have changed from the calls that were marked as wrong or missing."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def corrected_effects(
     tools: Mapping[str, Tool],
     reader: Reader,
 ) -> tuple[list[Effect], dict[Any, str]] | None:
-    """The changes that stand in for the recorded ones, and the names of what they make; None where all are as recorded.
+    """Expected effects in place of the recorded ones, and names for what they create; None if all stay as recorded.
 
-    What a tool that must not be called had changed is not expected any more. The calls that must occur stand in for the
-    recorded calls of the same tool, pair by pair: arguments that are not named stay as they were recorded.
+    Changes of a forbidden tool are dropped. Expected calls replace recorded calls of the same tool, pair by pair:
+    arguments that are not given stay as recorded.
     """
     run, calls = golden
     wanted = [
@@ -64,9 +64,9 @@ def corrected_effects(
 
 
 def _pair_calls(wanted: Sequence[WantedCall], made: Sequence[Call]) -> tuple[dict[int, Effect], list[WantedCall]]:
-    """The recorded calls that others stand in for, by where they are; and the expected calls that were never made.
+    """Effects that replace recorded calls, by sequence; and the expected calls that were never made.
 
-    An expected call belongs to the recorded one that is as expected, else to one of the same target, else to the next.
+    An expected call replaces the recorded call that already meets it, else one with the same target, else the next.
     """
     instead: dict[int, Effect] = {}
     waiting, free = list(wanted), list(made)
@@ -102,8 +102,8 @@ def _with_arguments(call: Call, wanted: WantedCall) -> Call:
 
 
 def _new_effects(wanted: Sequence[WantedCall], replay: Sequence[Call], names: Mapping[Any, str]) -> list[Effect]:
-    """Calls that the recording never made: whatever else the likest call of the replay says is as good as anything.
-    One that the replay did not make either is told by the calls."""
+    """Effects of expected calls that the recording never made. Other arguments are taken from the replay's best match,
+    so they count as right. A call that the replay lacks as well is reported with the calls."""
     found: list[Effect] = []
     free = [call for call in replay if call.writes and not call.failed]
     for one in wanted:

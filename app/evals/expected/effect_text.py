@@ -44,7 +44,7 @@ class Line:
 
 
 def read_line(text: str) -> Line:
-    """A line that somebody wrote; ValueError with a sentence that says what is wrong with it."""
+    """Parse a line; ValueError says what is wrong with it."""
     text = text.strip()
     verb = _WORD.match(text)
     if verb is None:
@@ -147,13 +147,13 @@ def _value(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """On one line, whatever a line may end with."""
+    """JSON on one line, also where a text has unusual line ends."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text.splitlines()) == 1 else json.dumps(value, default=str)
 
 
 def line_of(effect: Mapping[str, Any], kinds: Collection[str], names: Mapping[str, str] | None = None) -> Line:
-    """A change as one writes it. `kinds` are the kinds of records; `names` what records are called, by id."""
+    """The line for a change. `kinds` are the record types; `names` are the names of records, by id."""
     kind, of, target, fields = effect["kind"], effect["type"], effect.get("target"), effect.get("fields") or {}
     known = names or {}
     if kind == RESPONSE and of in known and OF not in known[of] and (target is None or str(target) in known):
@@ -174,7 +174,7 @@ def _tool_for(kind: str, of: str) -> str:
 
 
 def effect_of(line: Line, tool: Tool) -> dict[str, Any]:
-    """The change that a line tells, as `expected.effects` has it. The record or kind is named as it is stored."""
+    """The change that a line describes, as `expected.effects` has it. Its record or type is named as it is stored."""
     if line.verb == UPDATE:
         return {"kind": UPDATED, "type": "entity", "target": line.subject, "fields": line.fields}
     if line.verb == CREATE:

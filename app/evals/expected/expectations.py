@@ -1,4 +1,4 @@
-"""What should have happened, when the recorded run was wrong: each key stands in for that part of the recording."""
+"""What should have happened where the recorded run was wrong: each key replaces that part of the recording."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expected:
         return self.calls is not None or bool(self.no_calls)
 
     def read_effects(self, reader: Reader) -> list[Effect]:
-        """The expected effects as the comparer has them: all that is said about one record is one effect."""
+        """The expected effects as the comparer takes them: everything about one record is one effect."""
         return merge_updates(
             [
                 Effect(given["kind"], given["type"], given.get("target"), reader.value(given.get("fields") or {}))

@@ -1,4 +1,4 @@
-"""Facts worth keeping from a session's last message: they stand in it, and the agent had them from somewhere."""
+"""Suggest facts of a session's last message that are backed by a tool result or the record."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _facts(message: str) -> Iterable[str]:
 
 
 def _shorter(fact: str) -> list[str]:
-    """A number may stand in a record without the unit that the message gives it."""
+    """The bare number: a record may have it without the unit that the message adds."""
     bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
     return [bare[0]] if bare and bare[0] != fact else []
 

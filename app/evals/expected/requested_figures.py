@@ -1,4 +1,4 @@
-"""Figures that a person asked for: where a session changed nothing, they are what it was for."""
+"""Figures that a user asked for: where a session changed nothing, they are its purpose."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _ASKS = re.compile(
 
 
 def asks_for_figure(turns: Sequence[Turn]) -> bool:
-    """Whether a person asked for a figure in any turn."""
+    """Whether the user asks for a figure in any turn."""
     return any(_ASKS.search(turn.user) for turn in turns)
 
 
 def requested_figures(run: Run) -> list[float]:
-    """The figures in the answer to the last such question, without those that the person had said before."""
+    """The figures in the answer to the last such question, without those that the user had mentioned before."""
     turns = turns_of(run)
     asked = [turn for turn in turns if _ASKS.search(turn.user) and turn.answer]
     if not asked:
@@ -34,7 +34,7 @@ def requested_figures(run: Run) -> list[float]:
 
 
 def answer_figures(run: Run, wanted: str | None = None) -> list[float]:
-    """The figures in the last answer, or in the one that was wanted, without those that the person had said."""
+    """The figures in the last answer, or in the wanted one, without those that the user mentioned."""
     turns = turns_of(run)
     known = {token for turn in turns for token in tokens(turn.user)}
     answer = last_message(run)[0] if wanted is None else wanted
@@ -42,6 +42,6 @@ def answer_figures(run: Run, wanted: str | None = None) -> list[float]:
 
 
 def all_figures(run: Run) -> set[float]:
-    """Every figure that the agent said at any time."""
+    """Every figure in any message of the agent."""
     said = (text_of(event) for event in run.events if event.event_type == "agent.message")
     return {token for text in said for token in tokens(text) if isinstance(token, float)}

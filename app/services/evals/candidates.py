@@ -1,4 +1,4 @@
-"""Candidates: requests that people complained about, to be promoted to goldens or dismissed."""
+"""Candidates: requests with negative feedback, to be promoted to goldens, dismissed or run again."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CandidatePage:
 
 
 def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> CandidatePage:
-    """The candidates that most people complained about. Three queries at most, whatever their number."""
+    """The candidates with most complaints. Three queries at most."""
     if not actor.is_admin:
         raise Forbidden("Only an admin sees what could become golden.")
     groups = group_complaints(_complaints(actor))
@@ -58,7 +58,7 @@ def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None)
 
 
 def _cursor_text(last: Candidate) -> str:
-    """The place right behind a candidate. More complaints meanwhile move others, never this place."""
+    """The place right after a candidate. New complaints may move others, never this place."""
     plain = f"{last.occurrence_count}|{last.last_feedback_at.isoformat()}|{last.feedback_ids[0]}"
     return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
 
@@ -148,7 +148,7 @@ def _complaints(actor: Actor) -> list[Complaint]:
 
 
 def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
-    """What was first said in each session that somebody said something in."""
+    """The first user message of each session that has one."""
     if not session_ids:
         return {}
     rows = db.session.execute(
@@ -165,7 +165,7 @@ def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
 
 
 def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
-    """The request that this session stands for, as it is now; Stale when nothing of it is pending any more."""
+    """The candidate that a session represents, as it is now; Stale when nothing of it is pending any more."""
     found = _group_of(session_id, actor)
     if found is None:
         there = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
@@ -174,7 +174,7 @@ def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
 
 
 def _group_of(session_id: UUID, actor: Actor) -> Candidate | None:
-    """The candidate of a session that was complained about, or that ran one of these again."""
+    """The candidate of a session with a complaint, or of one that ran such a session again."""
     groups = group_complaints(_complaints(actor))
     wanted = {session_id, _rerun_of(session_id, actor)}
     found = next((one for one in groups if one.session_ids & wanted), None)
@@ -202,7 +202,7 @@ def pending_signals(group: Candidate | None, session_id: UUID, *, actor: Actor) 
 
 
 def dismiss_candidate(session_id: UUID, *, actor: Actor) -> list[UUID]:
-    """Dismiss all that is pending about a request; which rows moved. Stale for whoever comes second."""
+    """Dismiss everything pending about a request; returns the rows that moved. Stale if others settled it first."""
     moved = resolve_group(find_candidate(session_id, actor=actor).feedback_ids, "dismissed", actor=actor, most=None)
     if not moved:
         raise Stale(SETTLED)
@@ -234,7 +234,7 @@ def undo_group(feedback_ids: Sequence[UUID], *, actor: Actor) -> int:
 
 
 def _golden_behind(feedback_ids: Sequence[UUID], actor: Actor) -> dict[str, Any] | None:
-    """The golden that one of these sessions has become, as the outcome of the complaint."""
+    """The golden that one of these sessions has become, as the outcome of the complaints."""
     row = db.session.execute(
         select(AgentSession.id, AgentSession.golden_set)
         .join(Feedback, (Feedback.tenant_id == AgentSession.tenant_id) & (Feedback.session_id == AgentSession.id))
@@ -256,7 +256,7 @@ NOT_NEEDED = "One of its sessions completed or has not ended yet, so there is no
 
 
 def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
-    """Start an ordinary session with the prompt of a candidate. Once it completed, it can be promoted from there.
+    """Start an ordinary session with the prompt of a candidate, which can be promoted once it completed.
 
     Of two who ask for it at once, one wins.
     """
@@ -294,7 +294,7 @@ def _check_can_run(group: Candidate, actor: Actor) -> None:
 
 
 def _prompts_of(failed: AgentSession, actor: Actor) -> list[str]:
-    """All that was to be said in the session, as far as it was said before it failed or was planned."""
+    """The user messages of a session: those that were planned, else those that it had before it failed."""
     planned = [text for text in failed.meta.get("turns") or () if isinstance(text, str)]
     said = [
         str(event.payload["text"]) for event in events_of(failed.id, actor=actor) if event.event_type == "user.message"

@@ -1,4 +1,4 @@
-"""Replays that errored, tried again: once by themselves at the end of a run, and whenever an admin asks for it."""
+"""Retry replays that errored: once automatically at the end of a run, and whenever an admin asks for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.services.evals.golden_lists import can_replay
 
 
 def errored_cases(run_id: UUID, *, actor: Actor) -> list[AgentSession]:
-    """The cases of a run that errored and were not tried again, held until the transaction ends."""
+    """The errored cases of a run that were not retried, locked until the transaction ends."""
     found = db.session.scalars(
         select(AgentSession)
         .where(
@@ -31,7 +31,7 @@ def errored_cases(run_id: UUID, *, actor: Actor) -> list[AgentSession]:
 
 
 def keep_replayable(cases: Sequence[AgentSession], *, actor: Actor) -> list[AgentSession]:
-    """Those whose agent can still replay: it may have been archived or become an endpoint since."""
+    """The cases whose agent can still replay: it may have been archived or become an endpoint since."""
     able = set(
         db.session.scalars(
             select(Agent.id).where(
@@ -43,10 +43,10 @@ def keep_replayable(cases: Sequence[AgentSession], *, actor: Actor) -> list[Agen
 
 
 def retry_once(run: EvalRun, *, actor: Actor) -> int:
-    """Try again, at the end of a run, what errored in it for the first time; how many cases that are.
+    """Retry, at the end of a run, what errored in it for the first time; returns how many cases.
 
-    A model that was down for a minute should not leave a hole in the result. A replay that a person stopped stays
-    stopped.
+    A model that was down for a minute should not leave a hole in the result. A replay that a person cancelled stays
+    cancelled.
     """
     first = [case for case in errored_cases(run.id, actor=actor) if case.status == "failed" and not _is_retry(case)]
     again = keep_replayable(first, actor=actor) if first else []
@@ -58,12 +58,12 @@ def retry_once(run: EvalRun, *, actor: Actor) -> int:
 
 
 def add_retries(cases: Sequence[AgentSession], *, actor: Actor) -> None:
-    """Queue a replay in the place of each of these."""
+    """Queue a replay in place of each of these."""
     db.session.execute(insert(AgentSession.__table__).inline(), [_retry_row(case, actor) for case in cases])  # type: ignore[arg-type]
 
 
 def mark_retried(cases: Sequence[AgentSession]) -> None:
-    """Leave these out of the results; another replay has taken their place."""
+    """Leave these out of the results, since another replay replaces them."""
     for case in cases:
         case.meta = {**case.meta, "eval_retried": True}
     db.session.flush()

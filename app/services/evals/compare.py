@@ -1,4 +1,4 @@
-"""Any two stored sessions compared: loaded in windows, judged by `app.evals`, nothing written."""
+"""Load stored sessions, whole or clipped, and compare any two of them. Nothing is written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from app.text.similarity import Nearness
 
 
 def compare_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor, policy: Policy | None = None) -> Comparison:
-    """The verdict on the second session, with the first as what is right. The first need not be golden: then what it
-    recorded counts."""
+    """The verdict on the second session, measured by the first. If that is no golden, its recording counts."""
     golden, replay = load_run(golden_id, replay_id, actor=actor)
     return compare(golden, replay, nearness(), policy)
 

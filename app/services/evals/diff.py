@@ -1,4 +1,4 @@
-"""A replay beside its golden, or any session beside another: what a diff page shows. Nothing is written."""
+"""Load what a diff page shows: a replay beside its golden, or any two sessions. Nothing is written."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Diff:
 
     @property
     def still_running(self) -> bool:
-        """Whether one of them has not ended. Then nothing can be said about what differs."""
+        """Whether one of them has not ended, so that differences cannot be judged yet."""
         return _is_open(self.golden) or _is_open(self.replay)
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a replay could ever do what is expected of it: tools that there are, and values that fit where they go."""
+"""Check that a replay can meet the expectations of a golden, and read expected changes from text."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ MAX_NAMES = 8
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of a session and its agent by name. `whole` says that there are no others: an agent that runs
-    elsewhere does not tell all that it has, and neither does a server that is not asked."""
+    """The tools of a session and its agent, by name. `whole` says that the list is complete: external agents and MCP
+    servers may have more tools than are known here."""
 
     named: Mapping[str, Tool]
     whole: bool
@@ -58,8 +58,8 @@ class Tools:
 
 
 def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor: Actor) -> None:
-    """Invalid, with a sentence for each place, where what is expected of calls and changes can never be met. What the
-    session did itself can always be done again."""
+    """Refuse expected calls and changes that can never be met, with a sentence for each. What the session itself did is
+    always possible."""
     if not expected.about_calls and not expected.effects:
         return
     checks = _Checks(run, tools_of(session, run, actor=actor), actor)
@@ -215,7 +215,7 @@ OWN_RECORD = re.compile(r"\$[1-9]\d?")
 
 
 def parse_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
-    """`expected.effects` from what somebody wrote; Invalid with a sentence about the first line that is wrong."""
+    """Read `expected.effects` from lines of text; Invalid names the first line that is wrong."""
     known = _tools(run)
     found = []
     for number, text in enumerate(lines, 1):
@@ -241,7 +241,7 @@ def parse_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[
 
 
 def check_changes_decided(expected: Expected, run: Run, *, actor: Actor) -> None:
-    """Invalid where a session changed something and nothing that was said tells whether that was right."""
+    """Refuse expectations that leave open whether the recorded changes were right."""
     changes = recorded_changes(run, actor=actor)
     if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
@@ -410,8 +410,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def is_typo(name: str, other: str) -> bool:
-    """Whether a name is another one with a slip of the pen in it. One thing and several are two names, and so are two
-    that begin with other letters, such as get and set."""
+    """Whether a name is a misspelling of another. Singular and plural are two names, and so are names that begin with
+    different letters, such as get and set."""
     one, two = _normalize(name), _normalize(other)
     if one == two:
         return True
@@ -421,5 +421,5 @@ def is_typo(name: str, other: str) -> bool:
 
 
 def _normalize(name: str) -> str:
-    """A name without what people leave out: case and what stands between its words."""
+    """A name without case and separators."""
     return "".join(split_name(name[:MAX_CHARS])).lower()

@@ -1,7 +1,6 @@
-"""Golden sessions: promoted, kept by set, renamed and revoked.
+"""Goldens and their sets: edit, move, revoke and list them.
 
-While a session is golden the database refuses every other change to it; what is refused here is refused with a
-sentence.
+The database refuses every other change to a golden session; the checks here refuse it with a sentence.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
 
 
 def revoke_golden(session_id: UUID, *, actor: Actor) -> bool:
-    """Take the mark away and change nothing else. Doing it twice is fine; says whether it was golden."""
+    """Revoke a golden. Idempotent; returns whether it was golden."""
     require_admin(actor)
     session = lock_session(session_id, actor=actor)
     golden = session.meta.get("golden")
@@ -148,7 +147,7 @@ def require_admin(actor: Actor) -> None:
 
 
 def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
-    """The session as it is now, held until the transaction ends."""
+    """The session as it is now, locked until the transaction ends."""
     session = db.session.scalar(
         select(AgentSession)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
@@ -215,7 +214,7 @@ def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
 
 
 def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
-    """The set that the last golden of these agents went into, which the next one probably belongs to."""
+    """The set of the most recent golden of these agents, as the default for the next one."""
     last = (
         select(AgentSession.golden_set)
         .where(

@@ -51,7 +51,7 @@ class GoldenRow:
 def list_goldens(
     page: Page, *, actor: Actor, set_name: str | None = None, count: int | None = None
 ) -> Slice[GoldenRow]:
-    """One page of the goldens, newest session first. Whoever knows how many there are saves a query."""
+    """One page of goldens, newest session first. Passing `count` saves a query."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if set_name is not None:
         where.append(AgentSession.golden_set == set_name)
@@ -224,7 +224,7 @@ def _missing_tools(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
 
 
 def count_frozen(session_id: UUID, *, actor: Actor) -> FrozenCounts:
-    """What a golden keeps. The recordings are its own events."""
+    """What a golden keeps, in numbers. Its recordings are its own events."""
     recordings = text(
         "(SELECT count(*) FROM session_events e WHERE e.tenant_id = sessions.tenant_id AND e.session_id = sessions.id"
         " AND e.event_type = 'tool.result')"

@@ -1,4 +1,4 @@
-"""The sets that goldens are kept in: how they fare, what decides in them, and what they are called."""
+"""Golden sets: their scores, their policies and their names."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SetRow:
 
 
 def list_set_rows(*, actor: Actor) -> list[SetRow]:
-    """The sets by name. Four queries, whatever their number."""
+    """The sets by name. Four queries."""
     sets = golden.list_sets(actor=actor)
     names = [one.name for one in sets]
     courses = run_lists.trends_of(names, actor=actor) if names else {}
@@ -109,7 +109,7 @@ def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
 
 
 def results_of(run_id: UUID, *, actor: Actor) -> dict[str, dict[str, Any]]:
-    """What came of each golden in a run that has ended, without its divergences."""
+    """The result of each golden in a completed run, without its divergences."""
     rows = db.session.execute(
         text(
             "SELECT key, value - 'divergences' - 'trials' FROM eval_runs, jsonb_each(results -> 'bySession')"
@@ -129,7 +129,7 @@ def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:
 
 
 def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
-    """Say what decides in a set, from its next verdict on. Says whether that changed anything."""
+    """Change what decides in a set, from its next verdict on. Returns whether anything changed."""
     _admins_only(actor)
     read_policy(policy)
     _require_goldens(name, actor)
@@ -149,7 +149,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 
 
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
-    """Give a set another name; how many goldens moved with it. Its runs, its policy and its schedules go along."""
+    """Rename a set with its runs, policy and schedules; returns how many goldens moved."""
     _admins_only(actor)
     target = golden.clean_set_name(new_name)
     ids = _require_goldens(name, actor)

@@ -259,9 +259,8 @@ def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
 
 @dataclass(frozen=True)
 class Offer:
-    """A session that can be golden. `facts` of its answer can be asked for; `preferred` is what somebody would rather
-    have read; `tools` are those that it called, `changes` what it changed in plain words; `truncated` says that an
-    answer was cut off."""
+    """A session that can be golden. `facts` of its answer can be required; `preferred` is a better answer from
+    feedback; `tools` are those that it called, `changes` its changes as text."""
 
     session_id: UUID
     title: str

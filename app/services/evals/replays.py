@@ -118,9 +118,9 @@ def golden_of(found: LoadedEvents, kept: Mapping[str, Any]) -> Golden:
 
 
 def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
-    """The knowledge that the golden had, in the same order and so the same bytes, with rows added or taken away.
+    """The golden's knowledge in the same order, and so the same bytes, with rows added or removed.
 
-    An added row stands first of its type: it is what is being tried.
+    Added rows come first of their type, since they are on trial.
     """
     minus = set(options.get("minus") or ())
     rows = [row for row in snapshot["shared_context"]["rows"] if row["id"] not in minus]
@@ -130,7 +130,7 @@ def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secre
 
 
 def _frozen_row(row: Mapping[str, Any], rank: float) -> PromptRow:
-    """A frozen row as its run had it. Earlier versions left hidden characters out on the way into the prompt."""
+    """A frozen row as its run had it. Earlier versions removed hidden characters only while building the prompt."""
     content, context = strip_hidden(row["content"]), strip_hidden(row["context"] or "") or None
     return PromptRow(UUID(row["id"]), row["type"], content, context, row["scope"], int(row["version"]), rank)
 
@@ -272,7 +272,7 @@ def _report_failure(group: Sequence[Case], session: AgentSession | Held, context
 
 
 def errored_result(reason: str) -> dict[str, Any]:
-    """The result of a replay that came to no end."""
+    """The result of a replay that did not complete."""
     return {
         "verdict": ERRORED,
         "passed": None,

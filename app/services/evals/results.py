@@ -1,4 +1,4 @@
-"""What came of a run: read from its cases, and written down when the last of them has ended."""
+"""The results of a run: computed from its cases, and stored when the last of them has ended."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class Progress:
 
 
 def lock_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """The run, held until the transaction ends. Whoever ends a case holds it, so that exactly one ends the run."""
+    """The run, locked until the transaction ends. Everyone who ends a case locks it, so that exactly one ends the
+    run."""
     found = db.session.scalar(
         select(EvalRun)
         .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
@@ -111,7 +112,7 @@ def verdict_of(group: Sequence[Case]) -> str | None:
 
 
 def explaining_case(group: Sequence[Case], verdict: str | None) -> Case:
-    """The trial that says why a golden has its verdict. A flaky golden is explained by a trial that failed."""
+    """The trial that explains a golden's verdict. A flaky golden is explained by a trial that failed."""
     wanted = FAIL if verdict == FLAKY else verdict
     return next((case for case in group if case.verdict == wanted), group[0])
 
@@ -169,8 +170,8 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None) -> bool:
-    """End the run when its last case has ended and what errored was tried once more. The run must be locked. The
-    figures are written once and stay."""
+    """End the run when its last case has ended and errored cases were retried once. The run must be locked. Its figures
+    are stored once and never change."""
     if ending.completed_at is not None or _under_way(ending.id, actor):
         return False
     if ending.cancel_requested_at is None and retry_once(ending, actor=actor):
@@ -191,7 +192,8 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
 
 
 def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
-    """The same for the run of a case that has just ended: all cases pass here, and mostly others are under way."""
+    """End the run of a case that has just ended, if it was the last. Checks first without loading the run, because
+    mostly others are still open."""
     run(LOCK_RUN, {"tenant": actor.tenant_id, "run": run_id})
     if not _under_way(run_id, actor):
         finish_if_done(lock_run(run_id, actor=actor), actor=actor)

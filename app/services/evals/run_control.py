@@ -1,4 +1,4 @@
-"""A run that is under way is stopped; of one that has ended, what errored is replayed again, or all is deleted."""
+"""Cancel, retry and delete runs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CASES_CONSTRAINT = "fk_sessions_tenant_id_eval_run_id"
 
 
 def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """Stop a run: what waits is cancelled at once, what is under way at its next step. Asking twice is fine.
+    """Cancel a run: pending cases at once, running ones at their next step. Idempotent.
 
-    A case that ends holds itself first and the run last. So the cases are held here before the run, each in its turn;
-    what somebody retried in between is taken only where nobody holds it.
+    A case that ends locks itself first and the run last. So the cases are locked here before the run; cases that were
+    retried in between are taken only if they are not locked.
     """
     if not actor.is_admin:
         raise Forbidden("Only an admin stops evals.")
@@ -67,7 +67,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
 
 
 def retry_errored(run_id: UUID, *, actor: Actor) -> int:
-    """Replay again what could not be judged because something broke; how many cases that are."""
+    """Replay again what could not be judged because something broke; returns how many cases."""
     if not actor.is_admin:
         raise Forbidden("Only an admin starts evals.")
     run = lock_run(run_id, actor=actor)
@@ -91,10 +91,10 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
 
 
 def delete_run(run_id: UUID, *, actor: Actor) -> int:
-    """Remove a run that has ended, its replays and their events for good; how many replays there were.
+    """Delete a run that has ended with its replays and their events; returns how many replays.
 
-    Feedback that its failures became stays, and keeps the ids of the replays as text. A replay that took the place of
-    its golden is where that golden comes from: then the run stays.
+    Feedback about its failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in
+    place of its golden, because that golden was copied from it.
     """
     if not actor.is_admin or actor.agent_id:
         raise Forbidden("Only an admin deletes runs.")

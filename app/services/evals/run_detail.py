@@ -1,4 +1,4 @@
-"""A run as its page shows it: what was tested, and what came of each golden."""
+"""What a run's page shows: what was tested, and the result of each golden."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_OFFERED = 60
 
 @dataclass(frozen=True)
 class GoldenResult:
-    """One golden of a run. `replay_id` is the trial that tells most; `verdict` is None while trials are left."""
+    """One golden of a run. `replay_id` is the trial that explains the verdict, which is None while trials are open."""
 
     golden_id: UUID
     title: str
@@ -80,7 +80,7 @@ def read_run(run_id: UUID, *, actor: Actor) -> RunPage:
 
 
 def read_progress(run_id: UUID, *, actor: Actor) -> tuple[RunRow, Progress]:
-    """How far a run is, for whoever only follows it."""
+    """A run and how far it is, without its goldens."""
     run = runs.get_run(run_id, actor=actor)
     return get_run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
 
@@ -118,7 +118,7 @@ def _line(golden_id: str, group: Sequence[Case], row: Any) -> GoldenResult:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Where a case stands in its run, and the cases beside it as (golden, replay)."""
+    """The position of a case in its run, and the cases before and after it as (golden, replay)."""
 
     place: int
     total: int
@@ -186,7 +186,7 @@ def list_addable_rows(*, actor: Actor) -> list[tuple[UUID, str, str]]:
 def list_removable_rows(
     *, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None
 ) -> list[tuple[str, str]]:
-    """Knowledge rows that the goldens had: id and what they said. One query."""
+    """Knowledge rows in the goldens' prompts: id and content. One query."""
     given = "s.id = :golden" if golden_id else "s.golden_set = ANY(:sets)"
     rows = db.session.execute(
         text(f"""

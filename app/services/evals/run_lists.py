@@ -1,4 +1,4 @@
-"""Eval runs as they are listed, and the course of each set over time."""
+"""Lists of runs, and the accuracy of each set over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_SPARK_RUNS = 12
 
 @dataclass(frozen=True)
 class RunColumns:
-    """What everybody is told about a run: columns of its table, by their names."""
+    """The columns of a run that every list and the API show."""
 
     id: UUID
     name: str
@@ -71,7 +71,7 @@ class RunRow(RunColumns):
 
 @dataclass(frozen=True)
 class SetTrend:
-    """How a set has fared: the accuracy of its latest runs, oldest first, and the last of them."""
+    """The accuracy of a set's latest runs, oldest first, and the last of them."""
 
     accuracies: list[float]
     last: RunRow
@@ -87,7 +87,7 @@ _COLUMNS: tuple[Any, ...] = (
 
 
 def counts_for_set(run: Any = EvalRun) -> Any:
-    """Whether a run says how its set fares: it has ended, and was no trial of another version or other knowledge."""
+    """Whether a run counts as its set's score: it completed, and was no trial run."""
     return (run.status == "completed") & ~run.options.has_key("trial")
 
 
@@ -139,7 +139,7 @@ def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]
 
 
 def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
-    """How each of the sets has fared in its latest runs that ended, trials apart. One query."""
+    """The accuracy of each set in its latest completed runs, without trial runs. One query."""
     place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))
     ranked = (
         select(EvalRun.id, place.label("place"))

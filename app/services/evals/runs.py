@@ -1,6 +1,6 @@
-"""Eval runs: goldens replayed with one configuration, and followed.
+"""Plan and start eval runs: replays of goldens with one configuration.
 
-The cases of a run are sessions. Its figures are always read from them; they are written down when the run ends.
+The cases of a run are sessions. Its figures are computed from them and stored when the run ends.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
 
 
 def _run_marks(new: NewRun, chosen: RunPlan) -> dict[str, Any]:
-    """What is kept with a run besides what it was asked for. A trial never speaks for its set, and neither does a run
-    over a part of it: goldens that were picked, or those of one agent."""
+    """Marks that are kept with a run. A run on another version, with other knowledge or over a part of its set is a
+    trial and does not change the set's score."""
     part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
     trial = part or not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
     said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
@@ -167,7 +167,7 @@ def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor:
 
 
 def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """The run as it is now, also for whoever looked at it before."""
+    """The run, read again even if it is already loaded."""
     run = db.session.scalar(
         select(EvalRun)
         .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
@@ -179,7 +179,7 @@ def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
 
 
 def models_of(run: EvalRun, *, actor: Actor) -> list[str]:
-    """The models that the agents of a run are configured with; empty text stands for the server's own."""
+    """The models that the agents of a run are configured with; an empty text means the server's default."""
     configured = AgentVersion.config["model"].astext
     rows = db.session.scalars(
         select(func.coalesce(configured, ""))
@@ -258,7 +258,7 @@ class RunPlan:
 
 
 def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
-    """What is replayed. Refuses with a sentence where nothing can be."""
+    """Decide which goldens are replayed on which agents. Refused with a sentence where nothing can be."""
     goldens = _load_goldens(new, actor)
     known = _agents_under_test(new, goldens, actor)
     if new.agent_id or new.agent_version_id:
@@ -279,7 +279,7 @@ def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
 
 
 def left_out_notes(options: Mapping[str, Any]) -> list[str]:
-    """Which goldens a run left out, in sentences."""
+    """Sentences about the goldens that a run left out."""
     found = options.get("left_out") or {}
     others, elsewhere = found.get("other_agents", 0), found.get("elsewhere", 0)
     told = []

@@ -1,4 +1,4 @@
-"""Reading what a session had, for the snapshot that is frozen when it is promoted."""
+"""Read what a session had, for the snapshot that is frozen when it is promoted."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _inputs_of(session: AgentSession, actor: Actor) -> Iterator[tuple[str, dict[
 
 
 def check_input_size(session: AgentSession, actor: Actor) -> None:
-    """Refuse a session in which more was said to the agent than a golden keeps. One query, without reading it."""
+    """Refuse a session with more user input than a golden keeps. One query, which reads only sizes."""
     said = select(func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
         SessionEvent.tenant_id == actor.tenant_id,
         SessionEvent.session_id == session.id,
@@ -126,7 +126,7 @@ def _agent(session: AgentSession) -> dict[str, Any]:
 
 
 def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
-    """The knowledge rows that a prompt held, in its order, as they read at that version."""
+    """The knowledge rows of a prompt, in its order, as they were at that version."""
     wanted = [(row_id, version) for row_id, version in _loaded_versions(loaded) if row_id is not None]
     if not wanted:
         return []
@@ -181,7 +181,7 @@ def _entity(session: AgentSession) -> dict[str, Any] | None:
 
 
 def _memories(session: AgentSession, loaded: dict[str, Any], actor: Actor) -> dict[str, Any]:
-    """What agents remember about a person is that person's: a golden that somebody else makes only counts it."""
+    """Memories belong to the person they are about: a golden promoted by anyone else keeps only their number."""
     number = loaded.get("memories") or 0
     if not number or session.created_by != actor.id:
         return {"count": number, "texts": []}

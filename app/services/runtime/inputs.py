@@ -1,4 +1,4 @@
-"""What a run needs to know before it begins: the agent as it is, for whom it works, and what was said so far."""
+"""Load what a session needs before it runs: the agent, the person it acts for, and the conversation so far."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Record:
 
 
 class Surroundings(NamedTuple):
-    """What a session stands between. `person` is None when who asked is gone."""
+    """The agent, person and record of a session. `person` is None when the person was deleted."""
 
     kind: str
     slug: str
@@ -89,7 +89,7 @@ class RunInputs:
 
 
 def load_inputs(session: Held) -> RunInputs:
-    """Read everything at once. The product reads; the agent acts for whoever asked."""
+    """Read everything at once, as the product; the agent acts for the person who started the session."""
     around, product = _load_surroundings(session), session.product
     person = _acting_for(session, around, product)
     if session.eval_source is not None:
@@ -140,7 +140,7 @@ def _replay_inputs(session: Held, around: Surroundings, person: Actor, actor: Ac
 
 
 def _common_inputs(session: Held, around: Surroundings) -> dict[str, Any]:
-    """What a replay has of its own session and agent like any other run."""
+    """What replays and other runs have in common."""
     return {
         "lease": session.lease,
         "kind": around.kind,
@@ -181,8 +181,8 @@ def _events(session: Held) -> list[Event]:
 
 
 def _acting_for(session: Held, around: Surroundings, product: Actor) -> Actor:
-    """An agent may do what the person who asked it may do today, and the product's own agents what the product may.
-    Where a key asked, the scopes that it had then limit this further, whatever became of the key since."""
+    """The actor of a run: the rights that the person has today, or the product's for its own agents. The scopes of an
+    API key limit them further, even if the key was changed since."""
     if around.is_system:
         role = "system"
     elif around.external_tenant_id == session.tenant_id:

@@ -1,4 +1,4 @@
-"""The diff of a replay and its golden, or of any two sessions: the verdict first, then what it rests on."""
+"""The diff of a replay and its golden, or of any two sessions: the verdict first, then its reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A set of goldens: how it fares, what is in it, what decides in it, and what it is called."""
+"""The page of a golden set: its score, its goldens, its policy and its name."""
 
 from __future__ import annotations
 

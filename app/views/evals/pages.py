@@ -1,4 +1,4 @@
-"""Evals: requests that keep going wrong, and the golden sessions by set."""
+"""The evals page: candidates, and the golden sets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load_page() -> dict[str, Any]:
 
 
 def load_candidates() -> dict[str, Any]:
-    """The candidates, five of them unless all are asked for. Three queries at most."""
+    """The candidates: five, or a page of all. Three queries at most."""
     everything = request.values.get("all") == "1"
     after = (request.args.get("after") or None) if everything else None
     limit = candidates.MAX_GROUPS if everything else MAX_VISIBLE
@@ -142,7 +142,7 @@ def _wrong(session_id: UUID, form: PromoteForm, status: int) -> Response:
 
 
 def _refused(refusal: Problem) -> Response:
-    """409: somebody was quicker. The list is shown as it is now."""
+    """Answer 409 with the list as it is now."""
     if not wants_fragment():
         raise refusal
     toast = Toast(refusal.detail, "error")

@@ -1,4 +1,4 @@
-"""Making sessions golden from where they are read: one with all that is to be said about it, or several at once."""
+"""Promote one session with its expectations, or several at once."""
 
 from __future__ import annotations
 

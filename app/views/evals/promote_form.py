@@ -1,4 +1,4 @@
-"""The form that makes a session golden: as it opens, and as it was sent."""
+"""The form that promotes a session: as it opens, and as it was sent."""
 
 from __future__ import annotations
 
@@ -44,9 +44,8 @@ PLACES = {
 
 @dataclass(frozen=True)
 class PromoteForm:
-    """`should` says which parts of "What should have happened?" are ticked; `facts` are those of the answer.
-    `nothing` says that nothing may change, whatever the lines about changes say. Of a session that was complained about
-    somebody says whether what it changed was right (`kept`), or what it should have changed."""
+    """`should` lists the ticked parts of "What should have happened?"; `facts` are those of the answer. `nothing` says
+    that nothing may change, regardless of the lines in `changes`."""
 
     set_name: str = DEFAULT_SET
     note: str = ""
@@ -65,8 +64,8 @@ class PromoteForm:
 
     @classmethod
     def opened(cls, offer: Offer, set_name: str) -> PromoteForm:
-        """Where somebody wrote a better answer, that is what should have happened. Of an answer that was complained
-        about nothing is taken to be right; the facts of any other wait, ticked, for whoever asks for them."""
+        """Start from a better answer in the feedback, if there is one. Facts of an answer with a complaint are not
+        suggested; those of any other are ticked but only count once “mention” is."""
         return cls(
             set_name=set_name,
             should=("answer",) if offer.complained and offer.preferred else (),

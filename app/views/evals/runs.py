@@ -1,4 +1,4 @@
-"""Eval runs: started, listed, followed while they run, cancelled, tried again and deleted."""
+"""The pages of eval runs: start, list, follow, cancel, retry and delete them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def new_run() -> Any:
 @bp.post("/runs")
 @access("admin")
 def start_run() -> Any:
-    """Start the runs that were asked for; one leads to its page, several to the list."""
+    """Start the requested runs; one leads to its page, several to the list."""
     form = StartForm.of(request.form)
     try:
         with transaction():
@@ -201,7 +201,7 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
 @bp.get("/runs/<uuid:run_id>")
 @access("admin")
 def show_run(run_id: UUID) -> Any:
-    """A run: what was tested, how far it is, and what came of each golden."""
+    """A run: what was tested, how far it is, and the result of each golden."""
     return page("evals/run.html", "evals/_run.html", **load_run(run_id))
 
 
