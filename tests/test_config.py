@@ -10,7 +10,7 @@ import pytest
 from flask import Flask
 from werkzeug.sansio.utils import host_is_trusted
 
-from app.agents.models import refuse_unknown
+from app.agents.models import check_default_model
 from app.config import Settings
 from app.errors import Unusable
 from app.server.address import address, told
@@ -59,12 +59,12 @@ def test_addresses_and_names_to_listen_on(host: str) -> None:
 def test_a_model_that_there_is_not_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("foo:bar", "gpt"):
         with pytest.raises(Unusable, match=f"^UPSHOT_MODEL is {name}. There is no model {name}; use offline"):
-            refuse_unknown(Settings(model=name))
+            check_default_model(Settings(model=name))
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
     for name in ("offline", "deepseek:some", "together:needs-a-key-only"):
-        refuse_unknown(Settings(model=name))
-    refuse_unknown(Settings(model="mine", openai_base_url="http://127.0.0.1:9/v1"))
+        check_default_model(Settings(model=name))
+    check_default_model(Settings(model="mine", openai_base_url="http://127.0.0.1:9/v1"))
 
 
 def test_the_link_that_is_printed_leads_to_the_server_that_runs(tmp_path: Path) -> None:

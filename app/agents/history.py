@@ -1,6 +1,6 @@
-"""A session's events as the messages of a model: what was said, called and answered so far.
+"""From the events of a session to the messages of a model.
 
-A run that died is taken up from its events, so that no tool is run a second time.
+A run that died continues from its events, so that no tool runs twice.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ EXTRACTION = (
 
 
 @dataclass
-class Open:
-    """A call whose result was never written."""
+class OpenCall:
+    """A call without a recorded result."""
 
     id: str
     name: str
@@ -32,22 +32,21 @@ class Open:
 
 
 @dataclass
-class Talk:
-    """The conversation so far. `unanswered` calls come first when it goes on; `said` counts user messages."""
+class History:
+    """The conversation so far. `prompts` counts user messages; `open_calls` are done first when it continues."""
 
     messages: list[ModelMessage]
-    unanswered: list[Open] = field(default_factory=list)
-    said: int = 0
+    open_calls: list[OpenCall] = field(default_factory=list)
+    prompts: int = 0
     answered: bool = False
     last_answer: str = ""
     calls: int = 0
 
 
 def system_prompt(work: RunInputs) -> str:
-    """Instructions, skills, the record at hand, the person's memories, and the workspace's knowledge.
+    """Instructions, skills, the session's record, the person's memories, and the workspace's knowledge.
 
-    What an admin wrote is in it as they wrote it. A record's name is data: it is quoted, with its line breaks and
-    hidden characters spelled out.
+    A record's name is data: it is quoted, with line breaks and hidden characters escaped.
     """
     parts = [work.config.instructions]
     parts += [f"## {skill.name}\n{skill.text}" for skill in work.config.skills]
@@ -62,91 +61,77 @@ def system_prompt(work: RunInputs) -> str:
     return "\n\n".join(part for part in parts if part.strip())
 
 
-def talk_of(work: RunInputs) -> Talk:
-    """What the model gets to read first."""
+def build_history(work: RunInputs) -> History:
+    """Build the messages for a run: the system prompt, earlier messages of the chat, and events so far."""
     from pydantic_ai.messages import ModelRequest, SystemPromptPart
 
-    talk = Talk([ModelRequest(parts=[SystemPromptPart(content=system_prompt(work))])])
+    history = History([ModelRequest(parts=[SystemPromptPart(content=system_prompt(work))])])
     for role, content in work.earlier:
-        say(talk, content) if role == "user" else answer(talk, content)
-    talk.said, talk.answered = 0, False
-    replay(talk, work.events)
-    return talk
+        add_user_message(history, content) if role == "user" else add_agent_message(history, content)
+    history.prompts, history.answered = 0, False
+    replay_events(history, work.events)
+    return history
 
 
-def replay(talk: Talk, events: Sequence[Event]) -> None:
-    """Go through the events in the order in which they were written."""
-    from pydantic_ai.messages import ToolCallPart
+def replay_events(history: History, events: Sequence[Event]) -> None:
+    """Add recorded events in the order in which they were written."""
+    from pydantic_ai.messages import ModelResponse, ToolCallPart
 
     for event in sorted(events, key=lambda event: event.sequence):
         payload = event.payload
         if event.event_type == "user.message":
-            say(talk, payload["text"])
+            add_user_message(history, payload["text"])
         elif event.event_type == "agent.message":
-            answer(talk, payload["text"], final=not payload.get("interim"))
+            add_agent_message(history, payload["text"], final=not payload.get("interim"))
         elif event.event_type == "tool.call":
             part = ToolCallPart(payload["name"], _arguments(payload.get("arguments")), tool_call_id=payload["id"])
-            _respond(talk, part)
-            talk.unanswered.append(Open(payload["id"], payload["name"], payload.get("arguments")))
-            talk.calls += 1
+            _add_part(history, ModelResponse, part)
+            history.open_calls.append(OpenCall(payload["id"], payload["name"], payload.get("arguments")))
+            history.calls += 1
         elif event.event_type == "tool.result":
-            found = next((call for call in talk.unanswered if call.id == payload["call_id"]), None)
+            found = next((call for call in history.open_calls if call.id == payload["call_id"]), None)
             if found is not None:
-                returned(talk, found, payload.get("output"), bool(payload.get("is_error")))
+                add_tool_result(history, found, payload.get("output"), bool(payload.get("is_error")))
 
 
-def say(talk: Talk, text: str) -> None:
-    """A person says something."""
+def add_user_message(history: History, text: str) -> None:
     from pydantic_ai.messages import ModelRequest, UserPromptPart
 
-    part = UserPromptPart(content=text)
-    last = talk.messages[-1]
-    if isinstance(last, ModelRequest):
-        last.parts = [*last.parts, part]
-    else:
-        talk.messages.append(ModelRequest(parts=[part]))
-    talk.said, talk.answered = talk.said + 1, False
+    _add_part(history, ModelRequest, UserPromptPart(content=text))
+    history.prompts, history.answered = history.prompts + 1, False
 
 
-def answer(talk: Talk, text: str, *, final: bool = True) -> None:
-    """The agent says something."""
-    from pydantic_ai.messages import TextPart
+def add_agent_message(history: History, text: str, *, final: bool = True) -> None:
+    from pydantic_ai.messages import ModelResponse, TextPart
 
-    _respond(talk, TextPart(content=text))
-    talk.answered, talk.last_answer = final, text
+    _add_part(history, ModelResponse, TextPart(content=text))
+    history.answered, history.last_answer = final, text
 
 
-def as_stored(value: Any) -> Any:
-    """The same value with its keys in the order in which the database gives them back, so that a second attempt and a
-    replay show a model what the first run showed it, to the byte."""
+def sort_as_stored(value: Any) -> Any:
+    """Sort keys as JSONB returns them, so that a retry and a replay show a model the same bytes as the first run."""
     if isinstance(value, dict):
         names = sorted(value, key=lambda name: (len(name.encode()), name.encode()))
-        return {name: as_stored(value[name]) for name in names}
-    return [as_stored(inner) for inner in value] if isinstance(value, list) else value
+        return {name: sort_as_stored(value[name]) for name in names}
+    return [sort_as_stored(inner) for inner in value] if isinstance(value, list) else value
 
 
-def returned(talk: Talk, call: Open, output: Any, is_error: bool) -> None:
-    """A tool answers a call."""
+def add_tool_result(history: History, call: OpenCall, output: Any, is_error: bool) -> None:
     from pydantic_ai.messages import ModelRequest, ToolReturnPart
 
-    talk.unanswered.remove(call)
+    history.open_calls.remove(call)
     outcome: Any = "failed" if is_error else "success"
     part = ToolReturnPart(call.name, output, tool_call_id=call.id, outcome=outcome)
-    last = talk.messages[-1]
-    if isinstance(last, ModelRequest):
+    _add_part(history, ModelRequest, part)
+
+
+def _add_part(history: History, kind: Any, part: Any) -> None:
+    """Add to the last message if it is of this kind, else begin a new one."""
+    last: Any = history.messages[-1]
+    if isinstance(last, kind):
         last.parts = [*last.parts, part]
     else:
-        talk.messages.append(ModelRequest(parts=[part]))
-
-
-def _respond(talk: Talk, part: Any) -> None:
-    from pydantic_ai.messages import ModelResponse
-
-    last = talk.messages[-1]
-    if isinstance(last, ModelResponse):
-        last.parts = [*last.parts, part]
-    else:
-        talk.messages.append(ModelResponse(parts=[part]))
+        history.messages.append(kind(parts=[part]))
 
 
 def _arguments(given: Any) -> Any:

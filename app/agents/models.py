@@ -1,4 +1,4 @@
-"""From the name of a model to the model, or to one sentence that says what to set."""
+"""Finds the model for a name, or says in one sentence what to set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from app.agents.outside.secrets import hide_in
+from app.agents.outside.secrets import redact_text
 from app.config import LOOPBACK, Settings, variable
 from app.errors import Refused, Unusable
 from app.formats.model_names import KEYS, OFFLINE
@@ -17,69 +17,72 @@ from app.formats.model_names import KEYS, OFFLINE
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-# How a model of an OpenAI-compatible server may be written.
-OPENAI = ("openai:", "openai-chat:")
-NEEDED = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
-# A model's connections belong to the loop that opened them, so each loop has models of its own.
-_known: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, str, str], Model]] = WeakKeyDictionary()
-# Making a model takes time, so that runs that begin together make it once.
-_making = threading.Lock()
+# Prefixes for models of an OpenAI-compatible server.
+OPENAI_PREFIXES = ("openai:", "openai-chat:")
+KEY_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN)\b")
+# A model's connections belong to the event loop that opened them, so each loop has its own models.
+_cache: WeakKeyDictionary[AbstractEventLoop, dict[tuple[str, str, str], Model]] = WeakKeyDictionary()
+# Creating a model is slow, so runs that start together create it once.
+_cache_lock = threading.Lock()
 
 
 class NoModel(Refused):
-    """The model cannot be used as things are set."""
+    """The model cannot be used with the current settings."""
 
     title = "The model cannot be used"
 
 
 class UnknownModel(NoModel):
-    """No key and no setting would make it work: nobody knows the model, or what it needs is not installed."""
+    """The model does not exist, or its package is not installed. No setting would help."""
 
 
-def name_of(configured: str, settings: Settings) -> str:
-    """The model that an agent uses: its own, else the one the server is set to."""
+def resolve_name(configured: str, settings: Settings) -> str:
+    """The name of an agent's model: its own, else the server's default."""
     return configured or settings.model
 
 
-def kept_model(configured: str, settings: Settings, loop: AbstractEventLoop) -> Model | None:
-    """The model of that name if the loop has asked it before."""
-    return _known.get(loop, {}).get(_key(configured, settings))
+def cached_model(configured: str, settings: Settings, loop: AbstractEventLoop) -> Model | None:
+    """The model of that name if this loop has used it before."""
+    return _cache.get(loop, {}).get(_cache_key(configured, settings))
 
 
 def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | None = None) -> Model:
-    """The model of that name. With the loop that asks it, models are kept, so that connections are used again."""
-    name = name_of(configured, settings)
+    """The model of that name. Models are cached per loop, so that connections are reused."""
+    name = resolve_name(configured, settings)
     if name == OFFLINE:
         from app.agents.offline.model import offline_model
 
         return offline_model()
-    key = _key(configured, settings)
-    with _making:
-        known = _known.setdefault(loop, {}) if loop is not None else {}
+    key = _cache_key(configured, settings)
+    with _cache_lock:
+        known = _cache.setdefault(loop, {}) if loop is not None else {}
         if key not in known:
-            compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI))
-            known[key] = _compatible(name, settings) if compatible else _hosted(name)
+            compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI_PREFIXES))
+            known[key] = _compatible_model(name, settings) if compatible else _hosted_model(name)
         return known[key]
 
 
-def _key(configured: str, settings: Settings) -> tuple[str, str, str]:
-    return name_of(configured, settings), settings.openai_base_url, variable("OPENAI_API_KEY")
+def _cache_key(configured: str, settings: Settings) -> tuple[str, str, str]:
+    return resolve_name(configured, settings), settings.openai_base_url, variable("OPENAI_API_KEY")
 
 
-def load() -> None:
-    """Load all that the first question to a model needs, prices and certificates too. Nothing is asked."""
-    _compatible("none", Settings(openai_base_url="http://127.0.0.1/v1"))
+def preload() -> None:
+    """Load everything that the first request needs, prices and certificates too, without sending one."""
+    _compatible_model("none", Settings(openai_base_url="http://127.0.0.1/v1"))
 
 
 def check_model(configured: str, settings: Settings) -> None:
-    """Raise NoModel, with what to set, for a model that could not answer."""
-    if name_of(configured, settings) != OFFLINE:
+    """Raise NoModel, with what to set, for a model that cannot be used."""
+    if resolve_name(configured, settings) != OFFLINE:
         find_model(configured, settings)
 
 
-def refuse_unknown(settings: Settings) -> None:
-    """Raise Unusable when the server is set to a model that there is not. One that only lacks its key is a matter for
-    the pages, since agents may use other ones; for the usual providers no library is loaded here."""
+def check_default_model(settings: Settings) -> None:
+    """Raise Unusable when the default model does not exist.
+
+    A missing key is reported on pages instead, because agents may use other models. For the usual providers no library
+    is loaded here.
+    """
     provider, colon, _ = settings.model.partition(":")
     if colon and provider in KEYS:
         return
@@ -91,7 +94,7 @@ def refuse_unknown(settings: Settings) -> None:
         return
 
 
-def _compatible(name: str, settings: Settings) -> Model:
+def _compatible_model(name: str, settings: Settings) -> Model:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
@@ -103,14 +106,14 @@ def _compatible(name: str, settings: Settings) -> Model:
         raise NoModel(
             f"The model {name} at {settings.openai_base_url} needs a key; set OPENAI_API_KEY where Upshot runs."
         )
-    bare = next((name.removeprefix(prefix) for prefix in OPENAI if name.startswith(prefix)), name)
-    # Servers on one's own machine often know only the older name of the limit on tokens.
+    bare = next((name.removeprefix(prefix) for prefix in OPENAI_PREFIXES if name.startswith(prefix)), name)
+    # Local servers often know only the older name of the token limit.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False)
     provider = OpenAIProvider(base_url=settings.openai_base_url, api_key=key or "none", http_client=model_client())
     return OpenAIChatModel(bare, provider=provider, profile=profile)
 
 
-def _hosted(name: str) -> Model:
+def _hosted_model(name: str) -> Model:
     unknown = UnknownModel(
         f"There is no model {name}; use offline, a model such as openai:gpt-5, or set UPSHOT_OPENAI_BASE_URL to"
         " the server that has it."
@@ -127,14 +130,14 @@ def _hosted(name: str) -> Model:
     except (UserError, ValueError) as trouble:
         if str(trouble).startswith("Unknown "):
             raise unknown from None
-        raise NoModel(_missing(name, str(trouble))) from None
+        raise NoModel(_describe_missing(name, str(trouble))) from None
 
 
-def _missing(name: str, said: str) -> str:
-    wanted = NEEDED.search(said)
+def _describe_missing(name: str, said: str) -> str:
+    wanted = KEY_VARIABLE.search(said)
     if wanted is not None:
         return f"The model {name} needs a key; set {wanted[0]} where Upshot runs and start it again."
-    return hide_in(f"The model {name} cannot be used: {said[:200].rstrip('.')}.")
+    return redact_text(f"The model {name} cannot be used: {said[:200].rstrip('.')}.")
 
 
 def is_offline(model: Any) -> bool:

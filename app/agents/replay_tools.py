@@ -1,7 +1,7 @@
-"""Tools of a replay: answered from the golden's own recording, so that nothing happens a second time.
+"""Tools of a replay: answered from the golden's recording, so that nothing happens twice.
 
-Only what the recording never looked at is read, in a transaction that cannot write; only a tool that an admin set to
-`live` is called, and never one of ours that writes.
+What the recording never read is read in a read-only transaction. Only tools that an admin set to `live` are called, and
+never one of ours that writes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.agents.history import Open
+from app.agents.history import OpenCall
 from app.db import db
 from app.evals.recording import READ, RecordedAnswer, recording_of
 from app.evals.trace import Event as RecordedEvent
@@ -20,8 +20,8 @@ from app.services.evals.replays import LIVE, Replay
 from app.services.sessions.events import Event, NewEvent
 from app.tools import Outcome, Tool, ToolScope
 
-# Ours that only read the workspace; a corrected agent may look where the recording never looked.
-READABLE = ("entities-read", "context")
+# A corrected agent may read records that the recording never read.
+READABLE_GROUPS = ("entities-read", "context")
 EFFECTS = ("entity.created", "entity.updated", "response.submitted", "knowledge.changed", "feedback.reviewed")
 REFUSED = "This tool is not used in replays."
 READ_ONLY = text("SET TRANSACTION READ ONLY")
@@ -29,7 +29,7 @@ Execute = Callable[[Tool], Awaitable[Outcome]]
 Payloads = Callable[[list[int]], Awaitable[dict[int, dict[str, Any]]]]
 
 
-class Recorded:
+class RecordedTools:
     """Answers the calls of one replay."""
 
     def __init__(self, replay: Replay, tools: Sequence[Tool], payloads: Payloads) -> None:
@@ -40,14 +40,14 @@ class Recorded:
         self._effects = _effects_of(replay.golden.run.events)
 
     def catch_up(self, events: Sequence[Event]) -> None:
-        """Go through the calls that an attempt which died was answered already."""
+        """Look up the calls that a previous attempt got answers to, so that their recordings count as used."""
         answered = {event.payload["call_id"] for event in events if event.event_type == "tool.result"}
         for event in events:
             if event.event_type == "tool.call" and event.payload["id"] in answered:
                 self._look_up(event.payload["name"], event.payload.get("arguments"))
 
-    async def answer(self, call: Open, execute: Execute) -> Outcome:
-        """What the agent gets for a call."""
+    async def answer(self, call: OpenCall, execute: Execute) -> Outcome:
+        """Answer a call of the agent."""
         tool = self.tools.get(call.name)
         policy = self.replay.policy_of(call.name)
         if policy == "refuse":
@@ -59,28 +59,30 @@ class Recorded:
             return replace(outcome, replay={"kind": LIVE})
         found = self._look_up(call.name, call.arguments)
         if found.kind == READ and tool is not None:
-            outcome = await execute(replace(tool, call=_reading(tool)))
+            outcome = await execute(replace(tool, call=_read_only_call(tool)))
             return replace(outcome, events=[], replay={"kind": READ})
         effects = self._effects.get(found.golden_seq or 0, []) if found.kind == "exact" else []
-        whole = await self._whole(found, effects)
+        whole = await self._full_payloads(found, effects)
         output = whole.get(found.result_seq or 0, {}).get("output", found.output)
         events = [
             NewEvent(one.event_type, {**whole.get(one.sequence, one.payload), "call_id": call.id}) for one in effects
         ]
         return Outcome(output, found.is_error, events, found.mark())
 
-    async def _whole(self, found: RecordedAnswer, effects: Sequence[RecordedEvent]) -> dict[int, dict[str, Any]]:
-        """The payloads behind an answer, to the byte, where the recording keeps long ones by their hash."""
+    async def _full_payloads(
+        self, found: RecordedAnswer, effects: Sequence[RecordedEvent]
+    ) -> dict[int, dict[str, Any]]:
+        """The full payloads behind an answer, where the recording keeps only hashes of long ones."""
         places = [place for place in (found.result_seq, *(one.sequence for one in effects)) if place is not None]
         return await self.payloads(places) if places and self.recording.clipped else {}
 
     def _look_up(self, name: str, arguments: Any) -> RecordedAnswer:
         tool = self.tools.get(name)
-        own_read = tool is not None and not tool.writes and tool.group in READABLE
+        own_read = tool is not None and not tool.writes and tool.group in READABLE_GROUPS
         return self.recording.answer(name, arguments, writes=tool.writes if tool else None, own_read=own_read)
 
 
-def _reading(tool: Tool) -> Callable[[Any, ToolScope], Outcome]:
+def _read_only_call(tool: Tool) -> Callable[[Any, ToolScope], Outcome]:
     def call(arguments: Any, scope: ToolScope) -> Outcome:
         db.session.execute(READ_ONLY)
         return tool.call(arguments, scope)
@@ -89,7 +91,7 @@ def _reading(tool: Tool) -> Callable[[Any, ToolScope], Outcome]:
 
 
 def _effects_of(events: Sequence[RecordedEvent]) -> dict[int, list[RecordedEvent]]:
-    """What each recorded call did, by the call's place in the golden."""
+    """The effects of each recorded call, by the call's sequence in the golden."""
     places = {event.payload.get("id"): event.sequence for event in events if event.event_type == "tool.call"}
     found: dict[int, list[RecordedEvent]] = {}
     for event in events:
@@ -99,8 +101,8 @@ def _effects_of(events: Sequence[RecordedEvent]) -> dict[int, list[RecordedEvent
     return found
 
 
-def only_called(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
-    """Tools of servers that are not reached in a replay, as far as the recording called them."""
+def stand_ins_for(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
+    """Placeholders for tools that the recording called and the replay does not have, such as those of servers."""
     known = {tool.name for tool in tools}
     called = recording_of(replay.golden.run).called()
     return [_stand_in(name, writes) for name, writes in called.items() if name not in known]

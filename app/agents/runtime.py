@@ -1,7 +1,7 @@
-"""Running a session: read what it needs, play its turns, and end it once.
+"""Runs a session: load what it needs, play its turns, and end it once.
 
-Each batch of events is committed as it happens, under the lease. A run that dies leaves its events behind, and whoever
-claims the session next goes on from them.
+Each batch of events is committed as it happens, under the lease. A run that dies leaves its events behind, and the next
+process that claims the session continues from them.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
 from app.agents import models
-from app.agents.history import Talk, say, talk_of
-from app.agents.outside.connections import Outside
+from app.agents.history import History, add_user_message, build_history
+from app.agents.outside.connections import RunConnections
 from app.agents.outside.endpoint import Endpoint
-from app.agents.outside.secrets import hide, hide_in
+from app.agents.outside.secrets import redact, redact_text
 from app.agents.outside.tools import open_tools
-from app.agents.replay_tools import Recorded, only_called
+from app.agents.replay_tools import RecordedTools, stand_ins_for
 from app.agents.threads import Threads
-from app.agents.turn import Answer, RunFailed, Spent, Turn, finish_turn
+from app.agents.turn import Answer, RunFailed, Turn, Usage, finish_turn
 from app.config import Settings
 from app.errors import Problem
 from app.evals.trace import Run as Trace
@@ -35,59 +35,61 @@ from app.services.sessions.event_windows import payloads_at
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Ending, Lease, LeaseLost
 from app.services.workspaces import identity
-from app.tools import Tool, find, tailored, tools_of
+from app.tools import Tool, find_tool, tailor_tools, tools_of
 
 log = logging.getLogger("upshot")
-BROKEN = "Something broke inside Upshot while this session ran; the server's log says what."
+INTERNAL_ERROR = "Something broke inside Upshot while this session ran; the server's log says what."
 Injected = Callable[[UUID, list[UUID]], None]
 
 
-class Stopped(Exception):
-    """Somebody wants the run to stop."""
+class StopRequested(Exception):
+    """A person asked the run to stop."""
 
 
 @dataclass(frozen=True)
-class Begun:
-    """A session that is ready to run."""
+class PreparedRun:
+    """A session that is ready to run, and the prompts that come after the current turn."""
 
     system: Actor
     work: RunInputs
-    talk: Talk
+    history: History
     tools: list[Tool]
-    left: list[str]
+    prompts_left: list[str]
 
 
+@dataclass(eq=False)
 class Run:
-    """One attempt at a session. `injected` is told which knowledge rows were in the prompt."""
+    """One attempt at a session. `injected` is called with the knowledge rows in the prompt.
 
-    def __init__(self, lease: Lease, threads: Threads, settings: Settings, injected: Injected) -> None:
-        self.lease = lease
-        self.threads = threads
-        self.settings = settings
-        self.injected = injected
-        self.spent = Spent()
-        self.model_name: str | None = None
-        self.system: Actor | None = None
-        # What an endpoint has told of a turn that has not ended.
-        self.came: list[NewEvent] = []
-        self.replay: Replay | None = None
-        self.recorded: Recorded | None = None
-        self.tools: list[Tool] = []
+    `received` are events of an endpoint's turn that has not ended.
+    """
 
-    async def to_the_end(self) -> None:
-        """Run the session. It ends as completed or failed, whatever happens, unless the lease was lost."""
+    lease: Lease
+    threads: Threads
+    settings: Settings
+    injected: Injected
+    usage: Usage = field(default_factory=Usage)
+    model_name: str | None = None
+    system: Actor | None = None
+    received: list[NewEvent] = field(default_factory=list)
+    replay: Replay | None = None
+    recorded: RecordedTools | None = None
+    tools: list[Tool] = field(default_factory=list)
+
+    async def run(self) -> None:
+        """Run the session to its end: completed, failed or cancelled, unless the lease was lost."""
         try:
-            begun = await self._begin()
-            async with asyncio.timeout(begun.work.config.limits.seconds):
-                async with Outside(begun.work.config, self.settings.outbound_allow) as outside:
-                    ending = await self._play(begun, outside)
+            prepared = await self._prepare()
+            async with asyncio.timeout(prepared.work.config.limits.seconds):
+                async with RunConnections(prepared.work.config, self.settings.outbound_allow) as outside:
+                    ending = await self._play(prepared, outside)
             await self._end(ending)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
-        except Stopped:
+        except StopRequested:
             await self.cancel()
         except TimeoutError:
-            seconds = begun.work.config.limits.seconds
+            seconds = prepared.work.config.limits.seconds
             await self._fail(f"The agent did not come to an answer within {seconds} seconds, which is its limit.")
         except RunFailed as failure:
             await self._fail(str(failure))
@@ -97,114 +99,115 @@ class Run:
             await self._fail(refusal.detail)
 
     async def cancel(self) -> None:
-        """End the session as cancelled, if it is still ours."""
+        """End the session as cancelled, if its lease is still held."""
         await self._end(Ending(status="cancelled", **self._figures()))
 
-    async def broken(self) -> None:
-        """End the session after a fault of our own."""
-        await self._fail(BROKEN)
+    async def fail_internally(self) -> None:
+        """End the session after an unexpected error of Upshot."""
+        await self._fail(INTERNAL_ERROR)
 
-    async def _begin(self) -> Begun:
+    async def _prepare(self) -> PreparedRun:
         product = identity.product_in(self.lease.tenant_id)
-        begun = await self.threads.transact(product, self._load)
-        self.system, self.replay = begun.system, begun.work.replay
+        prepared = await self.threads.transact(product, self._load)
+        self.system, self.replay = prepared.system, prepared.work.replay
         if self.replay is None:
-            self.injected(self.lease.tenant_id, begun.work.prompt.row_ids)
+            self.injected(self.lease.tenant_id, prepared.work.prompt.row_ids)
         else:
             # From here on the database lets this run write nothing but its own session.
-            self.system = replace(begun.system, hermetic=True)
-        return begun
+            self.system = replace(prepared.system, hermetic=True)
+        return prepared
 
-    def _load(self) -> Begun:
+    def _load(self) -> PreparedRun:
         held = leases.hold(self.lease)
         given_up = leases.why_given_up(held)
         if given_up is not None:
             raise RunFailed(given_up)
         work = load_inputs(held)
-        talk = talk_of(work)
-        left = work.turns[talk.said :]
-        events = [_loaded(work)]
+        history = build_history(work)
+        left = work.turns[history.prompts :]
+        events = [_context_event(work)]
         if self.lease.attempt > 1:
             events.insert(0, NewEvent("session.claimed", {"attempt": self.lease.attempt}))
-        if left and (talk.answered or not talk.said):
-            events.append(NewEvent("user.message", {"text": hide_in(left[0])}))
-            say(talk, left.pop(0))
+        if left and (history.answered or not history.prompts):
+            events.append(NewEvent("user.message", {"text": redact_text(left[0])}))
+            add_user_message(history, left.pop(0))
         leases.write(held, events)
-        return Begun(held.product, work, talk, self._tools(work), left)
+        return PreparedRun(held.product, work, history, self._tools(work), left)
 
     def _tools(self, work: RunInputs) -> list[Tool]:
-        given, submit = tools_of(work.config.tool_groups), find("submitResponse")
+        given, submit = tools_of(work.config.tool_groups), find_tool("submitResponse")
         if work.output_type in ("field", "fields") and submit not in given:
-            # An extraction that could not hand in what it found would be for nothing.
+            # An extraction needs this tool to submit what it finds.
             given.append(submit)
         record = work.record.id if work.record else None
-        return tailored(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
+        return tailor_tools(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
 
-    async def _play(self, begun: Begun, outside: Outside) -> Ending:
-        if not begun.talk.said:
+    async def _play(self, prepared: PreparedRun, outside: RunConnections) -> Ending:
+        if not prepared.history.prompts:
             raise RunFailed("Nothing was said to the agent.")
-        if begun.work.kind != "endpoint":
-            begun.tools[:] = await open_tools(outside, begun.tools, connect=self._reaches_servers())
+        if prepared.work.kind != "endpoint":
+            prepared.tools[:] = await open_tools(outside, prepared.tools, connect=self._reaches_servers())
         if self.replay is not None:
-            begun.tools.extend(only_called(self.replay, begun.tools))
-            self.recorded = Recorded(self.replay, begun.tools, self._recorded_payloads)
-            self.recorded.catch_up(begun.work.events)
-        self.tools = begun.tools
+            prepared.tools.extend(stand_ins_for(self.replay, prepared.tools))
+            self.recorded = RecordedTools(self.replay, prepared.tools, self._recorded_payloads)
+            self.recorded.catch_up(prepared.work.events)
+        self.tools = prepared.tools
         while True:
-            answer = Answer(begun.talk.last_answer)
-            if not begun.talk.answered:
-                answer = await self._answer(begun)
-                event = finish_turn(begun.talk, answer)
+            answer = Answer(prepared.history.last_answer)
+            if not prepared.history.answered:
+                answer = await self._answer(prepared)
+                event = finish_turn(prepared.history, answer)
             else:
                 event = []
-            if not begun.left:
-                return self._completed(begun.work, answer, event)
-            text = begun.left.pop(0)
-            await self._record([*event, NewEvent("user.message", {"text": hide_in(text)})])
-            say(begun.talk, text)
+            if not prepared.prompts_left:
+                return self._completed(prepared.work, answer, event)
+            text = prepared.prompts_left.pop(0)
+            await self._record([*event, NewEvent("user.message", {"text": redact_text(text)})])
+            add_user_message(prepared.history, text)
 
-    async def _answer(self, begun: Begun) -> Answer:
-        work = begun.work
+    async def _answer(self, prepared: PreparedRun) -> Answer:
+        work = prepared.work
         if work.kind == "endpoint":
-            endpoint = Endpoint(work, self.settings.outbound_allow, self._draft, self.spent, self.came)
+            endpoint = Endpoint(work, self.settings.outbound_allow, self._draft, self.usage, self.received)
             try:
-                return await endpoint.run(begun.talk)
+                return await endpoint.run(prepared.history)
             finally:
                 self.model_name = endpoint.model or self.model_name
-        self.model_name = models.name_of(work.config.model, self.settings)
+        self.model_name = models.resolve_name(work.config.model, self.settings)
         loop = asyncio.get_running_loop()
-        model = models.kept_model(work.config.model, self.settings, loop)
+        model = models.cached_model(work.config.model, self.settings, loop)
         if model is None:
             model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
+        tools = {tool.name: tool for tool in prepared.tools}
         turn = Turn(
-            work, model, begun.tools, self.threads, self._record, self._draft, self.spent, self._settle, self.recorded
+            work, model, tools, self.threads, self._record, self._draft, self.usage, self._write_inside, self.recorded
         )
-        return await turn.run(begun.talk)
+        return await turn.run(prepared.history)
+
+    @property
+    def _writer(self) -> Actor:
+        assert self.system is not None  # noqa: S101 - known since the run was prepared
+        return self.system
 
     async def _record(self, events: list[NewEvent]) -> None:
-        system = self.system
-        assert system is not None  # noqa: S101 - known since the run began
-        if await self.threads.transact(system, lambda: leases.record(self.lease, events)):
-            raise Stopped
+        if await self.threads.transact(self._writer, lambda: leases.record(self.lease, events)):
+            raise StopRequested
 
     async def _recorded_payloads(self, places: list[int]) -> dict[int, dict[str, Any]]:
-        """Payloads of the golden by their numbers, where the recording was too large to be held."""
-        system, replay = self.system, self.replay
-        assert system is not None  # noqa: S101 - known since the run began
+        """Load payloads of the golden by sequence, where the recording holds only their hashes."""
+        writer, replay = self._writer, self.replay
         assert replay is not None  # noqa: S101 - only a replay has a recording
-        return await self.threads.transact(system, lambda: payloads_at(replay.golden_id, places, actor=system))
+        return await self.threads.transact(writer, lambda: payloads_at(replay.golden_id, places, actor=writer))
 
-    def _settle(self, events: list[NewEvent]) -> bool:
-        """Write events in a transaction that is open already; whether somebody wants the run to stop."""
+    def _write_inside(self, events: list[NewEvent]) -> bool:
+        """Write events in the open transaction of a tool. Returns whether the run was asked to stop."""
         return leases.record(self.lease, events)
 
     async def _draft(self, so_far: str) -> None:
-        system = self.system
-        assert system is not None  # noqa: S101 - known since the run began
-        await self.threads.transact(system, lambda: leases.write_draft(self.lease, so_far))
+        await self.threads.transact(self._writer, lambda: leases.write_draft(self.lease, so_far))
 
     def _completed(self, work: RunInputs, answer: Answer, events: list[NewEvent]) -> Ending:
-        done: dict[str, Any] = {"input_tokens": self.spent.input_tokens, "output_tokens": self.spent.output_tokens}
+        done: dict[str, Any] = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
         return Ending(
             status="completed",
             events=[*events, NewEvent("session.completed", done)],
@@ -215,12 +218,12 @@ class Run:
         )
 
     async def _fail(self, reason: str, *, full: bool = False) -> None:
-        """End the session as failed. What an endpoint told is left out where there is no room for it."""
-        reason = hide_in(reason)
+        """End the session as failed. Events of an endpoint are left out where the session is full."""
+        reason = redact_text(reason)
         events = [NewEvent("session.failed", {"reason": reason})]
         ending = Ending(status="failed", events=events, error=reason, full=full, **self._figures())
         try:
-            await self._end(replace(ending, events=[*([] if full else self.came), *events]))
+            await self._end(replace(ending, events=[*([] if full else self.received), *events]))
         except SessionFull:
             await self._end(replace(ending, full=True))
 
@@ -256,21 +259,21 @@ class Run:
             eval_replays.finish_replay(held, ending, verdict, actor=held.product)
 
     def _reaches_servers(self) -> bool:
-        """A replay talks to servers of tools only where somebody said that one of their tools is live."""
+        """A replay connects to tool servers only if one of its tools is set to live."""
         return self.replay is None or any(what == eval_replays.LIVE for what in self.replay.tools.values())
 
     def _figures(self) -> dict[str, Any]:
-        if self.model_name is None and not self.spent.input_tokens + self.spent.output_tokens:
+        if self.model_name is None and not self.usage.input_tokens + self.usage.output_tokens:
             return {}
         return {
             "model": self.model_name,
-            "input_tokens": self.spent.input_tokens,
-            "output_tokens": self.spent.output_tokens,
-            "cost": self.spent.cost,
+            "input_tokens": self.usage.input_tokens,
+            "output_tokens": self.usage.output_tokens,
+            "cost": self.usage.cost,
         }
 
 
-def _loaded(work: RunInputs) -> NewEvent:
+def _context_event(work: RunInputs) -> NewEvent:
     prompt = work.prompt
     payload = {
         "row_ids": [str(row_id) for row_id in prompt.row_ids],
@@ -281,4 +284,4 @@ def _loaded(work: RunInputs) -> NewEvent:
         "types": list(prompt.types),
         "memories": len(work.memories.ids),
     }
-    return NewEvent("context.loaded", hide(payload))
+    return NewEvent("context.loaded", redact(payload))

@@ -1,6 +1,6 @@
-"""Blocking work from the loop: each piece in a thread, with an app context and for somebody.
+"""Blocking work for the event loop: each piece runs in a thread with an app context.
 
-No transaction is ever open while a model is asked, since one lives and ends within such a piece.
+A transaction never spans two pieces, so none is open while a model is asked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Result = TypeVar("Result")
 
 
 class Threads:
-    """`database` for work in transactions of ours; `outside` for whatever waits for somebody else's program."""
+    """One pool for database work, one for tools that wait for other programs."""
 
     def __init__(self, app: Flask, outside: int) -> None:
         self.app = app
@@ -27,7 +27,7 @@ class Threads:
         self._outside = ThreadPoolExecutor(outside, "upshot-tool")
 
     async def transact(self, actor: Actor, work: Callable[[], Result]) -> Result:
-        """Do something in one transaction."""
+        """Run `work` in one transaction."""
 
         def within() -> Result:
             with self.app.app_context(), acting_as(actor), transaction():
@@ -36,7 +36,7 @@ class Threads:
         return await asyncio.get_running_loop().run_in_executor(self._database, within)
 
     async def call(self, work: Callable[[], Result], *, outside: bool = False) -> Result:
-        """Do something that opens transactions of its own, or none."""
+        """Run `work`, which opens its own transactions, or none."""
 
         def within() -> Result:
             with self.app.app_context():

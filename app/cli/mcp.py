@@ -28,9 +28,9 @@ def mcp(key_file: Path | None) -> None:
     """
     key = _key(key_file)
     with opened_app() as app:
-        from app.tools.mcp_stdio import run
+        from app.tools.mcp_server import serve_stdio
 
-        run(key, app.config["VERSION"])
+        serve_stdio(key, app.config["VERSION"])
 
 
 def _key(key_file: Path | None) -> str:

@@ -16,13 +16,13 @@ from app.logs import write_logs
 @plain_failures
 def worker() -> None:
     """Run agents and scheduled work until stopped, beside a server or on another machine with the same database."""
-    from app.agents.models import refuse_unknown
+    from app.agents.models import check_default_model
     from app.config import Settings
     from app.jobs.executor import warm_up
     from app.jobs.process import start_jobs
 
     write_logs()
-    refuse_unknown(Settings.from_env())
+    check_default_model(Settings.from_env())
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -179,7 +179,7 @@ class LivePlayer(Player):
         """Run a session in a thread of its own: the caller may be inside an event loop."""
         attempt = Run(self._leases.pop(session_id), self.threads, self.settings, lambda *_: None)
         with ThreadPoolExecutor(1) as alone:
-            alone.submit(lambda: asyncio.run(attempt.to_the_end())).result()
+            alone.submit(lambda: asyncio.run(attempt.run())).result()
 
     def _read_case(self, session_id: UUID, key: str) -> RecordedCase:
         session = db.session.get_one(AgentSession, session_id, populate_existing=True)

@@ -1,6 +1,6 @@
-"""The session executor: claims sessions that wait, runs them beside each other, and keeps their leases.
+"""The session executor: claims pending sessions, runs them concurrently, and renews their leases.
 
-One loop in a thread of its own runs every agent of the process. Any number of processes may do so on one database.
+One event loop in a thread runs every agent of the process. Any number of processes can share a database.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.agents.runtime import Run
 from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, transaction
-from app.jobs.usage import Usage
+from app.jobs.usage import UsageWriter
 from app.services.knowledge import usage as knowledge_usage
 from app.services.sessions import leases
 from app.services.sessions.leases import Lease
@@ -36,17 +36,17 @@ from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 Result = TypeVar("Result")
-# How soon work is picked up, and how soon it is noticed that somebody wants a run to stop.
-POLL = 0.3
-LOOK = 1.0
-LONGEST_BEAT = 15.0
-# How long runs may take to come to their end when the process stops; what is not done by then is given back.
-GRACE = 2.0
+# How soon work is picked up, and how soon a request to stop is noticed.
+POLL_SECONDS = 0.3
+STOP_CHECK_SECONDS = 1.0
+MAX_BEAT_SECONDS = 15.0
+# How long runs may take to finish when the process stops. The others are released.
+GRACE_SECONDS = 2.0
 
 
 @dataclass
-class Active:
-    """A run under way. `stop` says that somebody wants it to end as cancelled."""
+class ActiveRun:
+    """A run in progress. `stop` is set when it was asked to end as cancelled."""
 
     run: Run
     task: asyncio.Task[None]
@@ -54,28 +54,28 @@ class Active:
 
 
 def warm_up() -> None:
-    """Load what asking a model needs, so that the first session does not wait for it."""
+    """Load the model libraries, so that the first session does not wait for them."""
     import pydantic_ai.direct
     import pydantic_ai.models.openai  # noqa: F401
 
-    models.load()
+    models.preload()
 
 
 class Executor:
     """Runs sessions until it is stopped."""
 
-    def __init__(self, app: Flask, usage: Usage | None = None, slots: int | None = None) -> None:
+    def __init__(self, app: Flask, usage: UsageWriter | None = None, slots: int | None = None) -> None:
         self.app = app
         self.settings: Settings = app.config["SETTINGS"]
-        self.usage = usage or Usage()
+        self.usage = usage or UsageWriter()
         self.slots = slots or self.settings.slots
         self.lease = timedelta(seconds=self.settings.lease_seconds)
-        self.beat: float = min(LONGEST_BEAT, self.settings.lease_seconds / 4)
+        self.beat: float = min(MAX_BEAT_SECONDS, self.settings.lease_seconds / 4)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.beaten_at: float = time.monotonic()
-        self.active: dict[UUID, Active] = {}
+        self.active: dict[UUID, ActiveRun] = {}
         self.threads = Threads(app, self.slots)
-        # Claims and leases never wait for the work of runs.
+        # Its own pool: claims and leases never wait for runs.
         self._own = ThreadPoolExecutor(2, "upshot-lease")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="executor", daemon=True)
@@ -85,15 +85,15 @@ class Executor:
 
     def start(self) -> None:
         """Claim and run sessions from now on."""
-        self._ask(self._start())
+        self._call(self._start())
 
     def drain(self) -> int:
-        """Run every session that waits, to its end; how many there were."""
-        return self._ask(self._drain())
+        """Run every pending session to its end. Returns how many there were."""
+        return self._call(self._drain())
 
     def stop(self) -> None:
-        """Claim nothing more, let runs come to an end for a moment, and give the others back."""
-        self._ask(self._stop())
+        """Stop claiming, let runs finish for a moment, and release the others."""
+        self._call(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self.threads.close()
@@ -101,22 +101,22 @@ class Executor:
 
     @property
     def is_late(self) -> bool:
-        """Whether leases have not been kept for two beats."""
+        """Whether leases have not been renewed for two beats."""
         return time.monotonic() - self.beaten_at > 2 * self.beat
 
-    def _ask(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def _call(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
         self.beaten_at = time.monotonic()
-        self._service = [asyncio.create_task(work) for work in (self._claim_for_ever(), self._watch_for_ever())]
+        self._service = [asyncio.create_task(work) for work in (self._claim_forever(), self._watch_forever())]
 
     async def _drain(self) -> int:
-        watch = asyncio.create_task(self._watch_for_ever())
+        watch = asyncio.create_task(self._watch_forever())
         done = 0
         try:
             while taken := await self._claim(self.slots):
-                await asyncio.wait([self._begin(lease).task for lease in taken])
+                await asyncio.wait([self._start_run(lease).task for lease in taken])
                 done += len(taken)
         finally:
             watch.cancel()
@@ -128,7 +128,7 @@ class Executor:
             task.cancel()
         await asyncio.gather(*self._service, return_exceptions=True)
         if self.active:
-            await asyncio.wait([one.task for one in self.active.values()], timeout=GRACE)
+            await asyncio.wait([one.task for one in self.active.values()], timeout=GRACE_SECONDS)
         left = list(self.active.values())
         for one in left:
             one.task.cancel()
@@ -139,7 +139,7 @@ class Executor:
         except SQLAlchemyError as trouble:
             log.warning("sessions were not given back, so others wait for their leases to end: %s", trouble)
 
-    async def _claim_for_ever(self) -> None:
+    async def _claim_forever(self) -> None:
         while True:
             self._wake.clear()
             free = self.slots - len(self.active)
@@ -148,14 +148,14 @@ class Executor:
                 taken = await self._claim(free) if free else []
             except SQLAlchemyError as trouble:
                 log.warning("no session could be claimed: %s", trouble)
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(STOP_CHECK_SECONDS)
             for lease in taken:
-                self._begin(lease)
+                self._start_run(lease)
             if free and len(taken) == free:
                 continue
             try:
-                # While something is free somebody may ask for work; else nothing changes until a run ends.
-                await asyncio.wait_for(self._wake.wait(), POLL if free else None)
+                # With all slots in use, nothing changes until a run ends.
+                await asyncio.wait_for(self._wake.wait(), POLL_SECONDS if free else None)
             except TimeoutError:
                 continue
 
@@ -166,16 +166,16 @@ class Executor:
 
         return await self._do(work)
 
-    def _begin(self, lease: Lease) -> Active:
+    def _start_run(self, lease: Lease) -> ActiveRun:
         run = Run(lease, self.threads, self.settings, knowledge_usage.note_injected)
-        one = Active(run, asyncio.create_task(self._carry(run)))
+        one = ActiveRun(run, asyncio.create_task(self._run_claimed(run)))
         self.active[lease.session_id] = one
         return one
 
-    async def _carry(self, run: Run) -> None:
-        """A run from its claim to its end."""
+    async def _run_claimed(self, run: Run) -> None:
+        """Run a claimed session and release it where the database fails."""
         try:
-            await self._to_the_end(run)
+            await self._run_to_end(run)
         except DBAPIError as trouble:
             # The next process to claim the session continues from its events.
             log.warning("session %s waits for its next attempt: %s", run.lease.session_id, trouble)
@@ -188,12 +188,12 @@ class Executor:
         try:
             await self._do(lambda: self._by_workspace([lease], lambda some: leases.give_back(some[0])))
         except SQLAlchemyError:
-            # The database is away. The lease runs out, and then the session counts as lost with its process.
+            # The database is down. The lease expires, and then the session counts as lost with its process.
             log.warning("session %s waits for its lease to end", lease.session_id)
 
-    async def _to_the_end(self, run: Run) -> None:
+    async def _run_to_end(self, run: Run) -> None:
         try:
-            await run.to_the_end()
+            await run.run()
         except asyncio.CancelledError:
             if not self.active[run.lease.session_id].stop:
                 raise
@@ -202,29 +202,29 @@ class Executor:
             raise
         except Exception:
             log.exception("session %s broke", run.lease.session_id)
-            await run.broken()
+            await run.fail_internally()
 
-    async def _watch_for_ever(self) -> None:
-        """Keep the leases of what runs, and end what is lost or should stop."""
+    async def _watch_forever(self) -> None:
+        """Renew leases, and end runs that lost theirs or should stop."""
         due = time.monotonic() + self.beat
         while True:
-            await asyncio.sleep(min(LOOK, self.beat))
+            await asyncio.sleep(min(STOP_CHECK_SECONDS, self.beat))
             held = [one.run.lease for one in self.active.values()]
             try:
                 if time.monotonic() >= due:
-                    await self._keep(held)
+                    await self._renew(held)
                     self.beaten_at = time.monotonic()
                     due = self.beaten_at + self.beat
                 elif held:
-                    await self._look(held)
+                    await self._check_stops(held)
             except SQLAlchemyError as trouble:
                 log.warning("leases were not kept: %s", trouble)
 
-    async def _look(self, held: list[Lease]) -> None:
+    async def _check_stops(self, held: list[Lease]) -> None:
         found = await self._do(lambda: self._by_workspace(held, leases.to_stop))
         self._end(stop=set().union(*found))
 
-    async def _keep(self, held: list[Lease]) -> None:
+    async def _renew(self, held: list[Lease]) -> None:
         found = await self._do(lambda: self._by_workspace(held, lambda some: leases.renew(some, self.lease)))
         kept: set[UUID] = set().union(*(kept for kept, _ in found))
         self._end(stop=set().union(*(stop for _, stop in found)), lost={lease.session_id for lease in held} - kept)
@@ -237,7 +237,7 @@ class Executor:
                 one.task.cancel()
 
     def _by_workspace(self, held: list[Lease], work: Callable[[list[Lease]], Result]) -> list[Result]:
-        """Do something with leases, in one transaction for each workspace."""
+        """Apply `work` to the leases, in one transaction per workspace."""
         found = []
         for tenant_id, some in groupby(sorted(held, key=lambda lease: lease.tenant_id), lambda one: one.tenant_id):
             with acting_as(identity.product_in(tenant_id)), transaction():

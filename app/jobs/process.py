@@ -1,19 +1,21 @@
-"""What a process does besides answering requests: run agents, look at the clock, write down what knowledge was used."""
+"""The background work of a process: run agents, start scheduled tasks, count knowledge usage."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import acting_as, transaction
-from app.jobs import ticks
 from app.jobs.executor import Executor
-from app.jobs.usage import Usage, count_receptions
+from app.jobs.usage import UsageWriter, count_receptions
+from app.services.tasks import due as task_due
 from app.services.workspaces import identity, throttle
 
 log = logging.getLogger("upshot")
@@ -25,7 +27,7 @@ FORGET_SECONDS = 3600
 
 
 class Jobs:
-    """The executor and the clock of one process."""
+    """The executor and the scheduler of one process."""
 
     def __init__(self, app: Flask) -> None:
         from apscheduler.executors.pool import ThreadPoolExecutor
@@ -34,7 +36,7 @@ class Jobs:
         self.app = app
         self.ticked_at = time.monotonic()
         self._stopped = threading.Event()
-        self.usage = Usage()
+        self.usage = UsageWriter()
         self.executor = Executor(app, self.usage)
         self.clock = BackgroundScheduler(
             executors={"default": ThreadPoolExecutor(2)},
@@ -44,7 +46,7 @@ class Jobs:
         self._clock_offset = time.time() - time.monotonic()
         self.clock.add_job(self._write_usage, "interval", seconds=USAGE_SECONDS)
         self.clock.add_job(self._count_receptions, "interval", seconds=RECEPTION_SECONDS)
-        self.clock.add_job(self._begin_due, "interval", seconds=TICK_SECONDS)
+        self.clock.add_job(self._start_due, "interval", seconds=TICK_SECONDS)
         self.clock.add_job(self._forget_attempts, "interval", seconds=FORGET_SECONDS)
 
     def start(self) -> Jobs:
@@ -55,7 +57,7 @@ class Jobs:
         return self
 
     def _follow_clock(self) -> None:
-        """APScheduler waits for times of day. When the clock is set back it would sleep until they come again."""
+        """Wake all jobs when the clock is set back: APScheduler would sleep until the old time comes again."""
         while not self._stopped.wait(CLOCK_WATCH_SECONDS):
             offset = time.time() - time.monotonic()
             if offset < self._clock_offset - CLOCK_WATCH_SECONDS:
@@ -68,48 +70,47 @@ class Jobs:
             job.modify(next_run_time=datetime.now(UTC))
 
     def stop(self) -> None:
-        """Stop for good. Sessions that run here are given back."""
+        """Stop for good and release the sessions that run here."""
         self._stopped.set()
         self.clock.shutdown(wait=False)
         self.executor.stop()
 
     def trouble(self) -> str | None:
-        """What stands still in this process, in one sentence, or None."""
+        """What is stuck in this process, in one sentence, or None."""
         if self.executor.is_late:
             return "The leases of sessions are not kept."
         if time.monotonic() - self.ticked_at > 2 * TICK_SECONDS:
             return "Nothing looks at the clock for scheduled work."
         return None
 
-    def _begin_due(self) -> None:
-        with self.app.app_context():
-            try:
-                ticks.begin_due(self.executor.owner)
-            except SQLAlchemyError as trouble:
-                log.warning("nothing could be asked about scheduled work: %s", trouble)
-                return
-        self.ticked_at = time.monotonic()
+    def _start_due(self) -> None:
+        with self._job("nothing could be asked about scheduled work"):
+            start_due_tasks(self.executor.owner)
+            self.ticked_at = time.monotonic()
 
     def _count_receptions(self) -> None:
-        with self.app.app_context():
-            # A session may name a prompt that was asked for a moment ago, so that is written first.
+        with self._job("nobody could be asked how knowledge was received"):
+            # A session may refer to a prompt that was served a moment ago, so usage is written first.
             self.usage.write()
-            try:
-                count_receptions()
-            except SQLAlchemyError as trouble:
-                log.warning("nobody could be asked how knowledge was received: %s", trouble)
+            count_receptions()
 
     def _forget_attempts(self) -> None:
-        with self.app.app_context():
-            try:
-                with acting_as(identity.product_in(identity.NO_USER)), transaction():
-                    throttle.purge_attempts()
-            except SQLAlchemyError as trouble:
-                log.warning("old sign-in attempts were not removed: %s", trouble)
+        product = identity.product_in(identity.NO_USER)
+        with self._job("old sign-in attempts were not removed"), acting_as(product), transaction():
+            throttle.purge_attempts()
 
     def _write_usage(self) -> None:
         with self.app.app_context():
             self.usage.write()
+
+    @contextmanager
+    def _job(self, failure: str) -> Iterator[None]:
+        """Run a job in an app context. A database that does not answer is logged; the job runs again later."""
+        with self.app.app_context():
+            try:
+                yield
+            except SQLAlchemyError as trouble:
+                log.warning("%s: %s", failure, trouble)
 
 
 def start_jobs(app: Flask) -> Jobs:
@@ -117,3 +118,18 @@ def start_jobs(app: Flask) -> Jobs:
     jobs = Jobs(app).start()
     app.extensions["upshot.jobs"] = jobs
     return jobs
+
+
+def start_due_tasks(owner: str) -> int:
+    """Start what is due in any workspace and return how many tasks. A task that fails does not stop the others."""
+    with transaction():
+        found = task_due.due_tasks()
+    started = 0
+    for task_id, tenant_id in found:
+        product = identity.product_in(tenant_id)
+        try:
+            with acting_as(product), transaction():
+                started += task_due.run_due(task_id, owner=owner, actor=product) is not None
+        except SQLAlchemyError as trouble:
+            log.warning("task %s was not begun: %s", task_id, trouble)
+    return started

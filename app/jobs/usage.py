@@ -1,4 +1,4 @@
-"""Writing down which knowledge was in prompts and how that was received, in batches, and keeping its order."""
+"""Write in batches which knowledge was in prompts and how it was received, and refresh its ranks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from app.services.workspaces import identity
 
 log = logging.getLogger("upshot")
 # Ranks move by a hundredth in a day, so twice a day is often enough.
-RANKS_EVERY = 12 * 3600.0
+RANK_SECONDS = 12 * 3600.0
 
 
 def count_receptions() -> int:
-    """Count how people received sessions in any workspace; how many sessions. Several may, each counts others."""
+    """Count how people received sessions in all workspaces. Processes may do this in parallel: each counts others."""
     with transaction():
         workspaces = knowledge_usage.waiting_workspaces()
-    return sum(_count_in(identity.product_in(tenant_id)) for tenant_id in workspaces)
+    return sum(_count_in_workspace(identity.product_in(tenant_id)) for tenant_id in workspaces)
 
 
-def _count_in(product: Actor) -> int:
+def _count_in_workspace(product: Actor) -> int:
     counted, last = 0, knowledge_usage.RECEPTION_BATCH
     try:
         while last == knowledge_usage.RECEPTION_BATCH:
@@ -37,14 +37,14 @@ def _count_in(product: Actor) -> int:
     return counted
 
 
-class Usage:
-    """What was noted is written, one transaction for each workspace. A process that dies loses a few seconds of it."""
+class UsageWriter:
+    """Writes noted usage, one transaction per workspace. A process that dies loses a few seconds of it."""
 
     def __init__(self) -> None:
         self.ranked_at: dict[UUID, float] = {}
 
     def write(self) -> None:
-        """Write what was noted since. What cannot be written waits for the next time."""
+        """Write what was noted since the last call. What cannot be written is kept for the next one."""
         for tenant_id, noted in knowledge_usage.take_pending().items():
             product = identity.product_in(tenant_id)
             try:
@@ -56,9 +56,9 @@ class Usage:
                 log.warning("the use of knowledge was not written: %s", trouble)
 
     def _refresh(self, product: Actor) -> None:
-        """Where knowledge is in use its order is kept up to date, a batch in each transaction."""
+        """Refresh the ranks of a workspace's knowledge, one batch per transaction."""
         now = time.monotonic()
-        if now - self.ranked_at.get(product.tenant_id, -RANKS_EVERY) < RANKS_EVERY:
+        if now - self.ranked_at.get(product.tenant_id, -RANK_SECONDS) < RANK_SECONDS:
             return
         self.ranked_at[product.tenant_id] = now
         moved = knowledge_usage.BATCH

@@ -23,13 +23,13 @@ from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
 
 from app import create_app
-from app.agents.models import refuse_unknown
+from app.agents.models import check_default_model
 from app.api.ops.metrics import note_connections
 from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.db.boot import open_database
 from app.errors import Unusable
-from app.jobs.usage import Usage
+from app.jobs.usage import UsageWriter
 from app.logs import write_logs
 from app.security.last_used import write_uses
 from app.server.address import told
@@ -56,7 +56,7 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
     settings = Settings.from_env()
     if processes is not None:
         settings = replace(settings, processes_text=str(processes))
-    refuse_unknown(settings)
+    check_default_model(settings)
     with listen(settings):
         opened = open_database(settings)
     try:
@@ -157,7 +157,7 @@ def work(app: Flask, settings: Settings, report: JobsReport, index: int, when_up
         log.warning("stopped with requests unanswered")
         os._exit(0)
     with app.app_context():
-        write_memory(Usage())
+        write_memory(UsageWriter())
 
 
 def serve(app: Flask, settings: Settings, when_up: Callable[[], None]) -> bool:
@@ -176,7 +176,7 @@ def serve(app: Flask, settings: Settings, when_up: Callable[[], None]) -> bool:
 
 def keep_house(app: Flask, report: JobsReport, jobs: Jobs | None) -> None:
     """For as long as the process lives, write down what its requests left in memory, and say how its jobs are."""
-    usage = Usage()
+    usage = UsageWriter()
     for number in count(1):
         time.sleep(REPORT_SECONDS)
         if jobs is not None:
@@ -190,7 +190,7 @@ def keep_house(app: Flask, report: JobsReport, jobs: Jobs | None) -> None:
                 usage.write()
 
 
-def write_memory(usage: Usage) -> None:
+def write_memory(usage: UsageWriter) -> None:
     """Write when credentials were last used and which knowledge was. What cannot be written waits for the next time."""
     usage.write()
     with suppress(SQLAlchemyError):

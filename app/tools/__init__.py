@@ -1,4 +1,4 @@
-"""What agents may do: the tools of each group, and how one is run."""
+"""The tools of agents, by group."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from app.errors import Invalid, NotFound
 from app.tools import agents_admin, context, entities_read, entities_write, feedback
 from app.tools.base import GROUPS, Outcome, Tool, ToolScope
 from app.tools.run import run_tool
-from app.tools.tailor import tailored
+from app.tools.tailor import tailor_tools
 
-__all__ = ["GROUPS", "Outcome", "Tool", "ToolScope", "find", "run_tool", "tailored", "tools_of"]
+__all__ = ["GROUPS", "Outcome", "Tool", "ToolScope", "find_tool", "run_tool", "tailor_tools", "tools_of"]
 
 TOOLS: tuple[Tool, ...] = (
     *context.TOOLS,
@@ -30,8 +30,7 @@ def tools_of(groups: Sequence[str]) -> list[Tool]:
     return [tool for tool in TOOLS if tool.group in groups]
 
 
-def find(name: str) -> Tool:
-    """The tool of that name."""
+def find_tool(name: str) -> Tool:
     if name not in _BY_NAME:
         raise NotFound(f"There is no tool {name[:80]!r}.")
     return _BY_NAME[name]

@@ -1,4 +1,4 @@
-"""Agents as other agents see and tune them. None is made here, and none gets more rights than it had."""
+"""Tools to read and tune other agents. They create none, and give none more permissions than it had."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.models import Agent, AgentVersion
 from app.services.agents import versions
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, tool
+from app.services.agents.versions import AgentRow
+from app.tools.base import Arguments, Id, NoArguments, Outcome, Tool, ToolScope, answer, answer_with_event, tool
 
 GROUP = "agents-admin"
-# What an agent is told and may use. Addresses and keys of outside tools are for people.
-SHOWN = ("instructions", "skills", "model", "tool_groups", "limits")
-CHANGED = ("instructions", "skills", "tool_groups")
-
-
-class Nothing(Arguments):
-    pass
+# URLs and keys of external tools are for people only.
+READABLE_KEYS = ("instructions", "skills", "model", "tool_groups", "limits")
+CHANGEABLE_KEYS = ("instructions", "skills", "tool_groups")
 
 
 class OneAgent(Arguments):
@@ -48,41 +45,30 @@ class UpdateAgentConfig(Arguments):
     reason: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Why, in a sentence.")
 
 
-@tool("listAgents", GROUP, Nothing, role="admin", scope="admin")
-def list_agents(arguments: Nothing, scope: ToolScope) -> Outcome:
+@tool("listAgents", GROUP, NoArguments, role="admin", scope="admin")
+def list_agents(arguments: NoArguments, scope: ToolScope) -> Outcome:
     """List the workspace's agents with their ids."""
-    found = versions.list_agents(actor=scope.actor)
-    return answer(
-        items=[
-            {
-                "id": row.id,
-                "name": row.name,
-                "slug": row.slug,
-                "description": row.description,
-                "kind": row.kind,
-                "version": row.current_version,
-                "isSystem": row.is_system,
-            }
-            for row in found
-        ]
-    )
+    return answer(items=[_describe(row) for row in versions.list_agents(actor=scope.actor)])
+
+
+def _describe(row: Agent | AgentRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "name": row.name,
+        "slug": row.slug,
+        "description": row.description,
+        "kind": row.kind,
+        "version": row.current_version,
+        "isSystem": row.is_system,
+    }
 
 
 @tool("getAgent", GROUP, OneAgent, role="admin", scope="admin")
 def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
     """Get one agent with its instructions, skills, model and tool groups."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
-    config = _config(agent)
-    return answer(
-        id=agent.id,
-        name=agent.name,
-        slug=agent.slug,
-        description=agent.description,
-        kind=agent.kind,
-        version=agent.current_version,
-        isSystem=agent.is_system,
-        config={name: config[name] for name in SHOWN if name in config},
-    )
+    config = _load_config(agent)
+    return answer(**_describe(agent), config={name: config[name] for name in READABLE_KEYS if name in config})
 
 
 @tool("updateAgentConfig", GROUP, UpdateAgentConfig, writes=True, role="admin", scope="admin")
@@ -90,9 +76,9 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
     """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
     and an admin can go back to one."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
-    _check_may(agent, scope)
-    config = _config(agent)
-    given = arguments.model_dump(include=set(CHANGED), exclude_none=True)
+    _check_editable(agent, scope)
+    config = _load_config(agent)
+    given = arguments.model_dump(include=set(CHANGEABLE_KEYS), exclude_none=True)
     after = config | given
     if "tool_groups" in given:
         _check_narrower(given["tool_groups"], config.get("tool_groups") or [])
@@ -107,10 +93,12 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
         "changed": changed,
         "reason": arguments.reason,
     }
-    return did("agent.updated", payload, id=agent.id, slug=agent.slug, version=version.version, changed=changed)
+    return answer_with_event(
+        "agent.updated", payload, id=agent.id, slug=agent.slug, version=version.version, changed=changed
+    )
 
 
-def _check_may(agent: Agent, scope: ToolScope) -> None:
+def _check_editable(agent: Agent, scope: ToolScope) -> None:
     if agent.is_system:
         raise Forbidden(f"{agent.slug} belongs to the workspace; no tool changes it.")
     if agent.id in (scope.agent_id, scope.actor.agent_id):
@@ -123,7 +111,7 @@ def _check_narrower(wanted: list[str], had: list[str]) -> None:
         raise Forbidden(f"Only a person gives an agent more tools; it does not have {more[0]}.")
 
 
-def _config(agent: Agent) -> dict[str, Any]:
+def _load_config(agent: Agent) -> dict[str, Any]:
     found: dict[str, Any] | None = db.session.scalar(
         select(AgentVersion.config).where(
             AgentVersion.tenant_id == agent.tenant_id,

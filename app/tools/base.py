@@ -1,4 +1,4 @@
-"""What a tool is: a name, what it takes, whether it changes anything, who may use it, and the verb behind it."""
+"""What a tool is: its name, arguments and permissions, and the function behind it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,18 @@ Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string",
 
 
 class Arguments(BaseModel):
-    """What a tool takes: exactly these names, in camelCase."""
+    """The arguments of a tool: exactly these names, in camelCase."""
 
     model_config = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
 
 
+class NoArguments(Arguments):
+    pass
+
+
 @dataclass(frozen=True)
 class ToolScope:
-    """For whom a tool runs and where: the session and its record if there are any, and the call that it answers."""
+    """Who a tool runs for, and in which session, record and call, if any."""
 
     actor: Actor
     session_id: UUID | None = None
@@ -47,8 +51,7 @@ class ToolScope:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool answers, in JSON's types, and what it did, for the session's events. `replay` says how a recording
-    answered in its place."""
+    """The output of a tool as JSON, and the events for the session. `replay` says how a recording answered instead."""
 
     output: Any
     is_error: bool = False
@@ -61,9 +64,9 @@ Call = Callable[[Any, ToolScope], Outcome]
 
 @dataclass(frozen=True)
 class Tool:
-    """`role` is the least role that may use it, `scope` what a key must have, also a key that started the run in which
-    an agent uses it; None asks for nothing beyond having started the run. Tools of ours are checked against
-    `arguments` and work in one transaction; one that calls somebody else's program has neither."""
+    """`role` is the lowest role that may use it, `scope` what a key must have that calls it or started the run; None
+    needs nothing more. Our tools are checked against `arguments` and run in one transaction; tools of other programs
+    have neither."""
 
     name: str
     group: str
@@ -80,53 +83,52 @@ class Tool:
 def tool(
     name: str, group: str, arguments: type[Arguments], *, writes: bool = False, role: str = "member", scope: str | None
 ) -> Callable[[Call], Tool]:
-    """Declare a function as a tool. Its docstring is what models read."""
+    """Declare a function as a tool. Models read its docstring as the description."""
 
     def declare(call: Call) -> Tool:
         about = " ".join(cleandoc(call.__doc__ or "").split())
-        return Tool(name, group, about, schema_of(arguments), writes, role, call, scope, arguments)
+        return Tool(name, group, about, build_schema(arguments), writes, role, call, scope, arguments)
 
     return declare
 
 
-def schema_of(arguments: type[Arguments]) -> dict[str, Any]:
-    """The JSON schema, as short as it can be: no titles or references; what may be left out is not also nullable."""
+def build_schema(arguments: type[Arguments]) -> dict[str, Any]:
+    """Build a short JSON schema: no titles, no references, and optional arguments are not nullable."""
     found = arguments.model_json_schema(by_alias=True)
     known = found.get("$defs", {})
     return {
         "type": "object",
-        "properties": {name: _short(inner, known) for name, inner in found.get("properties", {}).items()},
+        "properties": {name: _simplify(inner, known) for name, inner in found.get("properties", {}).items()},
         "required": found.get("required", []),
         "additionalProperties": False,
     }
 
 
-def _short(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+def _simplify(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in schema:
-        return _short(known[schema["$ref"].rsplit("/", 1)[1]], known)
+        return _simplify(known[schema["$ref"].rsplit("/", 1)[1]], known)
     shown = {name: value for name, value in schema.items() if name != "title"}
     if shown.get("default", 0) is None:
         del shown["default"]
     if "properties" in shown:
-        shown["properties"] = {name: _short(inner, known) for name, inner in shown["properties"].items()}
+        shown["properties"] = {name: _simplify(inner, known) for name, inner in shown["properties"].items()}
     if isinstance(shown.get("items"), dict):
-        shown["items"] = _short(shown["items"], known)
+        shown["items"] = _simplify(shown["items"], known)
     kinds = [kind for kind in shown.pop("anyOf", []) if kind != {"type": "null"}]
     if len(kinds) == 1:
-        return _short(kinds[0], known) | shown
-    return shown | ({"anyOf": [_short(kind, known) for kind in kinds]} if kinds else {})
+        return _simplify(kinds[0], known) | shown
+    return shown | ({"anyOf": [_simplify(kind, known) for kind in kinds]} if kinds else {})
 
 
-def plain(value: Any) -> Any:
-    """The same in JSON's types."""
+def to_json(value: Any) -> Any:
     return to_jsonable_python(value)
 
 
 def answer(**output: Any) -> Outcome:
-    """An answer that changed nothing."""
-    return Outcome(plain(output))
+    """An outcome without an event."""
+    return Outcome(to_json(output))
 
 
-def did(event_type: str, payload: dict[str, Any], **output: Any) -> Outcome:
-    """An answer and the event that says what was done."""
-    return Outcome(plain(output), events=[NewEvent(event_type, plain(payload))])
+def answer_with_event(event_type: str, payload: dict[str, Any], **output: Any) -> Outcome:
+    """An outcome with the event that says what was done."""
+    return Outcome(to_json(output), events=[NewEvent(event_type, to_json(payload))])

@@ -1,4 +1,4 @@
-"""Workspace knowledge: what agents know, what they propose, and what they remember about a person."""
+"""Tools for workspace knowledge, proposals and memories about a person."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.lists import KnowledgeFilters
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, answer_with_event, to_json, tool
 
 GROUP = "context"
 Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
@@ -48,7 +48,7 @@ class UpdateSharedContext(Arguments):
     @model_validator(mode="before")
     @classmethod
     def flat(cls, given: Any) -> Any:
-        """Some send the changes as an object of their own."""
+        """Accept changes in an object of their own, as some models send them."""
         if isinstance(given, dict) and isinstance(given.get("changes"), dict):
             return {name: value for name, value in given.items() if name != "changes"} | given["changes"]
         return given
@@ -79,12 +79,12 @@ class SaveMemory(Arguments):
 def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     """Get the workspace knowledge that belongs into a prompt: corrections, lessons, routing, insights and guidelines
     that are active, the best of each. Put `prompt` into your instructions as it is."""
-    agent_id, type_id = _scope_of(arguments, scope)
+    agent_id, type_id = _find_scope(arguments, scope)
     found = knowledge_prompt.load_shared_context_prompt(
         scope.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id
     )
     if scope.session_id is None:
-        # An agent outside puts this into its prompt; a run of ours had it there before the tool was called.
+        # An external agent puts this into its prompt; our own runs had it there from the start.
         knowledge_usage.note_served(found, actor=scope.actor)
     return answer(
         prompt=found.text,
@@ -94,7 +94,7 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     )
 
 
-def _scope_of(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
+def _find_scope(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
     agent_id = scope.agent_id
     if arguments.agent is not None:
         agent_id = versions.resolve_agent(arguments.agent, actor=scope.actor).id
@@ -169,10 +169,10 @@ def _propose(kind: str, arguments: AddKnowledge, scope: ToolScope) -> Outcome:
         actor=scope.actor,
         session_id=scope.session_id,
     )
-    return _changed(row, "proposed")
+    return _answer_change(row, "proposed")
 
 
-def _changed(row: SharedContext, action: str, **more: Any) -> Outcome:
+def _answer_change(row: SharedContext, action: str, **more: Any) -> Outcome:
     payload = {
         "shared_context_id": row.id,
         "action": action,
@@ -182,7 +182,9 @@ def _changed(row: SharedContext, action: str, **more: Any) -> Outcome:
         "context": row.context,
         **more,
     }
-    return did("knowledge.changed", payload, id=row.id, type=row.type, state=row.state, content=row.content, **more)
+    return answer_with_event(
+        "knowledge.changed", payload, id=row.id, type=row.type, state=row.state, content=row.content, **more
+    )
 
 
 @tool("updateSharedContext", GROUP, UpdateSharedContext, writes=True, role="admin", scope="admin")
@@ -201,7 +203,7 @@ def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> O
     if "content" in words and words["content"] is None:
         raise Invalid("`content`: Say what agents should know.")
     row = proposals.propose_edit(arguments.id, words, actor=scope.actor, session_id=scope.session_id)
-    return _changed(row, "edit_proposed", replaces=plain(arguments.id))
+    return _answer_change(row, "edit_proposed", replaces=to_json(arguments.id))
 
 
 @tool("deactivateSharedContext", GROUP, DeactivateSharedContext, writes=True, role="admin", scope="admin")
@@ -214,7 +216,7 @@ def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
     row = proposals.get_model(row_id, actor=scope.actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
-    return _changed(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
+    return _answer_change(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
 
 
 @tool("saveMemory", GROUP, SaveMemory, writes=True, scope="feedback")

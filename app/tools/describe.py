@@ -1,4 +1,4 @@
-"""What the tools of each group do, in plain data, for pages that let somebody choose among them."""
+"""Descriptions of tool groups for pages that let people choose among them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from app.tools import GROUPS, tools_of
 
-ABOUT = {
+GROUP_PURPOSES = {
     "context": "Read and add knowledge of the workspace, and remember things about a person.",
     "feedback-review": "Read feedback and say what became of it.",
     "entities-read": "Find and read records.",
@@ -16,8 +16,8 @@ ABOUT = {
 
 
 @dataclass(frozen=True)
-class ToolWords:
-    """A tool as people read it. `role` is the least role that whoever asks the agent must have."""
+class ToolDescription:
+    """A tool as people read it. `role` is the lowest role of the person who asks the agent."""
 
     name: str
     about: str
@@ -26,19 +26,19 @@ class ToolWords:
 
 
 @dataclass(frozen=True)
-class GroupWords:
+class GroupDescription:
     name: str
     about: str
-    tools: list[ToolWords]
+    tools: list[ToolDescription]
 
 
-def tool_groups() -> list[GroupWords]:
-    """Every group with its tools, in the order in which agents are given them."""
+def describe_groups() -> list[GroupDescription]:
+    """Every group with its tools, in the order in which agents get them."""
     return [
-        GroupWords(
+        GroupDescription(
             name,
-            ABOUT[name],
-            [ToolWords(tool.name, tool.description, tool.writes, tool.role) for tool in tools_of([name])],
+            GROUP_PURPOSES[name],
+            [ToolDescription(tool.name, tool.description, tool.writes, tool.role) for tool in tools_of([name])],
         )
         for name in GROUPS
     ]

@@ -1,4 +1,4 @@
-"""The workspace's records, as they are read."""
+"""Tools to read the workspace's records."""
 
 from __future__ import annotations
 
@@ -12,14 +12,10 @@ from app.services.entities import search as entity_search
 from app.services.entities import store as entity_store
 from app.services.entities.store import EntityFilters, EntityRow
 from app.services.sessions import store as session_store
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, tool
+from app.tools.base import Arguments, Id, NoArguments, Outcome, Tool, ToolScope, answer, tool
 
 GROUP = "entities-read"
 Slug = Annotated[str, Field(min_length=1, max_length=60)]
-
-
-class Nothing(Arguments):
-    pass
 
 
 class ListEntities(Arguments):
@@ -38,8 +34,8 @@ class OneEntity(Arguments):
     entity_id: Id = Field(description="The record.")
 
 
-@tool("listEntityTypes", GROUP, Nothing, scope=None)
-def list_entity_types(arguments: Nothing, scope: ToolScope) -> Outcome:
+@tool("listEntityTypes", GROUP, NoArguments, scope=None)
+def list_entity_types(arguments: NoArguments, scope: ToolScope) -> Outcome:
     """List the kinds of records in this workspace, with the fields that each has."""
     found = entity_store.list_types(actor=scope.actor)
     return answer(
@@ -72,11 +68,11 @@ def list_entities(arguments: ListEntities, scope: ToolScope) -> Outcome:
 
 
 def _item(row: EntityRow) -> dict[str, Any]:
-    return shown(row.id, row.name, row.entity_type, row.fields)
+    return flatten_record(row.id, row.name, row.entity_type, row.fields)
 
 
-def shown(entity_id: UUID, name: str, entity_type: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A record flat, its own fields right behind the name. A field called like one of ours gives way to it."""
+def flatten_record(entity_id: UUID, name: str, entity_type: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Flatten a record: id and name, then its fields. A field called `id`, `name` or `entityType` is left out."""
     return {"id": entity_id, "name": name} | {**fields, "id": entity_id, "name": name, "entityType": entity_type}
 
 
@@ -85,7 +81,7 @@ def get_entity(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """Get one record with all its fields."""
     found = entity_store.get_entity(arguments.entity_id, actor=scope.actor)
     entity = found.entity
-    return answer(**shown(entity.id, entity.name, found.entity_type.slug, entity.fields))
+    return answer(**flatten_record(entity.id, entity.name, found.entity_type.slug, entity.fields))
 
 
 @tool("listResponses", GROUP, OneEntity, scope=None)
@@ -93,7 +89,7 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
     """List what was submitted about a record and whether it was accepted or rejected, newest first."""
     found = entity_store.get_entity(arguments.entity_id, actor=scope.actor).responses
     if scope.session_id is not None and not session_store.is_personal(scope.session_id, actor=scope.actor):
-        # Every member reads this session, so nothing of anybody's conversation goes into it.
+        # Every member can read this session, so responses from private conversations are left out.
         found = [row for row in found if row.owner_id is None]
     items = [
         {
@@ -111,8 +107,8 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
     return answer(items=items)
 
 
-@tool("listCriteriaSets", GROUP, Nothing, scope=None)
-def list_criteria_sets(arguments: Nothing, scope: ToolScope) -> Outcome:
+@tool("listCriteriaSets", GROUP, NoArguments, scope=None)
+def list_criteria_sets(arguments: NoArguments, scope: ToolScope) -> Outcome:
     """List what responses are judged by: each criteria set with its dimensions."""
     found = entity_store.list_criteria_sets(actor=scope.actor)
     return answer(

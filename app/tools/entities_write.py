@@ -1,4 +1,4 @@
-"""The workspace's records, as agents change them, and responses for a person to accept or reject."""
+"""Tools to change records, and to submit responses for a person to accept or reject."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pydantic import Field
 from app.formats.response_values import wrap_value
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, did, tool
-from app.tools.entities_read import Slug, shown
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer_with_event, tool
+from app.tools.entities_read import Slug, flatten_record
 
 GROUP = "entities-write"
 
@@ -48,7 +48,9 @@ def create_entity(arguments: CreateEntity, scope: ToolScope) -> Outcome:
         "name": entity.name,
         "fields": entity.fields,
     }
-    return did("entity.created", payload, **shown(entity.id, entity.name, arguments.entity_type, entity.fields))
+    return answer_with_event(
+        "entity.created", payload, **flatten_record(entity.id, entity.name, arguments.entity_type, entity.fields)
+    )
 
 
 @tool("updateEntity", GROUP, UpdateEntity, writes=True, scope="ingest")
@@ -58,7 +60,7 @@ def update_entity(arguments: UpdateEntity, scope: ToolScope) -> Outcome:
     found = entity_store.get_entity(arguments.entity_id, actor=scope.actor)
     entity, kind = found.entity, found.entity_type.slug
     payload = {"entity_id": entity.id, "entity_type": kind, "changes": changed}
-    return did("entity.updated", payload, **shown(entity.id, entity.name, kind, entity.fields))
+    return answer_with_event("entity.updated", payload, **flatten_record(entity.id, entity.name, kind, entity.fields))
 
 
 @tool("submitResponse", GROUP, SubmitResponse, writes=True, scope=None)
@@ -83,7 +85,7 @@ def submit_response(arguments: SubmitResponse, scope: ToolScope) -> Outcome:
         "criteria_set_id": arguments.criteria_set_id,
         "values": values,
     }
-    return did("response.submitted", payload, id=response.id, status=response.status, values=values)
+    return answer_with_event("response.submitted", payload, id=response.id, status=response.status, values=values)
 
 
 TOOLS: tuple[Tool, ...] = (create_entity, update_entity, submit_response)

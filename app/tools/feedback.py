@@ -1,4 +1,4 @@
-"""Feedback: read it, decide about it, give it. Nothing here deletes."""
+"""Tools to read, review and give feedback. None of them deletes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.lists import FeedbackFilters
 from app.services.feedback.review import FeedbackDetail, FeedbackRow
 from app.services.sessions import excerpt as session_excerpt
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, did, plain, tool
+from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, answer_with_event, to_json, tool
 
 GROUP = "feedback-review"
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
@@ -117,21 +117,21 @@ def review_feedback(arguments: ReviewFeedback, scope: ToolScope) -> Outcome:
     status: str = arguments.action
     outcome: dict[str, Any] | None = None
     if arguments.action == "applied":
-        status, outcome = _applied(feedback_review.get_feedback(arguments.id, actor=scope.actor), scope)
+        status, outcome = _settle_applied(feedback_review.get_feedback(arguments.id, actor=scope.actor), scope)
     feedback_review.review([arguments.id], status, actor=scope.actor, notes=arguments.notes, outcome=outcome)
     payload = {"feedback_id": arguments.id, "action": status, "notes": arguments.notes, "outcome": outcome}
-    return did("feedback.reviewed", payload, id=arguments.id, status=status, outcome=outcome)
+    return answer_with_event("feedback.reviewed", payload, id=arguments.id, status=status, outcome=outcome)
 
 
-def _applied(found: FeedbackDetail, scope: ToolScope) -> tuple[str, dict[str, Any] | None]:
-    """How it ends and what was done about it. A proposal settles it only once a person has approved."""
+def _settle_applied(found: FeedbackDetail, scope: ToolScope) -> tuple[str, dict[str, Any] | None]:
+    """The status and outcome of applied feedback. A proposal counts only once a person has approved it."""
     states = {row.state: row for row in found.knowledge}
     if "active" in states:
         row = states["active"]
-        return "applied", {"kind": "knowledge", "id": plain(row.id), "text": row.content}
+        return "applied", {"kind": "knowledge", "id": to_json(row.id), "text": row.content}
     if "proposed" in states:
         return "reviewed", None
-    changed = _version_saved(found, scope)
+    changed = _find_saved_version(found, scope)
     if changed is not None:
         return "applied", changed
     if scope.agent_id is None and scope.actor.agent_id is None and scope.actor.role != "system":
@@ -142,8 +142,8 @@ def _applied(found: FeedbackDetail, scope: ToolScope) -> tuple[str, dict[str, An
     )
 
 
-def _version_saved(found: FeedbackDetail, scope: ToolScope) -> dict[str, Any] | None:
-    """A version of the agent that whoever reviews has saved since the feedback came."""
+def _find_saved_version(found: FeedbackDetail, scope: ToolScope) -> dict[str, Any] | None:
+    """The version of the agent that the reviewer has saved since the feedback was given."""
     if found.row.agent_id is None:
         return None
     agent_id = scope.agent_id or scope.actor.agent_id
@@ -163,7 +163,7 @@ def _version_saved(found: FeedbackDetail, scope: ToolScope) -> dict[str, Any] | 
     if details is None:
         return None
     text = f"{found.row.agent} v{details.get('version')}"
-    return {"kind": "agent_version", "id": plain(found.row.agent_id), "text": text}
+    return {"kind": "agent_version", "id": to_json(found.row.agent_id), "text": text}
 
 
 @tool("addFeedback", GROUP, AddFeedback, writes=True, scope="feedback")
@@ -193,7 +193,7 @@ def add_feedback(arguments: AddFeedback, scope: ToolScope) -> Outcome:
 
 
 def _kind_of(arguments: AddFeedback, scope: ToolScope, by_agent: bool) -> str:
-    """A flag is an admin's own word, which alone can make a rule; no agent gives one."""
+    """Only an admin gives a flag, never an agent: a flag alone can make a rule."""
     if arguments.source_type == "observation" and scope.actor.is_admin and not by_agent:
         return "flag"
     return "tool_observation" if arguments.source_type == "tool" else "comment"

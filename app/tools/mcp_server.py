@@ -1,6 +1,6 @@
-"""The tools over the Model Context Protocol: knowledge and feedback, with the rights of the key that asks.
+"""The knowledge and feedback tools over the Model Context Protocol, with the permissions of the key.
 
-What a key may not use is not listed, and asking for it is asking for something unknown.
+A tool that a key may not use is not listed and counts as unknown.
 """
 
 from __future__ import annotations
@@ -13,70 +13,76 @@ from typing import TYPE_CHECKING, Any
 from app.actor import Actor
 from app.tools import tools_of
 from app.tools.base import Outcome, Tool, ToolScope
-from app.tools.run import DOWN, may_use, run_tool
+from app.tools.run import DATABASE_DOWN, may_use, run_tool
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server import Server
 
+
+import asyncio
+
+from app.errors import Unusable
+from app.services.workspaces import keys as workspace_keys
+
 log = logging.getLogger(__name__)
-OFFERED = ("context", "feedback-review")
-ABOUT = (
+OFFERED_GROUPS = ("context", "feedback-review")
+INSTRUCTIONS = (
     "Upshot keeps what a workspace has learned about its agents' work. Call getContext before you begin and follow what"
     " it says. When something turns out wrong or well, say so with addFeedback; propose lasting rules with"
     " addCorrection, addLesson or addInsight. A person approves proposals before they reach a prompt."
 )
 
 
-def offered(actor: Actor) -> list[Tool]:
-    """What this key may use, always in the same order."""
-    return [tool for tool in tools_of(OFFERED) if may_use(tool, actor)]
+def list_tools_for(actor: Actor) -> list[Tool]:
+    """The tools that this key may use, always in the same order."""
+    return [tool for tool in tools_of(OFFERED_GROUPS) if may_use(tool, actor)]
 
 
-def build_server(whoever: Callable[[], Actor], version: str) -> Server[Any]:
-    """A server that asks who it is for at every request, so that a revoked key ends there and then."""
+def build_server(current_actor: Callable[[], Actor], version: str) -> Server[Any]:
+    """Build a server that finds the actor anew for each request, so that a revoked key stops working at once."""
     import mcp_types as types
     from mcp.server import Server
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[described(tool) for tool in offered(whoever())])
+        return types.ListToolsResult(tools=[describe_tool(tool) for tool in list_tools_for(current_actor())])
 
     async def call_tool(_context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-        return as_result(call(whoever(), params.name, params.arguments))
+        return to_mcp_result(run_listed_tool(current_actor(), params.name, params.arguments))
 
     server: Server[Any] = Server(
-        "upshot", version=version, instructions=ABOUT, on_list_tools=list_tools, on_call_tool=call_tool
+        "upshot", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
-    # The library would report each request as a span, with what people said in it.
+    # The library would trace each request with its content.
     server.middleware.clear()
     logging.getLogger("mcp").setLevel(logging.WARNING)
     return server
 
 
-def call(actor: Actor, name: str, arguments: Any) -> Outcome:
-    """Run one of the tools that the actor may use. What is no tool of theirs is a fault of the request."""
+def run_listed_tool(actor: Actor, name: str, arguments: Any) -> Outcome:
+    """Run one of the tools that the actor may use. Any other name is an error of the request."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-    tool = next((tool for tool in offered(actor) if tool.name == name), None)
+    tool = next((tool for tool in list_tools_for(actor) if tool.name == name), None)
     if tool is None:
         raise MCPError(INVALID_PARAMS, f"There is no tool {name[:80]!r} that this key may use.")
     try:
         return run_tool(tool, arguments, ToolScope(actor=actor))
-    except DOWN as trouble:
+    except DATABASE_DOWN as trouble:
         log.warning("the database is not answering (%s)", type(trouble).__name__)
         raise MCPError(INTERNAL_ERROR, "The database does not answer. Try again in a few seconds.") from None
 
 
-def described(tool: Tool) -> types.Tool:
+def describe_tool(tool: Tool) -> types.Tool:
     import mcp_types as types
 
     hints = types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False, open_world_hint=False)
     return types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters, annotations=hints)
 
 
-def as_result(outcome: Outcome) -> types.CallToolResult:
-    """The answer as text for any client, and as an object for those that read objects."""
+def to_mcp_result(outcome: Outcome) -> types.CallToolResult:
+    """The output as text for any client, and as an object for those that read structured content."""
     import mcp_types as types
 
     output = outcome.output
@@ -86,3 +92,32 @@ def as_result(outcome: Outcome) -> types.CallToolResult:
         structured_content=output if isinstance(output, dict) else None,
         is_error=outcome.is_error,
     )
+
+
+INVALID_KEY = "This key is not valid: it is unknown, revoked or expired. `upshot key create` makes one."
+
+
+def serve_stdio(key: str, version: str) -> None:
+    """Serve one client with one key on standard input and output, until it closes."""
+    if workspace_keys.actor_of(key) is None:
+        raise Unusable(INVALID_KEY)
+    asyncio.run(_serve(key, version))
+
+
+async def _serve(key: str, version: str) -> None:
+    from mcp.server.stdio import stdio_server
+
+    server = build_server(lambda: find_actor(key), version)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def find_actor(key: str) -> Actor:
+    """The key's actor, or an error for the client."""
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_REQUEST
+
+    found = workspace_keys.actor_of(key)
+    if found is None:
+        raise MCPError(INVALID_REQUEST, INVALID_KEY)
+    return found

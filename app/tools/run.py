@@ -1,4 +1,4 @@
-"""Running one tool: check what came in and who asks, do it in one short transaction, and say what happened."""
+"""Runs one tool: check arguments and permissions, then call it in one short transaction."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ from app.services.sessions.leases import LeaseLost
 from app.tools.base import Outcome, Tool, ToolScope
 
 log = logging.getLogger(__name__)
-Settle = Callable[[Outcome], None]
-DOWN = (OperationalError, InterfaceError, PoolTimeout)
+OnOutcome = Callable[[Outcome], None]
+DATABASE_DOWN = (OperationalError, InterfaceError, PoolTimeout)
 
 
-def run_tool(tool: Tool, arguments: Any, scope: ToolScope, settle: Settle | None = None) -> Outcome:
-    """Run a tool for somebody. What cannot be done is an answer that says so: an agent reads it and goes on. Only a
-    database that does not answer is raised, since nobody can go on without it, and so are a lost lease and a session
-    that is full.
+def run_tool(tool: Tool, arguments: Any, scope: ToolScope, on_outcome: OnOutcome | None = None) -> Outcome:
+    """Run a tool. A refusal is an outcome that the agent reads and continues from.
 
-    `settle` is told the outcome in the tool's own transaction: what it writes is there exactly when the tool's work is.
+    Only what ends the run is raised: a database that is down, a lost lease, a full session. `on_outcome` is called in
+    the tool's own transaction, so what it writes is stored exactly when the tool's work is.
     """
     try:
         given = read_arguments(tool, arguments)
         check_allowed(tool, scope.actor)
-        outcome = _call(tool, given, scope, settle)
+        outcome = _call(tool, given, scope, on_outcome)
     except SessionFull:
-        # Nothing more can be written down about the run, so it cannot go on.
+        # No more events of the run can be written, so it cannot continue.
         raise
     except Problem as refusal:
         return Outcome(refusal.detail, is_error=True)
     except DataError:
         return Outcome("A value is outside what can be stored.", is_error=True)
-    except (LeaseLost, *DOWN):
+    except (LeaseLost, *DATABASE_DOWN):
         raise
     except Exception:
         log.exception("the tool %s broke", tool.name)
@@ -53,8 +52,8 @@ def run_tool(tool: Tool, arguments: Any, scope: ToolScope, settle: Settle | None
 
 
 def read_arguments(tool: Tool, arguments: Any) -> Any:
-    """The arguments as the tool takes them, or Invalid with what to change. Models often send an object as text."""
-    given = _strict(arguments)
+    """Validate the arguments, or raise Invalid with what to change. Models often send an object as text."""
+    given = _parse_strictly(arguments)
     if not isinstance(given, dict):
         raise Invalid("Send the arguments as one JSON object.")
     if tool.arguments is None:
@@ -62,11 +61,11 @@ def read_arguments(tool: Tool, arguments: Any) -> Any:
     try:
         return tool.arguments.model_validate(given)
     except ValidationError as error:
-        raise Invalid(_complaint(error, tool)) from None
+        raise Invalid(_describe_error(error, tool)) from None
 
 
-def _strict(arguments: Any) -> Any:
-    """Refuse what cannot be stored: NUL, half characters, endless numbers and depths."""
+def _parse_strictly(arguments: Any) -> Any:
+    """Refuse what cannot be stored: NUL, lone surrogates, infinite numbers, deep nesting."""
     if arguments is None or arguments == "":
         return {}
     try:
@@ -76,7 +75,7 @@ def _strict(arguments: Any) -> Any:
         raise Invalid("Send the arguments as one JSON object that is not nested too deep.") from None
 
 
-def _complaint(error: ValidationError, tool: Tool) -> str:
+def _describe_error(error: ValidationError, tool: Tool) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     name = ".".join(str(part) for part in first["loc"])[:100]
     if first["type"] == "missing":
@@ -88,14 +87,14 @@ def _complaint(error: ValidationError, tool: Tool) -> str:
 
 
 def may_use(tool: Tool, actor: Actor) -> bool:
-    """Whether the role and, where a key asks or started the run, its scopes are enough."""
+    """Whether the actor has the role, and the scope if a key asks or started the run."""
     if tool.scope is not None and not actor.has_scope(tool.scope):
         return False
     return actor.at_least(tool.role) and (tool.role != "admin" or actor.is_admin)
 
 
 def check_allowed(tool: Tool, actor: Actor) -> None:
-    """Refuse what the person or the key behind an agent may not do, whichever agent asks."""
+    """Refuse what the person or the key behind an agent may not do."""
     if may_use(tool, actor):
         return
     if not actor.at_least(tool.role):
@@ -103,19 +102,18 @@ def check_allowed(tool: Tool, actor: Actor) -> None:
     raise Forbidden(f"{tool.name} needs the scope `{tool.scope}`, which the key that started this does not have.")
 
 
-def _call(tool: Tool, given: Any, scope: ToolScope, settle: Settle | None) -> Outcome:
+def _call(tool: Tool, given: Any, scope: ToolScope, on_outcome: OnOutcome | None) -> Outcome:
     if not tool.transactional:
-        return _marked(tool.call(given, scope), scope)
+        return _with_call_id(tool.call(given, scope), scope)
     with acting_as(scope.actor), transaction():
-        outcome = _marked(tool.call(given, scope), scope)
-        if settle is not None:
-            settle(outcome)
+        outcome = _with_call_id(tool.call(given, scope), scope)
+        if on_outcome is not None:
+            on_outcome(outcome)
         return outcome
 
 
-def _marked(outcome: Outcome, scope: ToolScope) -> Outcome:
-    return replace(outcome, events=[_of_call(event, scope) for event in outcome.events])
-
-
-def _of_call(event: Any, scope: ToolScope) -> Any:
-    return replace(event, payload={**event.payload, "call_id": scope.call_id}) if scope.call_id else event
+def _with_call_id(outcome: Outcome, scope: ToolScope) -> Outcome:
+    if not scope.call_id:
+        return outcome
+    mark = {"call_id": scope.call_id}
+    return replace(outcome, events=[replace(event, payload=event.payload | mark) for event in outcome.events])

@@ -1,6 +1,6 @@
-"""Tools as one workspace has them: its kinds of records, their fields and its criteria sets in the schemas.
+"""Adds a workspace's entity types, fields and criteria sets to the schemas of tools.
 
-A model, and the offline one too, then knows which names there are instead of guessing them.
+A model, also the offline one, then knows the names instead of guessing them.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from app.services.entities import store as entity_store
 from app.services.entities.store import TypeRow
 from app.tools.base import Tool
 
-# Which argument holds fields of records.
+# The argument that holds fields of records.
 FIELDS = {"createEntity": "fields", "updateEntity": "changes"}
-MOST_NAMED = 50
+MAX_NAMED = 50
 
 
-def tailored(
+def tailor_tools(
     tools: Sequence[Tool], *, actor: Actor, entity_id: UUID | None = None, criteria_set_id: UUID | None = None
 ) -> list[Tool]:
-    """The same tools with what this workspace has. `entity_id` is the record that a session is about,
-    `criteria_set_id` what its answer is judged by. Two queries."""
+    """Tailor tools to a workspace with two queries. `entity_id` is the record of the session, `criteria_set_id` the
+    criteria its answer is judged by."""
     if not any(tool.group.startswith("entities-") or tool.name == "getContext" for tool in tools):
         return list(tools)
     types = entity_store.list_types(actor=actor)
@@ -39,10 +39,10 @@ def _parameters(
     tool: Tool, types: list[TypeRow], sets: list[CriteriaSet], meant: dict[str, UUID | None]
 ) -> dict[str, Any]:
     properties = dict(tool.parameters["properties"])
-    if "entityType" in properties and 0 < len(types) <= MOST_NAMED:
+    if "entityType" in properties and 0 < len(types) <= MAX_NAMED:
         properties["entityType"] = properties["entityType"] | {"enum": [row.slug for row in types]}
-    if "criteriaSetId" in properties and 0 < len(sets) <= MOST_NAMED:
-        properties["criteriaSetId"] = properties["criteriaSetId"] | _chosen(sets)
+    if "criteriaSetId" in properties and 0 < len(sets) <= MAX_NAMED:
+        properties["criteriaSetId"] = properties["criteriaSetId"] | _criteria_choice(sets)
     for name, id in meant.items():
         if name in properties and id is not None:
             properties[name] = properties[name] | {"default": str(id)}
@@ -55,23 +55,23 @@ def _parameters(
     return tool.parameters | {"properties": properties}
 
 
-def _chosen(sets: list[CriteriaSet]) -> dict[str, Any]:
-    """The ids there are, by name; the only one is what is meant."""
+def _criteria_choice(sets: list[CriteriaSet]) -> dict[str, Any]:
+    """The ids with their names. A single one is the default."""
     named = "; ".join(f"{row.id} is {row.name}" for row in sets)
     only = {"default": str(sets[0].id)} if len(sets) == 1 else {}
     return {"enum": [str(row.id) for row in sets], "description": f"What it is judged by: {named}.", **only}
 
 
 def _values(sets: list[CriteriaSet], fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of the criteria sets, each as its kind of record has it, else as its criterion says."""
+    """The fields of the criteria sets, with the schema of the record's field, else of the criterion."""
     found: dict[str, Any] = {}
     for row in sets:
         for name, rule in row.dimensions.items():
-            found.setdefault(name, _wrapped(_of_kind(rule, fields.get(name))))
+            found.setdefault(name, _with_source(_criterion_schema(rule, fields.get(name))))
     return found
 
 
-def _of_kind(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]:
+def _criterion_schema(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]:
     """A criterion as a schema; `known` is the field of that name in the workspace's records."""
     kind, options = (rule.get("kind"), rule.get("options")) if isinstance(rule, dict) else (None, None)
     if kind in NUMERIC:
@@ -82,7 +82,7 @@ def _of_kind(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _fields(types: list[TypeRow]) -> dict[str, Any]:
-    """Every field of any kind of record. Where two kinds differ about one, both count."""
+    """Every field of any entity type. Where two types differ about one, both schemas are allowed."""
     found: dict[str, Any] = {}
     for row in types:
         for name, schema in row.fields.items():
@@ -91,7 +91,7 @@ def _fields(types: list[TypeRow]) -> dict[str, Any]:
     return found
 
 
-def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+def _with_source(schema: dict[str, Any]) -> dict[str, Any]:
     whole = {
         "type": "object",
         "properties": {

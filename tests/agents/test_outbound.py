@@ -52,7 +52,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[list[str]]]:
         answers = known[host]
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
-    monkeypatch.setattr(client, "lookup", lookup)
+    monkeypatch.setattr(client, "resolve_host", lookup)
     return known
 
 
@@ -187,7 +187,7 @@ def test_tls_asks_for_the_name_and_not_for_the_number(
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(*files)
     trusting = ssl.create_default_context(cafile=files[0])
-    monkeypatch.setattr(client, "_tls", lambda: trusting)
+    monkeypatch.setattr(client, "_tls_context", lambda: trusting)
     with Loopback(lambda asked: as_json({"host": asked.headers["host"]})) as server:
         server._server.socket = served.wrap_socket(server._server.socket, server_side=True)
         names |= {"good.example": [["127.0.0.1"]], "bad.example": [["127.0.0.1"]]}
@@ -195,7 +195,7 @@ def test_tls_asks_for_the_name_and_not_for_the_number(
         assert get(f"https://good.example:{server.port}/", allow).json() == {"host": f"good.example:{server.port}"}
         with pytest.raises(OutboundError, match="certificate that can be trusted"):
             get(f"https://bad.example:{server.port}/", allow)
-        monkeypatch.setattr(client, "_tls", httpcore2.default_ssl_context)
+        monkeypatch.setattr(client, "_tls_context", httpcore2.default_ssl_context)
         with pytest.raises(OutboundError, match="certificate that can be trusted"):
             get(f"https://good.example:{server.port}/", allow)
 

@@ -15,7 +15,7 @@ from flask.testing import FlaskClient
 from sqlalchemy import select, text, update
 
 from app.db import db
-from app.jobs.ticks import begin_due
+from app.jobs.process import start_due_tasks
 from app.models import Agent, AgentSession, AuditEntry, EvalRun, Feedback, SessionEvent, Task
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
@@ -425,8 +425,8 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
         task = db.session.scalars(select(Task).where(Task.name == "Nightly")).one()
         db.session.execute(update(Task).where(Task.id == task.id).values(next_run_at=text("now() - interval '1 hour'")))
     with bench.app.app_context():
-        assert begin_due("test") == 1
-        assert begin_due("test") == 0
+        assert start_due_tasks("test") == 1
+        assert start_due_tasks("test") == 0
     bench.drain()
     row = soup(client.get("/tasks")).find("a", string="Nightly").find_parent("tr")
     assert "replays deals" in words(row)

@@ -14,7 +14,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from app.db import acting_as, db, transaction
-from app.jobs.usage import Usage, count_receptions
+from app.jobs.usage import UsageWriter, count_receptions
 from app.models import ServedPrompt, SessionEvent, SharedContextUsage
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
@@ -37,7 +37,7 @@ def counts(app: Flask, workspace: Workspace, row: UUID) -> Callable[[], tuple[in
 
     def read() -> tuple[int, int]:
         with app.app_context():
-            Usage().write()
+            UsageWriter().write()
             while count_receptions():
                 pass
             with acting_as(workspace.actor("admin")):

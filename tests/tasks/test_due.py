@@ -17,7 +17,7 @@ from sqlalchemy import select, update
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats.cron import next_after
-from app.jobs.ticks import begin_due
+from app.jobs.process import start_due_tasks
 from app.models import AgentSession, AuditEntry, Task, TaskTick
 from app.services.knowledge import rows as knowledge_rows
 from app.services.sessions import start as session_start
@@ -62,7 +62,7 @@ class Office(Desk):
 
     def look_at_the_clock(self) -> int:
         with self.app.app_context():
-            return begin_due("a-process")
+            return start_due_tasks("a-process")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from app.db import acting_as, transaction
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.feedback import intake as feedback_intake
-from app.tools import Outcome, ToolScope, find, run_tool
+from app.tools import Outcome, ToolScope, find_tool, run_tool
 from tests.conftest import Workspace
 
 
@@ -42,7 +42,7 @@ class Bench:
         who = actor or self.agent()
         given = {"agent_id": who.agent_id, "call_id": "call-1", **scope}
         with self.app.app_context():
-            return run_tool(find(name), arguments or {}, ToolScope(actor=who, **given))
+            return run_tool(find_tool(name), arguments or {}, ToolScope(actor=who, **given))
 
     def ok(self, name: str, arguments: Any = None, **more: Any) -> Any:
         outcome = self.run(name, arguments, **more)

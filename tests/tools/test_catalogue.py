@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # i
 
 from app.actor import SCOPES
 from app.errors import Invalid, NotFound
-from app.tools import GROUPS, TOOLS, find, tailored, tools_of
+from app.tools import GROUPS, TOOLS, find_tool, tailor_tools, tools_of
 from tests.tools.conftest import Bench
 
 NAMED = {
@@ -45,7 +45,7 @@ def test_the_tools_are_those_that_are_named() -> None:
 
 def test_signatures_are_as_promised() -> None:
     for name, (properties, required) in SIGNATURES.items():
-        parameters = find(name).parameters
+        parameters = find_tool(name).parameters
         assert list(parameters["properties"]) == properties
         assert parameters["required"] == required
 
@@ -78,14 +78,14 @@ def test_descriptions_roles_and_marks_are_sound() -> None:
 
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(NotFound):
-        find("dropTables")
+        find_tool("dropTables")
     with pytest.raises(Invalid):
         tools_of(["context", "root"])
 
 
 def test_a_workspace_s_names_are_in_its_schemas(bench: Bench) -> None:
     def names() -> dict[str, Any]:
-        tools = tailored(tools_of(GROUPS), actor=bench.actor(), entity_id=bench.entity_id)
+        tools = tailor_tools(tools_of(GROUPS), actor=bench.actor(), entity_id=bench.entity_id)
         return {tool.name: tool.parameters["properties"] for tool in tools}
 
     found = bench.within(names)
@@ -94,7 +94,7 @@ def test_a_workspace_s_names_are_in_its_schemas(bench: Bench) -> None:
     assert found["updateEntity"]["entityId"]["default"] == str(bench.entity_id)
     assert found["submitResponse"]["criteriaSetId"]["default"] == str(bench.criteria_set_id)
     assert set(found["submitResponse"]["values"]["properties"]) == {"valuation", "stage"}
-    assert "enum" not in find("createEntity").parameters["properties"]["entityType"]
+    assert "enum" not in find_tool("createEntity").parameters["properties"]["entityType"]
     for name, properties in found.items():
         Draft202012Validator.check_schema({"type": "object", "properties": properties})
-        assert list(properties) == list(find(name).parameters["properties"])
+        assert list(properties) == list(find_tool(name).parameters["properties"])

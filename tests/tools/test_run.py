@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 from app.db import db
 from app.errors import Refused
 from app.services.entities import store as entity_store
-from app.tools import TOOLS, Outcome, Tool, ToolScope, find, run_tool
+from app.tools import TOOLS, Outcome, Tool, ToolScope, find_tool, run_tool
 from tests.tools.conftest import Bench
 
 
@@ -54,7 +54,7 @@ def test_no_arguments_raise(bench: Bench, tool: Tool, arguments: dict[str, Any])
 
 
 def broken(call: Any) -> Tool:
-    return replace(find("listEntities"), call=call)
+    return replace(find_tool("listEntities"), call=call)
 
 
 def test_a_tool_that_breaks_says_so_and_changes_nothing(bench: Bench) -> None:
@@ -85,7 +85,7 @@ def test_a_database_that_does_not_answer_is_raised(bench: Bench) -> None:
 
 def test_nothing_stays_open_afterwards(bench: Bench) -> None:
     with bench.app.app_context():
-        run_tool(find("listEntities"), {}, ToolScope(actor=bench.agent()))
+        run_tool(find_tool("listEntities"), {}, ToolScope(actor=bench.agent()))
         assert not db.session().in_transaction()
         assert db.session().info.get("actor") is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +29,6 @@ class OfflineTool:
     description: str
     schema: Schema
     writes: bool = True
-    returns: Any = None
 
     @cached_property
     def name_words(self) -> frozenset[str]:
@@ -84,11 +83,11 @@ class Conversation:
     """The prompt and the turns. The last turn is the one to answer."""
 
     prompt: str
-    turns: tuple[Turn, ...] = field(default_factory=lambda: (Turn(""),))
+    turns: tuple[Turn, ...]
 
     @property
     def current(self) -> Turn:
-        return self.turns[-1] if self.turns else Turn("")
+        return self.turns[-1]
 
     @property
     def instructions(self) -> str:
@@ -103,19 +102,16 @@ def read_tools(definitions: Iterable[Any]) -> list[OfflineTool]:
             name=definition.name,
             description=definition.description or "",
             schema=definition.parameters_json_schema or {},
-            writes=not _only_reads(definition.metadata),
-            returns=getattr(definition, "return_schema", None),
+            writes=(definition.metadata or {}).get("writes") is not False,
         )
         for definition in definitions
     ]
 
 
 def read_conversation(messages: Sequence[Any], instructions: str | None = None) -> Conversation:
-    """Read a conversation from a model's messages. Instructions of the request win over those in messages."""
+    """Read a conversation from a model's messages and the instructions of the request."""
     prompts = [part.content for message in messages for part in message.parts if part.part_kind == "system-prompt"]
-    if instructions is None:
-        instructions = next((found for m in reversed(messages) if (found := getattr(m, "instructions", None))), "")
-    return Conversation("\n\n".join([*prompts, instructions]), tuple(_split_turns(messages)) or (Turn(""),))
+    return Conversation("\n\n".join([*prompts, instructions or ""]), tuple(_split_turns(messages)) or (Turn(""),))
 
 
 def _split_turns(messages: Sequence[Any]) -> Iterator[Turn]:
@@ -124,38 +120,19 @@ def _split_turns(messages: Sequence[Any]) -> Iterator[Turn]:
     started = [place for place, part in enumerate(parts) if part.part_kind == "user-prompt"]
     for place, end in zip(started, [*started[1:], len(parts)], strict=True):
         answer = "\n".join(part.content for part in parts[place:end] if part.part_kind == "text")
-        yield Turn(_text_of(parts[place].content), tuple(_pair_calls(parts[place:end], parts[place:])), answer)
-
-
-def _text_of(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(part if isinstance(part, str) else str(getattr(part, "content", "")) for part in content if part)
+        yield Turn(str(parts[place].content), tuple(_pair_calls(parts[place:end], parts[place:])), answer)
 
 
 def _pair_calls(made: Sequence[Any], later: Sequence[Any]) -> Iterator[Call]:
     """The calls that have a result, each with its first one."""
     answers: dict[str, Any] = {}
     for part in later:
-        if part.part_kind in ("tool-return", "retry-prompt"):
+        if part.part_kind == "tool-return":
             answers.setdefault(part.tool_call_id, part)
     for part in made:
         if part.part_kind == "tool-call" and (answer := answers.get(part.tool_call_id)) is not None:
-            yield Call(part.tool_name, part.args_as_dict(), answer.content, _is_failed(answer))
-
-
-def _is_failed(answer: Any) -> bool:
-    if answer.part_kind == "retry-prompt" or answer.outcome != "success":
-        return True
-    return looks_failed(answer.content)
-
-
-def _only_reads(metadata: Any) -> bool:
-    if not isinstance(metadata, dict):
-        return False
-    notes = metadata.get("annotations")
-    marks = (metadata, notes if isinstance(notes, dict) else {})
-    return metadata.get("writes") is False or any(mark.get("readOnlyHint") is True for mark in marks)
+            failed = answer.outcome != "success" or looks_failed(answer.content)
+            yield Call(part.tool_name, part.args_as_dict(), answer.content, failed)
 
 
 def parse_result(result: Any) -> Any:

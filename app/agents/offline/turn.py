@@ -140,12 +140,12 @@ class _Turn:
         return None
 
     def _returns_records(self, tool: OfflineTool) -> bool:
-        """Whether a tool returns records with an id: it did before, or its schema or its name says so."""
+        """Whether a tool returns records with an id: it did before, or its name says so."""
         past = [call for turn in self.conversation.turns for call in turn.calls if call.name == tool.name]
         found = [records for call in past if not call.is_error and (records := records_in(call.result))]
         if found:
             return any("id" in record for records in found for record in records)
-        return "'id'" in repr(tool.returns) or any(part in LISTING_VERBS for part in split_name(tool.name))
+        return any(part in LISTING_VERBS for part in split_name(tool.name))
 
     def _sources(self, step: str, *, looking_up: bool = False) -> Sources:
         results = tuple(call.result for call in reversed(self.calls))

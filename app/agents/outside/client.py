@@ -1,7 +1,7 @@
-"""The only way from an agent to somebody else's server: checked addresses, pinned connections, bounded answers.
+"""The only way from an agent to other servers: checked addresses, pinned connections, bounded responses.
 
-A name is resolved once for each connection, and the connection goes to the number that was checked; TLS still asks for
-the name. Redirects are not followed, proxies of the environment are not used, and no compressed answer is taken.
+A name is resolved once per connection, and the connection goes to the IP that was checked; TLS still verifies the name.
+Redirects are not followed, proxies of the environment are not used, and compressed responses are refused.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ from app.config import variable
 from app.errors import Refused
 from app.formats.outbound_rules import Unreachable, check_address, check_ip, check_port
 
-MOST_BYTES = 1_048_576
+MAX_BYTES = 1_048_576
 SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-MOST_TRIED = 4
-# A stream says each word in some two hundred bytes, an answer in one piece does not.
+MAX_ADDRESSES = 4
+# A streamed response takes about two hundred bytes per word.
 MODEL_BYTES = 4 * 1_048_576
 MODEL_STREAM_BYTES = 32 * 1_048_576
 MODEL_SECONDS = 600.0
 MODEL_CONNECTIONS = 256
 MEBIBYTE = 1_048_576
-# Whoever may use a variable decides where it is sent, so the operator can say where it may be sent at all.
+# An agent's author decides where a secret is sent, so the operator can limit the hosts with NAME_HOSTS.
 HOSTS_SUFFIX = "_HOSTS"
 
 
 class OutboundError(httpx2.TransportError):
-    """What came of a request outside, in one sentence. Nothing of the request's headers is in it."""
+    """A failed request, in one sentence without anything from the request's headers."""
 
 
 @lru_cache(maxsize=1)
-def _tls() -> ssl.SSLContext:
-    """Certificates are checked against the machine's authorities; reading those takes long enough to do it once."""
+def _tls_context() -> ssl.SSLContext:
+    """Reading the machine's certificate authorities is slow, so it is done once."""
     return httpcore2.default_ssl_context()
 
 
-async def lookup(host: str, port: int) -> list[str]:
-    """The numbers of a name, as the machine resolves it."""
+async def resolve_host(host: str, port: int) -> list[str]:
+    """The IP addresses of a host name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects to numbers that were checked, and to nothing else."""
+    """Connects only to IP addresses that were checked."""
 
     def __init__(self, allow: str) -> None:
         self.allow = allow
@@ -69,13 +69,13 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         check_port(host, port, self.allow)
         try:
             async with asyncio.timeout(timeout):
-                addresses = await lookup(host, port)
+                addresses = await resolve_host(host, port)
         except OSError:
             raise OutboundError(f"There is no host {host}.") from None
         for address in addresses:
             check_ip(address, host, port, self.allow)
         trouble: Exception = OutboundError(f"There is no host {host}.")
-        for address in addresses[:MOST_TRIED]:
+        for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self.dial.connect_tcp(address, port, timeout, local_address, socket_options)
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
@@ -91,8 +91,8 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
-class Bounded(httpx2.AsyncByteStream):
-    """An answer, read in pieces up to its limit."""
+class BoundedStream(httpx2.AsyncByteStream):
+    """A response body that may not exceed its limit."""
 
     def __init__(self, stream: Any, host: str, most: int) -> None:
         self.stream = stream
@@ -101,11 +101,11 @@ class Bounded(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
-        with _told(self.host):
+        with _explain_errors(self.host):
             async for piece in self.stream:
                 read += len(piece)
                 if read > self.most:
-                    raise OutboundError(f"{self.host} answered more than {size(self.most)}.")
+                    raise OutboundError(f"{self.host} answered more than {format_size(self.most)}.")
                 yield piece
 
     async def aclose(self) -> None:
@@ -113,14 +113,18 @@ class Bounded(httpx2.AsyncByteStream):
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """What every request outside goes through. `allow` is the operator's list."""
+    """The transport of every request of agents. `allow` is the operator's list of allowed targets."""
 
-    def __init__(self, allow: str, most: int = MOST_BYTES) -> None:
+    def __init__(self, allow: str, most: int = MAX_BYTES) -> None:
         self.allow = allow
         self.most = most
         self.backend = PinnedBackend(allow)
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=_tls(), network_backend=self.backend, max_connections=8, keepalive_expiry=30, http2=False
+            ssl_context=_tls_context(),
+            network_backend=self.backend,
+            max_connections=8,
+            keepalive_expiry=30,
+            http2=False,
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -139,15 +143,15 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             content=request.stream,
             extensions=request.extensions,
         )
-        with _told(target.host):
+        with _explain_errors(target.host):
             answer = await self._pool.handle_async_request(sent)
         response = httpx2.Response(
             answer.status,
             headers=answer.headers,
-            stream=Bounded(answer.stream, target.host, self.most),
+            stream=BoundedStream(answer.stream, target.host, self.most),
             extensions=answer.extensions,
         )
-        unread = _unread(response, target.host)
+        unread = _why_unread(response, target.host)
         if unread:
             await response.aclose()
             raise OutboundError(unread)
@@ -157,8 +161,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         await self._pool.aclose()
 
 
-def _unread(response: httpx2.Response, host: str) -> str:
-    """Why an answer is not read."""
+def _why_unread(response: httpx2.Response, host: str) -> str:
+    """Why a response is refused, or an empty text."""
     if 300 <= response.status_code < 400:
         return f"{host} answered with a redirect, which is not followed; give the address it leads to."
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
@@ -167,8 +171,8 @@ def _unread(response: httpx2.Response, host: str) -> str:
 
 
 @contextmanager
-def _told(host: str) -> Iterator[None]:
-    """Say in a sentence what went wrong on the way to a host."""
+def _explain_errors(host: str) -> Iterator[None]:
+    """Turn network errors into OutboundError with one sentence."""
     try:
         yield
     except Unreachable as refusal:
@@ -183,7 +187,7 @@ def _told(host: str) -> Iterator[None]:
 
 
 def open_client(
-    allow: str, headers: Mapping[str, str] | None = None, *, most: int = MOST_BYTES, seconds: float = SECONDS
+    allow: str, headers: Mapping[str, str] | None = None, *, most: int = MAX_BYTES, seconds: float = SECONDS
 ) -> httpx2.AsyncClient:
     """A client that reaches only what agents may reach."""
     return httpx2.AsyncClient(
@@ -196,7 +200,7 @@ def open_client(
 
 
 class ModelTransport(httpx2.AsyncHTTPTransport):
-    """The way to the operator's own model server, wherever that is. Only how much it may answer is limited."""
+    """The transport to the operator's own model server. Only the size of responses is limited."""
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         response = await super().handle_async_request(request)
@@ -205,7 +209,7 @@ class ModelTransport(httpx2.AsyncHTTPTransport):
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
-            stream=Bounded(response.stream, "It", most),
+            stream=BoundedStream(response.stream, "It", most),
             extensions=response.extensions,
         )
 
@@ -213,15 +217,17 @@ class ModelTransport(httpx2.AsyncHTTPTransport):
 def model_client() -> httpx2.AsyncClient:
     """A client for the operator's model server."""
     return httpx2.AsyncClient(
-        # As many sessions as there are slots ask at once, and each finds its connection open.
-        transport=ModelTransport(verify=_tls(), limits=httpx2.Limits(max_keepalive_connections=MODEL_CONNECTIONS)),
+        # Every slot of the executor may have its own request open.
+        transport=ModelTransport(
+            verify=_tls_context(), limits=httpx2.Limits(max_keepalive_connections=MODEL_CONNECTIONS)
+        ),
         headers={"Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(MODEL_SECONDS, connect=CONNECT_SECONDS),
     )
 
 
 def secret_headers(headers_env: Mapping[str, str], host: str) -> dict[str, str]:
-    """Headers with the values of the variables that they name, or Refused with what to set."""
+    """Headers with the values of the variables they name, or Refused with what to set."""
     found = {}
     for header, name in headers_env.items():
         value = variable(name)
@@ -236,5 +242,5 @@ def secret_headers(headers_env: Mapping[str, str], host: str) -> dict[str, str]:
     return found
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     return f"{count // MEBIBYTE} MiB" if count >= MEBIBYTE else f"{count:,} bytes"

@@ -1,18 +1,19 @@
-"""Agents that are somebody's HTTP address: a run request goes out for each turn, and events come back.
+"""Agents behind an HTTP endpoint: one request for each turn, answered with events.
 
-The answer is `{"events": […]}`, or one event on each line. Its events are written together with the answer that ends
-them, so that a turn whose process died is asked again as if it had not been.
+The response is `{"events": […]}`, or one event per line. Events are written together with the answer that ends the
+turn, so a turn whose process died is simply requested again.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from app.agents.history import Talk, system_prompt
-from app.agents.outside.secrets import hide, hide_in
-from app.agents.turn import Answer, Draft, RunFailed, Spent, fit
+from app.agents.history import History, system_prompt
+from app.agents.outside.secrets import redact, redact_text
+from app.agents.turn import Answer, Draft, RunFailed, Usage, truncate
 from app.errors import Invalid, Problem
 from app.formats import session_limits
 from app.formats.outbound_rules import Target, check_address
@@ -26,74 +27,76 @@ if TYPE_CHECKING:
     import httpx2
 
 PROTOCOL = "upshot.run/1"
-MOST_BYTES = 4 * 1_048_576
-MOST_EVENTS = 500
-LONGEST_TROUBLE = 300
-LINES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
-# What only Upshot says: who asked what, what the prompt held, and how the session ends.
-OURS = ("session.", "context.", "user.")
-KNOWN = {"event_type", "payload", "occurred_at"}
+MAX_BYTES = 4 * 1_048_576
+MAX_EVENTS = 500
+MAX_ERROR = 300
+LINE_TYPES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
+# Events that only Upshot writes: user messages, loaded context, the end of the session.
+RESERVED_PREFIXES = ("session.", "context.", "user.")
+EVENT_KEYS = {"event_type", "payload", "occurred_at"}
 
 
+@dataclass
 class Endpoint:
-    """One turn of such an agent. `came` holds what has come so far, for the case that the rest never does."""
+    """One turn of such an agent. `received` has the events so far, also when the rest never comes."""
 
-    def __init__(self, work: RunInputs, allow: str, draft: Draft, spent: Spent, came: list[NewEvent]) -> None:
-        self.work = work
-        self.allow = allow
-        self.draft = draft
-        self.spent = spent
-        self.came = came
-        self.model: str | None = None
+    work: RunInputs
+    allow: str
+    draft: Draft
+    usage: Usage
+    received: list[NewEvent]
+    model: str | None = None
 
-    async def run(self, talk: Talk) -> Answer:
-        """Ask for the turn; the answer, with the events before it."""
+    async def run(self, history: History) -> Answer:
+        """Request the turn and return the answer with the events before it."""
         from app.agents.outside.client import OutboundError, open_client, secret_headers
 
         target = check_address(self.work.config.endpoint_url, self.allow)
         headers = secret_headers(self.work.config.endpoint_headers_env, target.host)
         seconds = float(self.work.config.limits.seconds)
         try:
-            async with open_client(self.allow, headers, most=MOST_BYTES, seconds=seconds) as client:
-                await self._ask(client, target, run_request(self.work, talk))
+            async with open_client(self.allow, headers, most=MAX_BYTES, seconds=seconds) as client:
+                await self._ask(client, target, build_request(self.work, history))
         except OutboundError as trouble:
             raise RunFailed(f"The agent's endpoint failed: {trouble}") from None
         return self._answer()
 
     async def _ask(self, client: httpx2.AsyncClient, target: Target, asked: dict[str, Any]) -> None:
         key = f"{asked['session']['id']}:{asked['turn']['number']}"
-        headers = {"Accept": f"application/json, {LINES[0]}", "Idempotency-Key": key}
+        headers = {"Accept": f"application/json, {LINE_TYPES[0]}", "Idempotency-Key": key}
         async with client.stream("POST", target.url, json=asked, headers=headers) as response:
             if not response.is_success:
-                said = (await response.aread())[:LONGEST_TROUBLE].decode("utf-8", "replace")
+                body = (await response.aread())[:MAX_ERROR].decode("utf-8", "replace")
                 raise RunFailed(
-                    hide_in(f"The agent's endpoint answered with status {response.status_code}: {said}").rstrip(": ")
+                    redact_text(f"The agent's endpoint answered with status {response.status_code}: {body}").rstrip(
+                        ": "
+                    )
                 )
-            if response.headers.get("content-type", "").partition(";")[0].strip().lower() in LINES:
-                await self._lines(response.aiter_lines())
+            if response.headers.get("content-type", "").partition(";")[0].strip().lower() in LINE_TYPES:
+                await self._read_lines(response.aiter_lines())
             else:
-                self._whole(await response.aread())
+                self._read_object(await response.aread())
 
-    async def _lines(self, lines: AsyncIterator[str]) -> None:
+    async def _read_lines(self, lines: AsyncIterator[str]) -> None:
         number = 0
         async for line in lines:
             number += 1
             if line.strip():
-                found = self._parsed(line.encode("utf-8", "surrogatepass"), f"line {number} of the answer")
-                self._usage(found) if "usage" in found else self._take(found)
-                if self.came and self.came[-1].event_type == "agent.message":
-                    await self.draft(self.came[-1].payload["text"])
+                found = self._parse(line.encode("utf-8", "surrogatepass"), f"line {number} of the answer")
+                self._count_usage(found) if "usage" in found else self._add_event(found)
+                if self.received and self.received[-1].event_type == "agent.message":
+                    await self.draft(self.received[-1].payload["text"])
 
-    def _whole(self, raw: bytes) -> None:
-        found = self._parsed(raw, "answer")
+    def _read_object(self, raw: bytes) -> None:
+        found = self._parse(raw, "answer")
         events = found.get("events")
         if not isinstance(events, list) or found.keys() - {"events", "usage"}:
             raise RunFailed('The agent\'s endpoint did not answer with {"events": […]}.')
         for event in events:
-            self._take(event)
-        self._usage(found)
+            self._add_event(event)
+        self._count_usage(found)
 
-    def _parsed(self, raw: bytes, what: str) -> dict[str, Any]:
+    def _parse(self, raw: bytes, what: str) -> dict[str, Any]:
         try:
             found = parse(raw, what)
         except Invalid as refusal:
@@ -102,51 +105,55 @@ class Endpoint:
             raise RunFailed(f"The agent's endpoint was not understood: The {what} is no JSON object.")
         return found
 
-    def _take(self, given: Any) -> None:
-        place = len(self.came)
+    def _add_event(self, given: Any) -> None:
+        place = len(self.received)
         try:
             event = read_event(given, place)
         except Problem as refusal:
             raise RunFailed(f"The agent's endpoint sent an event that does not fit: {refusal.detail}") from None
-        if place >= MOST_EVENTS:
-            raise RunFailed(f"The agent's endpoint sent more than {MOST_EVENTS} events for one turn.")
-        self.spent.tool_calls += event.event_type == "tool.call"
+        if place >= MAX_EVENTS:
+            raise RunFailed(f"The agent's endpoint sent more than {MAX_EVENTS} events for one turn.")
+        self.usage.tool_calls += event.event_type == "tool.call"
         most = self.work.config.limits.tool_calls
-        if self.spent.tool_calls > most:
+        if self.usage.tool_calls > most:
             raise RunFailed(f"The agent made more than {most} tool calls, which is its limit.")
-        self.came.append(event)
+        self.received.append(event)
 
-    def _usage(self, found: dict[str, Any]) -> None:
+    def _count_usage(self, found: dict[str, Any]) -> None:
         usage = found.get("usage")
         if not isinstance(usage, dict):
             return
-        self.spent.input_tokens += _count(usage.get("input_tokens"))
-        self.spent.output_tokens += _count(usage.get("output_tokens"))
+        self.usage.input_tokens += _count(usage.get("input_tokens"))
+        self.usage.output_tokens += _count(usage.get("output_tokens"))
         cost, model = usage.get("cost"), usage.get("model")
-        if self.spent.cost is not None:
+        if self.usage.cost is not None:
             known = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= session_limits.COST
-            self.spent.cost = self.spent.cost + Decimal(str(cost)) if known else None
+            self.usage.cost = self.usage.cost + Decimal(str(cost)) if known else None
         if isinstance(model, str) and model:
-            self.model = hide_in(model)[: session_limits.MODEL]
+            self.model = redact_text(model)[: session_limits.MODEL]
 
     def _answer(self) -> Answer:
-        if not self.came or self.came[-1].event_type != "agent.message" or self.came[-1].payload.get("interim"):
+        if (
+            not self.received
+            or self.received[-1].event_type != "agent.message"
+            or self.received[-1].payload.get("interim")
+        ):
             raise RunFailed("The agent's endpoint did not end with an agent.message.")
-        if not self.came[-1].payload["text"].strip():
+        if not self.received[-1].payload["text"].strip():
             raise RunFailed("The agent's endpoint answered nothing.")
-        last = self.came.pop()
-        before = [*self.came]
-        self.came.clear()
-        text, cut = fit(last.payload["text"], self.work.config.limits.output_chars)
+        last = self.received.pop()
+        before = [*self.received]
+        self.received.clear()
+        text, cut = truncate(last.payload["text"], self.work.config.limits.output_chars)
         extra = {name: value for name, value in last.payload.items() if name != "text"}
         if is_truncated(last.event_type, last.payload):
             cut = {"truncated": True}
         return Answer(text, extra | cut, before)
 
 
-def run_request(work: RunInputs, talk: Talk) -> dict[str, Any]:
-    """What is sent for a turn."""
-    said = messages_of(talk)
+def build_request(work: RunInputs, history: History) -> dict[str, Any]:
+    """Build the request for a turn."""
+    messages = list_messages(history)
     record = work.record
     return {
         "protocol": PROTOCOL,
@@ -158,11 +165,11 @@ def run_request(work: RunInputs, talk: Talk) -> dict[str, Any]:
             "trace_id": work.trace_id,
             "attempt": work.lease.attempt,
         },
-        "turn": {"number": talk.said, "id": work.turn_id, "text": said[-1]["text"]},
-        "messages": said,
-        "system_prompt": hide_in(system_prompt(work)),
+        "turn": {"number": history.prompts, "id": work.turn_id, "text": messages[-1]["text"]},
+        "messages": messages,
+        "system_prompt": redact_text(system_prompt(work)),
         "knowledge": {
-            "text": hide_in(work.prompt.text),
+            "text": redact_text(work.prompt.text),
             "row_ids": [str(row_id) for row_id in work.prompt.row_ids],
             "sha256": work.prompt.sha256,
         },
@@ -171,21 +178,21 @@ def run_request(work: RunInputs, talk: Talk) -> dict[str, Any]:
     }
 
 
-def messages_of(talk: Talk) -> list[dict[str, str]]:
-    """What was said so far, by whom."""
+def list_messages(history: History) -> list[dict[str, str]]:
+    """The messages so far, each with its role."""
     roles = {"user-prompt": "user", "text": "agent"}
-    parts: list[Any] = [part for message in talk.messages for part in message.parts if part.part_kind in roles]
-    return [{"role": roles[part.part_kind], "text": hide_in(str(part.content))} for part in parts]
+    parts: list[Any] = [part for message in history.messages for part in message.parts if part.part_kind in roles]
+    return [{"role": roles[part.part_kind], "text": redact_text(str(part.content))} for part in parts]
 
 
 def read_event(given: Any, place: int) -> NewEvent:
-    """An event as the API takes it, or Invalid with what to change."""
+    """Read an event in the format of the API, or raise Invalid with what to change."""
     if not isinstance(given, dict) or not isinstance(given.get("event_type"), str):
         raise Invalid(f"events.{place}: Send an object with event_type and payload.")
-    unknown = sorted(given.keys() - KNOWN)
+    unknown = sorted(given.keys() - EVENT_KEYS)
     if unknown:
         raise Invalid(f"events.{place}.{unknown[0][:60]}: This name is not known here; leave it out.")
-    if given["event_type"].startswith(OURS):
+    if given["event_type"].startswith(RESERVED_PREFIXES):
         raise Invalid(f"events.{place}.event_type: {given['event_type'][:60]} is written by Upshot; leave it out.")
     payload = given.get("payload", {})
     if not isinstance(payload, dict):
@@ -194,7 +201,7 @@ def read_event(given: Any, place: int) -> NewEvent:
         at = read_past_moment(given["occurred_at"]) if given.get("occurred_at") else None
     except ValueError as wrong:
         raise Invalid(f"events.{place}.occurred_at: {wrong}") from None
-    event = NewEvent(given["event_type"], hide(payload), at)
+    event = NewEvent(given["event_type"], redact(payload), at)
     check_event(event, place)
     return event
 

@@ -1,4 +1,4 @@
-"""Tools that are somebody's HTTP address, as an agent's version names them."""
+"""HTTP tools of an agent's configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import httpx2
 
 from app.agents.outside.client import SECONDS, OutboundError, secret_headers
-from app.agents.outside.connections import Outside
+from app.agents.outside.connections import RunConnections
 from app.errors import Invalid
 from app.formats.agent_config import HttpTool
 from app.formats.json_schema import check_arguments
@@ -18,25 +18,25 @@ from app.formats.outbound_rules import PLACEHOLDER, Target, check_template
 from app.formats.strict_json import parse
 from app.tools import Outcome, Tool, ToolScope
 
-LONGEST_TROUBLE = 300
+MAX_ERROR = 300
 
 
-def http_tool(spec: HttpTool, outside: Outside, client: httpx2.AsyncClient) -> Tool:
-    """The tool that a model gets for an address."""
-    parameters = parameters_of(spec)
+def http_tool(spec: HttpTool, outside: RunConnections, client: httpx2.AsyncClient) -> Tool:
+    """Build the tool for an HTTP address."""
+    parameters = build_parameters(spec)
 
     def call(given: dict[str, Any], scope: ToolScope) -> Outcome:
         check_arguments(given, parameters)
         target = check_template(spec.url, outside.allow)
-        url, rest = filled(target, given)
+        url, rest = fill_url(target, given)
         headers = secret_headers(spec.headers_env, target.host)
         return outside.wait(_send(spec, url, rest, headers, client))
 
     return Tool(spec.name, "own", spec.description, parameters, spec.writes, "member", call, None, transactional=False)
 
 
-def parameters_of(spec: HttpTool) -> dict[str, Any]:
-    """The schema as models get it: always of an object, with every name that the address has in braces."""
+def build_parameters(spec: HttpTool) -> dict[str, Any]:
+    """The schema for models: always an object, with every placeholder of the URL."""
     properties = spec.parameters.get("properties")
     required = spec.parameters.get("required")
     named = list(dict.fromkeys(PLACEHOLDER.findall(spec.url)))
@@ -48,12 +48,12 @@ def parameters_of(spec: HttpTool) -> dict[str, Any]:
     }
 
 
-def filled(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The address with its names replaced, and the arguments that are left. No value can leave its place in it."""
+def fill_url(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Fill the placeholders of the URL, quoted so that no value leaves its place, and return the other arguments."""
     used = set(PLACEHOLDER.findall(target.rest))
 
     def value(name: str) -> str:
-        text = _plain(given[name]) if name in given else ""
+        text = _as_text(given[name]) if name in given else ""
         if text in ("", ".", ".."):
             raise Invalid(f"`{name}` stands in the address; send a value that is not empty and no dot.")
         return quote(text, safe="")
@@ -63,12 +63,12 @@ def filled(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return url, {name: inner for name, inner in given.items() if name not in used}
 
 
-def in_query(url: str, arguments: dict[str, Any]) -> str:
-    """The address with arguments in its query: lists name by name, objects as JSON, nothing for null."""
+def add_query(url: str, arguments: dict[str, Any]) -> str:
+    """Add arguments to the query: a list repeats its name, an object is JSON, null is left out."""
     pairs = []
     for name, value in arguments.items():
         pairs += [
-            (name, _plain(inner)) for inner in (value if isinstance(value, list) else [value]) if inner is not None
+            (name, _as_text(inner)) for inner in (value if isinstance(value, list) else [value]) if inner is not None
         ]
     if not pairs:
         return url
@@ -81,7 +81,7 @@ async def _send(
     try:
         async with asyncio.timeout(SECONDS):
             if spec.method == "GET":
-                response = await client.request("GET", in_query(url, arguments), headers=headers)
+                response = await client.request("GET", add_query(url, arguments), headers=headers)
             else:
                 response = await client.request(spec.method, url, headers=headers, json=arguments)
     except TimeoutError:
@@ -92,19 +92,19 @@ async def _send(
     if response.is_success:
         return Outcome(found if found != "" else {"status": response.status_code})
     said = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    about = f": {said[:LONGEST_TROUBLE]}" if said else ""
+    about = f": {said[:MAX_ERROR]}" if said else ""
     return Outcome(f"{spec.name} answered with status {response.status_code}{about}", is_error=True)
 
 
 def read_body(response: httpx2.Response) -> Any:
-    """JSON where it is JSON that can be stored, else text."""
+    """The body as JSON if it can be stored as such, else as text."""
     try:
         return parse(response.content)
     except Invalid:
         return response.content.decode("utf-8", "replace").strip()
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):

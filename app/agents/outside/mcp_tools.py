@@ -1,4 +1,4 @@
-"""Tools of MCP servers: listed when a run begins, called while it goes on, over the guarded way outside."""
+"""Tools of MCP servers: listed when a run starts and called through the guarded client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from app.agents.outside.client import SECONDS, OutboundError, open_client, secret_headers
-from app.agents.outside.connections import Outside
+from app.agents.outside.connections import RunConnections
 from app.errors import Problem, Refused
 from app.formats.agent_config import McpServer
 from app.formats.outbound_rules import check_address
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LISTING_SECONDS = 20.0
 CLOSING_SECONDS = 2.0
-MOST_TOOLS = 200
-LONGEST_ABOUT = 2000
-LONGEST_SCHEMA = 20_000
-UNNAMED = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
+MAX_TOOLS = 200
+MAX_DESCRIPTION = 2000
+MAX_SCHEMA = 20_000
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
-class Link:
-    """A connection to one server. A task of its own keeps it, so that its troubles never end the run's."""
+class McpConnection:
+    """A connection to one server, held by a task of its own, so that its errors never end the run."""
 
-    def __init__(self, server: McpServer, outside: Outside) -> None:
+    def __init__(self, server: McpServer, outside: RunConnections) -> None:
         self.server = server
         self.outside = outside
         self._done = asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._keep())
+        self._task = asyncio.create_task(self._hold())
 
     async def tools(self) -> list[Tool]:
-        """What the server offers, or Refused with why it cannot be asked."""
+        """The server's tools, or Refused with the reason."""
         try:
             async with asyncio.timeout(LISTING_SECONDS):
-                return [self._tool(found) for found in await _listed(await self._ready)]
+                return [self._tool(found) for found in await _list_tools(await self._ready)]
         except TimeoutError:
-            raise self._missing(f"it did not answer within {LISTING_SECONDS:.0f} seconds") from None
+            raise self._unavailable(f"it did not answer within {LISTING_SECONDS:.0f} seconds") from None
         except Problem as refusal:
-            raise self._missing(refusal.detail) from None
+            raise self._unavailable(refusal.detail) from None
         except Exception as trouble:
-            raise self._missing(reason(trouble)) from None
+            raise self._unavailable(describe_error(trouble)) from None
 
     async def close(self) -> None:
         self._done.set()
@@ -58,7 +58,7 @@ class Link:
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()
 
-    async def _keep(self) -> None:
+    async def _hold(self) -> None:
         from mcp import Client
         from mcp.client.streamable_http import streamable_http_client
 
@@ -78,18 +78,18 @@ class Link:
             if not self._ready.done():
                 self._ready.set_exception(trouble)
             else:
-                log.info("the connection to the MCP server %s ended: %s", self.server.name, reason(trouble))
+                log.info("the connection to the MCP server %s ended: %s", self.server.name, describe_error(trouble))
 
     def _tool(self, found: Any) -> Tool:
-        name = UNNAMED.sub("_", found.name)[:60] or "tool"
+        name = NOT_IN_NAMES.sub("_", found.name)[:60] or "tool"
         schema = found.input_schema if isinstance(found.input_schema, dict) else {}
-        if len(json.dumps(schema, default=str)) > LONGEST_SCHEMA:
+        if len(json.dumps(schema, default=str)) > MAX_SCHEMA:
             schema = {}
         hints = found.annotations
         return Tool(
             name=name,
             group="own",
-            description=(found.description or found.title or "")[:LONGEST_ABOUT],
+            description=(found.description or found.title or "")[:MAX_DESCRIPTION],
             parameters={"properties": {}, **schema, "type": "object"},
             writes=not (hints is not None and hints.read_only_hint),
             role="member",
@@ -109,7 +109,7 @@ class Link:
         try:
             async with asyncio.timeout(SECONDS):
                 client = await self._ready
-                # What a server says about its own answers is not checked here: its patterns could take for ever.
+                # The result is not validated against the server's schema: its patterns could take forever.
                 found = await client.session.send_request(
                     types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=given)),
                     types.CallToolResult,
@@ -117,34 +117,34 @@ class Link:
         except TimeoutError:
             return Outcome(f"{self.server.name} did not answer within {SECONDS:.0f} seconds.", is_error=True)
         except Exception as trouble:
-            return Outcome(f"{self.server.name} could not do it: {reason(trouble)}.", is_error=True)
-        return Outcome(output_of(found), is_error=bool(found.is_error))
+            return Outcome(f"{self.server.name} could not do it: {describe_error(trouble)}.", is_error=True)
+        return Outcome(read_output(found), is_error=bool(found.is_error))
 
-    def _missing(self, why: str) -> Refused:
+    def _unavailable(self, why: str) -> Refused:
         return Refused(f"The tools of the MCP server {self.server.name} are not there: {why.rstrip('.')}.")
 
 
-async def _listed(client: Client) -> list[Any]:
+async def _list_tools(client: Client) -> list[Any]:
     found: list[Any] = []
     cursor: str | None = None
     while True:
         page = await client.list_tools(cursor=cursor)
         found += page.tools
         cursor = page.next_cursor
-        if not cursor or len(found) >= MOST_TOOLS:
-            return found[:MOST_TOOLS]
+        if not cursor or len(found) >= MAX_TOOLS:
+            return found[:MAX_TOOLS]
 
 
-def output_of(found: Any) -> Any:
-    """What a server answered: its structure where there is one, else its texts; nothing else is kept."""
+def read_output(found: Any) -> Any:
+    """The structured content of a result, else its texts."""
     if found.structured_content is not None:
         return found.structured_content
     texts = [part.text if part.type == "text" else f"[{part.type}]" for part in found.content]
     return "\n".join(texts)
 
 
-def reason(trouble: BaseException) -> str:
-    """The first cause of a trouble, in words, without what a request carried."""
+def describe_error(trouble: BaseException) -> str:
+    """The first cause of an error, without anything from the request."""
     while isinstance(trouble, BaseExceptionGroup):
         trouble = trouble.exceptions[0]
     if isinstance(trouble, Problem):

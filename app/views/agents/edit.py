@@ -18,7 +18,7 @@ from app.services.agents import edit as agent_edit
 from app.services.agents import model_status
 from app.services.agents import versions as agent_versions
 from app.text.diff import text_diff
-from app.tools.describe import tool_groups
+from app.tools.describe import describe_groups
 from app.views.agents import bp
 from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
 from app.views.forms import whole_number
@@ -125,7 +125,7 @@ def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
         methods=METHODS,
         types=TYPES,
         limits=LIMITS,
-        groups=tool_groups(),
+        groups=describe_groups(),
         model=model_status.status_of(form.model, settings),
         suggestions=model_status.suggest_models(settings),
         servers_model=settings.model,

@@ -15,7 +15,7 @@ from app.formats.agent_config import ENV_NAME, AgentConfig, HttpTool, McpServer,
 from app.formats.agent_config import HEADER as HEADER_NAME
 from app.formats.agent_diff import LIMITS, Change
 from app.services.agents.edit import Draft
-from app.tools.describe import tool_groups
+from app.tools.describe import describe_groups
 from app.views.forms import whole_number
 
 KINDS = {
@@ -274,7 +274,7 @@ def _header_rows(headers: Mapping[str, str]) -> list[Row]:
 
 
 def _tool(row: Row, place: int) -> dict[str, Any]:
-    if any(row["name"] == tool.name for group in tool_groups() for tool in group.tools):
+    if any(row["name"] == tool.name for group in describe_groups() for tool in group.tools):
         sentence = f"{row['name']} is a tool of ours; give yours another name."
         raise Invalid(sentence, {f"http_tools.{place}.name": sentence})
     return {

@@ -25,7 +25,7 @@ from app.security.access import access
 from app.services.agents import lists as agent_lists
 from app.services.agents import merge as agent_merge
 from app.services.agents import model_status, versions
-from app.tools.describe import tool_groups
+from app.tools.describe import describe_groups
 from app.views.agents import bp, playground
 from app.views.agents.form import KINDS
 
@@ -69,7 +69,7 @@ def _detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 
         row=row,
         config=config,
         model=model_status.status_of(config.model, _settings()),
-        groups=[group for group in tool_groups() if group.name in config.tool_groups],
+        groups=[group for group in describe_groups() if group.name in config.tool_groups],
         kinds=KINDS,
         limits=LIMITS,
         versions=versions.list_versions(agent_id, actor=g.actor, limit=VERSIONS),
