@@ -40,7 +40,7 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     from flask import Flask
 
     from app.db.boot import connect_app, open_database
-    from app.security import authentication, flash_cookie, headers, last_used
+    from app.security import authentication, cookies, headers, last_used
     from app.services.sessions.budget import use_budget
 
     settings = settings or Settings.from_env()
@@ -63,9 +63,9 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     )
     connect_app(app, opened, settings)
     use_budget(settings.session_bytes)
-    app.session_interface = flash_cookie.LazyCookieSession()
-    authentication.install(app)
+    app.session_interface = cookies.LazyCookieSession()
     headers.install(app)
+    authentication.install(app)
     last_used.install(app)
     for name in (*VIEWS, *APIS):
         add_routes(app, name)

@@ -19,8 +19,8 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 CHATTY = ("alembic", "apscheduler", "httpx", "httpx2", "httpcore2", "mcp", "openai", "anthropic")
 
 
-class Discreet(logging.Formatter):
-    """Takes the operator's secrets out of whatever a library or a traceback repeats of them."""
+class RedactingFormatter(logging.Formatter):
+    """Replaces the operator's secrets wherever a library or a traceback repeats them."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -75,7 +75,7 @@ def write_logs() -> None:
     root = logging.getLogger()
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(Discreet(FORMAT))
+        handler.setFormatter(RedactingFormatter(FORMAT))
         handler.addFilter(OneLineInAnOutage())
         root.addHandler(handler)
         root.setLevel(logging.INFO)

@@ -257,7 +257,7 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
     """A browser without JavaScript that is signed in as somebody. `client.csrf` is its token."""
     from app import tokens
     from app.db import acting_as, transaction
-    from app.security import authentication
+    from app.security import cookies
     from app.services.workspaces import logins
 
     def enter(actor: Any) -> FlaskClient:
@@ -265,7 +265,7 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
         with app.app_context(), acting_as(actor), transaction():
             token = logins.begin_login(actor=actor, user_agent="tests")
         with app.test_request_context():
-            name = authentication.cookie_name()
+            name = cookies.cookie_name()
         client.set_cookie(name, token, domain="localhost")
         client.csrf = tokens.sign(app.config["SECRET_KEY"], "csrf", token)  # type: ignore[attr-defined]
         return client

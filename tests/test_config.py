@@ -13,7 +13,7 @@ from werkzeug.sansio.utils import host_is_trusted
 from app.agents.models import check_default_model
 from app.config import Settings
 from app.errors import Unusable
-from app.server.address import address, told
+from app.server.address import find_address, publish_address
 
 
 def test_names_and_addresses_of_both_kinds_are_trusted() -> None:
@@ -71,14 +71,14 @@ def test_the_link_that_is_printed_leads_to_the_server_that_runs(tmp_path: Path) 
     here = Settings(data_dir_text=str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         runs = Settings(data_dir_text=str(tmp_path), port_text=str(listener.getsockname()[1]))
-        with told(runs):
-            assert address(here) == runs.url != here.url
-            assert address(replace(here, base_url="https://upshot.example.com")) == "https://upshot.example.com"
-        assert address(here) == here.url
+        with publish_address(runs):
+            assert find_address(here) == runs.url != here.url
+            assert find_address(replace(here, base_url="https://upshot.example.com")) == "https://upshot.example.com"
+        assert find_address(here) == here.url
         (tmp_path / "address").write_text(runs.url)
-        assert address(here) == runs.url
+        assert find_address(here) == runs.url
     # The note of a server that was killed counts no more.
-    assert address(here) == here.url
+    assert find_address(here) == here.url
 
 
 def test_a_list_of_hosts_that_cannot_be_read_is_refused() -> None:

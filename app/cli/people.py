@@ -11,7 +11,7 @@ from app.actor import SCOPES
 from app.cli.output import emit, people_command
 from app.errors import Invalid, NotFound
 from app.models.people import ROLES
-from app.server.address import address
+from app.server.address import find_address
 
 
 @click.group()
@@ -106,7 +106,7 @@ def signin_link(email: str, as_json: bool) -> None:
 
     with transaction():
         token = logins.make_link(email)
-    url = f"{address(current_app.config['SETTINGS'])}/sign-in/link/{token}"
+    url = f"{find_address(current_app.config['SETTINGS'])}/sign-in/link/{token}"
     emit({"url": url, "email": email, "expires_in": int(logins.LINK_LIFETIME.total_seconds())}, url, as_json)
 
 

@@ -7,11 +7,12 @@ an actor nothing is bound and row-level security shows no rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
 from flask_sqlalchemy import SQLAlchemy
+from flask_sqlalchemy.session import Session as FlaskSession
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
@@ -28,16 +29,16 @@ BIND = text(
 BIND_REPLAY = text(f"{BIND.text}, set_config('role', 'upshot_replay', true)")
 
 
-class Database(SQLAlchemy):
-    def _teardown_session(self, exc: BaseException | None) -> None:
-        """Give the connection back. One that died under us has nothing left to give."""
-        try:
-            super()._teardown_session(exc)
-        except (OperationalError, InterfaceError):
-            self.session.registry.clear()
+class RequestSession(FlaskSession):
+    def close(self) -> None:
+        """Give the connection back, if it is still alive."""
+        with suppress(OperationalError, InterfaceError):
+            super().close()
 
 
-db = Database(model_class=Base, session_options={"autoflush": True, "expire_on_commit": False})
+db = SQLAlchemy(
+    model_class=Base, session_options={"class_": RequestSession, "autoflush": True, "expire_on_commit": False}
+)
 
 
 @event.listens_for(Session, "after_begin")

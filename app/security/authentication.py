@@ -1,7 +1,7 @@
-"""The gate in front of every view: who is it, may they, and did they mean it.
+"""Authentication before every view: who sends the request, and whether they may.
 
-In this order: the route's declared access, the credential (one statement, which also binds the transaction), the role
-or scope, and for changes made with a cookie the origin and the CSRF token.
+In this order: the route's declared access, the credential (one statement, which also binds the transaction), the origin
+and CSRF token of changes made with a cookie, and the role or scope.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from flask import Flask, current_app, g, request
@@ -22,13 +21,15 @@ from app.actor import RANK, Actor
 from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
 from app.security import access, feedback_tokens
+from app.security.cookies import cookie_name
+from app.security.csrf import check_csrf, check_origin
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 BIND = "select * from bind_credential(%(hash)s)"
 
 
 class Credential(NamedTuple):
-    """What `bind_credential` says about a key or a login."""
+    """What the database function `bind_credential` returns about a key or a login."""
 
     kind: str
     credential_id: UUID
@@ -45,7 +46,7 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True)
 class Person:
-    """The person in front of the page, and the workspace they are in."""
+    """The signed-in person and their workspace, as pages show them."""
 
     id: UUID
     email: str | None
@@ -59,13 +60,8 @@ def install(app: Flask) -> None:
     app.before_request(check)
 
 
-def cookie_name(kind: str = "upshot") -> str:
-    """Over TLS the browser itself guarantees that the cookie is ours alone (`__Host-`)."""
-    return f"__Host-{kind}" if current_app.config["SECURE"] else kind
-
-
 def check() -> None:
-    """Let the request pass or raise what is wrong with it."""
+    """Raise unless the request may reach its view, and remember in `g` who sent it."""
     known = g._get_current_object()
     known.request_id = secrets.token_hex(8)
     known.actor = known.person = known.login_id = known.allowed_origin = None
@@ -82,14 +78,14 @@ def check() -> None:
     by_key = identify(declared)
     if request.method not in SAFE and not by_key:
         check_origin()
-        check_csrf(declared)
+        check_csrf(public=declared.level == "public")
     permit(declared, by_key)
     if declared.scope is None:
         check_texts()
 
 
 def check_path() -> None:
-    """A path is text like any other: UTF-8, and without NUL, which PostgreSQL stores nowhere."""
+    """Refuse paths that are not UTF-8 or contain NUL, which PostgreSQL cannot store."""
     path = request.environ.get("PATH_INFO", "").encode("latin-1")
     try:
         if "\x00" not in path.decode():
@@ -100,14 +96,14 @@ def check_path() -> None:
 
 
 def check_texts() -> None:
-    """PostgreSQL stores no NUL, and nobody types one. Routes of the API read their own bodies, and check them."""
+    """Refuse NUL in forms and query strings, because PostgreSQL cannot store it. API routes check their own bodies."""
     values = [*request.args.items(multi=True), *request.form.items(multi=True)]
     if any("\x00" in name or "\x00" in value for name, value in values):
         raise Invalid("A text in this request has a NUL character; send it without.")
 
 
 def identify(declared: access.Access) -> bool:
-    """Find out who it is; true when by a key. A public route takes no key and does not need the database."""
+    """Find out who sends the request; true when a key says so. Public routes take no key and need no database."""
     header = request.headers.get("Authorization")
     if header is not None and declared.scope is not None:
         scheme, _, key = header.partition(" ")
@@ -158,8 +154,8 @@ def _enter(token: str, login: bool = False) -> bool:
 
 
 def _enter_visitor(token: str, declared: access.Access) -> None:
-    """Let somebody in whom a team's own server sent, to the few addresses that take them and from the team's own sites
-    alone. Whatever is wrong with the token is refused in the same words."""
+    """Sign in a visitor with a feedback token, on the few routes that take one and from the workspace's own sites only.
+    Every invalid token gets the same answer."""
     if declared.also != "visitor":
         raise Forbidden("A feedback token is for /api/v1/feedback alone; send an API key here.")
     visitor = feedback_tokens.read_token(current_app.config["SECRET_KEY"], token)
@@ -176,7 +172,7 @@ def _enter_visitor(token: str, declared: access.Access) -> None:
 
 
 def bind(token: str) -> Credential | None:
-    """Sign in and bind the transaction in one round trip; once more when the pooled connection had died meanwhile."""
+    """Look the credential up and bind the transaction, once more if the pooled connection turns out to be dead."""
     given = {"hash": tokens.digest(token)}
     try:
         found = run(BIND, given, first=True)
@@ -187,7 +183,7 @@ def bind(token: str) -> Credential | None:
 
 
 def permit(declared: access.Access, by_key: bool) -> None:
-    """Raise unless the actor may."""
+    """Raise unless the actor has the role, and the key the scope, that the route declares."""
     if declared.level == "public":
         return
     actor: Actor | None = g.actor
@@ -199,39 +195,3 @@ def permit(declared: access.Access, by_key: bool) -> None:
         raise Forbidden(f"This needs the role {declared.level}; you are {actor.role}.")
     if by_key and declared.level in {"admin", "owner"} and not actor.is_admin:
         raise Forbidden("This key lacks the scope `admin`.")
-
-
-def check_origin() -> None:
-    """A browser names where a form came from; another site's form is refused.
-
-    Our pages send no referrer, and then browsers write `Origin: null` for our own forms as well. It counts as ours only
-    when the browser says so itself, in a header that no page can set.
-    """
-    site = request.headers.get("Sec-Fetch-Site")
-    if site not in {None, "same-origin", "none"}:
-        raise Forbidden("This request came from another site.")
-    origin = request.headers.get("Origin")
-    if origin == "null" and site == "same-origin":
-        return
-    if origin and urlsplit(origin).netloc != request.host:
-        raise Forbidden("This request came from another site.")
-
-
-def csrf_token() -> str:
-    """Bound to the cookie it protects: the login's, or before sign-in the visit's."""
-    cookie = request.cookies.get(cookie_name()) if g.get("actor") else None
-    if cookie is None:
-        cookie = request.cookies.get(cookie_name("upshot_visit")) or g.get("new_visit")
-    if cookie is None:
-        cookie = g.new_visit = tokens.new_token()
-    return tokens.sign(current_app.config["SECRET_KEY"], "csrf", cookie)
-
-
-def check_csrf(declared: access.Access) -> None:
-    if g.actor is None and declared.level != "public":
-        return  # Nobody is signed in: `permit` refuses it.
-    if g.actor is None and not request.cookies.get(cookie_name("upshot_visit")):
-        raise Forbidden("This form is too old. Load the page again and send it once more.")
-    given = request.headers.get("X-CSRFToken") or request.form.get("csrf_token", "")
-    if not tokens.same(given, csrf_token()):
-        raise Forbidden("This form is too old. Load the page again and send it once more.")

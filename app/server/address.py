@@ -1,7 +1,6 @@
-"""Where the server of a data directory answers, for commands that are run beside it.
+"""The address file of a data directory, from which commands learn where its server answers.
 
-The server writes its address down while it runs. The note of one that was killed stays behind, so that it counts only
-while somebody answers there.
+The server writes the file while it runs. A killed server leaves it behind, so the address counts only while it answers.
 """
 
 from __future__ import annotations
@@ -16,33 +15,29 @@ from app.config import Settings
 
 
 @contextmanager
-def told(settings: Settings) -> Iterator[None]:
-    """Say where we answer as long as we do. A data directory that cannot be written only costs the note."""
-    note = _note(settings)
+def publish_address(settings: Settings) -> Iterator[None]:
+    """Keep the address in its file while the server runs. Without a writable data directory there is no file."""
+    file = settings.data_dir / "address"
     with suppress(OSError):
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text(settings.url, encoding="utf-8")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(settings.url, encoding="utf-8")
     try:
         yield
     finally:
-        if _read(note) == settings.url:
+        if _read_address(file) == settings.url:
             with suppress(OSError):
-                note.unlink()
+                file.unlink()
 
 
-def address(settings: Settings) -> str:
-    """The address to print: what people type, else where the server runs, else where it would."""
-    found = "" if settings.base_url else _read(_note(settings))
+def find_address(settings: Settings) -> str:
+    """The address to print: the base URL, else where the server runs, else where it would."""
+    found = "" if settings.base_url else _read_address(settings.data_dir / "address")
     return found if found and _answers(found) else settings.url
 
 
-def _note(settings: Settings) -> Path:
-    return settings.data_dir / "address"
-
-
-def _read(note: Path) -> str:
+def _read_address(file: Path) -> str:
     with suppress(OSError, UnicodeDecodeError):
-        return note.read_text(encoding="utf-8").strip()
+        return file.read_text(encoding="utf-8").strip()
     return ""
 
 

@@ -13,6 +13,7 @@ import os
 import signal
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing import connection
@@ -32,10 +33,11 @@ Work = Callable[[int, Callable[[], None]], None]
 
 
 class Processes:
-    """`count` processes that each do `work(index, when_up)`."""
+    """`count` processes that each do `work(index, when_up)`. None is replaced while `fork_lock` is held."""
 
-    def __init__(self, count: int, work: Work) -> None:
+    def __init__(self, count: int, work: Work, fork_lock: threading.Lock | None = None) -> None:
         self.work = work
+        self.fork_lock = fork_lock or threading.Lock()
         self.count = count
         self.first_pid = os.getpid()
         self.stopping = False
@@ -86,10 +88,13 @@ class Processes:
     def _replace_dead(self) -> None:
         for index, child in list(self.children.items()):
             recent = time.monotonic() - self.started_at[index] < RESTART_SECONDS
-            if self.stopping or child.is_alive() or recent:
+            if self.stopping or child.is_alive() or recent or not self.fork_lock.acquire(blocking=False):
                 continue
-            log.warning("process %s of the server ended (%s) and is started again", index, child.exitcode)
-            self._start(index)
+            try:
+                log.warning("process %s of the server ended (%s) and is started again", index, child.exitcode)
+                self._start(index)
+            finally:
+                self.fork_lock.release()
 
     def _end_all(self) -> None:
         """Let all finish what they accepted, and kill what is left after that."""

@@ -32,7 +32,7 @@ from app.errors import Unusable
 from app.jobs.usage import UsageWriter
 from app.logs import write_logs
 from app.security.last_used import write_uses
-from app.server.address import told
+from app.server.address import publish_address
 from app.server.processes import STOP_SIGNALS, JobsReport, Processes, end_with_first
 from app.services.feedback import volume
 from app.services.workspaces import identity
@@ -62,14 +62,20 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
     try:
         app = create_app(settings, opened, demo=demo)
         link = prepare(app, settings, demo=demo)
-        if opened.embedded:
-            opened.embedded.watch(log.warning)
         report = JobsReport()
         tune_gc()
-        with told(settings):
-            Processes(settings.processes, lambda index, when_up: work(app, settings, report, index, when_up)).run(
-                lambda: announce(settings, link, as_json=as_json)
-            )
+
+        def announce_and_watch() -> None:
+            announce(settings, link, as_json=as_json)
+            if opened.embedded:
+                opened.embedded.watch(log.warning)
+
+        with publish_address(settings):
+            Processes(
+                settings.processes,
+                lambda index, when_up: work(app, settings, report, index, when_up),
+                opened.embedded.watcher_at_work if opened.embedded else None,
+            ).run(announce_and_watch)
     finally:
         if opened.embedded:
             opened.embedded.release()

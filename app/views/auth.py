@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, g, make_response, redirect, 
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Throttled
-from app.security import authentication, known_browsers
+from app.security import cookies, known_browsers
 from app.security.access import access
 from app.services.workspaces import identity, logins, people, throttle
 from app.services.workspaces.people import Invitation
@@ -192,7 +192,7 @@ def count_attempt(email: str, device: str | None) -> throttle.Attempt:
 
 def known_device(email: str) -> str | None:
     """What this browser is called if the person with this e-mail signed in with it before."""
-    cookie = request.cookies.get(authentication.cookie_name(DEVICE))
+    cookie = request.cookies.get(cookies.cookie_name(DEVICE))
     if not cookie:
         return None
     with acting_as(g.actor):
@@ -215,14 +215,14 @@ def signed_in(actor: Actor, token: str, to: str) -> Response:
         with acting_as(g.actor), transaction():
             logins.end_login(g.login_id, actor=g.actor)
     answer: Any = redirect(to, 303)
-    name = authentication.cookie_name(DEVICE)
+    name = cookies.cookie_name(DEVICE)
     mark = known_browsers.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
     _keep(answer, name, mark, known_browsers.LIFETIME)
     return set_cookie(answer, token)
 
 
 def set_cookie(answer: Response, token: str) -> Response:
-    _keep(answer, authentication.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
+    _keep(answer, cookies.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
     return varied(answer)
 
 
@@ -233,7 +233,7 @@ def _keep(answer: Response, name: str, value: str, seconds: int) -> None:
 
 def forget_cookie(answer: Any) -> Response:
     answer.delete_cookie(
-        authentication.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
+        cookies.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
     )
     return varied(answer)
 

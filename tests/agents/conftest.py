@@ -14,7 +14,7 @@ from flask import Flask
 from sqlalchemy import func, select
 
 from app.db import acting_as, db, transaction
-from app.logs import FORMAT, Discreet
+from app.logs import FORMAT, RedactingFormatter
 from app.models import AgentSession, Feedback
 from app.services.agents import versions
 from tests.agents.running import Desk, Seen
@@ -65,7 +65,7 @@ class Outing:
         """Everything that can be read about a session: stored, logged, over the API and on its page."""
         found = [json.dumps(event.payload, default=str) for event in seen.events]
         found += [str(seen.session.error), json.dumps(self.rows(seen))]
-        found += [Discreet(FORMAT).format(record) for record in self.log.records]
+        found += [RedactingFormatter(FORMAT).format(record) for record in self.log.records]
         for path in (f"/admin/sessions/{seen.session.id}", "/admin/feedback", "/admin/sessions"):
             found.append(self.viewer.get(path).get_data(as_text=True))
         return "\n".join(found)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.logs import FORMAT, Discreet
+from app.logs import FORMAT, RedactingFormatter
 from app.services.entities import search as entity_search
 from tests.agents.conftest import Outing
 from tests.loopback import Asked, Loopback, Reply
@@ -155,7 +155,7 @@ def test_a_tool_that_breaks_is_an_answer(outing: Outing) -> None:
     assert result["is_error"]
     assert result["output"] == "searchEntities broke on our side and changed nothing."
     (told,) = [record for record in outing.log.records if "the tool searchEntities broke" in record.getMessage()]
-    written = Discreet(FORMAT).format(told)
+    written = RedactingFormatter(FORMAT).format(told)
     assert "boom with [hidden]" in written
     assert KEY not in written
 

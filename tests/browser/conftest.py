@@ -77,7 +77,7 @@ class Visitor:
 def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Visitor]]:
     """Open a browser for somebody: signed in as the actor, or as a stranger without one."""
     from app.db import acting_as, transaction
-    from app.security import authentication
+    from app.security import cookies
     from app.services.workspaces import logins
 
     contexts: list[BrowserContext] = []
@@ -94,7 +94,7 @@ def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Vis
             with app.app_context(), acting_as(actor), transaction():
                 token = logins.begin_login(actor=actor, user_agent="browser tests")
             with app.test_request_context():
-                name = authentication.cookie_name()
+                name = cookies.cookie_name()
             context.add_cookies([{"name": name, "value": token, "url": live}])
         visitor = Visitor(context.new_page(), live)
         visitors.append(visitor)

@@ -19,7 +19,7 @@ from app.api.kit import limits
 from app.api.kit.body import read_body
 from app.db import db
 from app.errors import Invalid, SignInNeeded
-from app.security import authentication
+from app.security import csrf
 from app.security.access import access
 from app.tools.mcp_server import build_server
 
@@ -33,7 +33,7 @@ def messages() -> Response:
     """One JSON-RPC message in, its answer out. Keys only: a cookie is not how programs sign in."""
     if g.actor.key_id is None:
         raise SignInNeeded("Send `Authorization: Bearer KEY`; MCP takes no cookie.")
-    authentication.check_origin()
+    csrf.check_origin()
     limits.take(g.actor.key_id)
     try:
         message = read_body(request)

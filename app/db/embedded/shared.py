@@ -41,6 +41,8 @@ class Embedded:
         self._lease: int | None = None
         self._engaged_by: int | None = None
         self._released = threading.Event()
+        # Held while the watcher has a lock file open. A process forked meanwhile would inherit the lock and keep it.
+        self.watcher_at_work = threading.Lock()
         self._watcher: threading.Thread | None = None
 
     # -- for those who use the database
@@ -235,7 +237,7 @@ class Embedded:
                 connection = None
             begun = time.monotonic()
             try:
-                with self._guard(released.is_set):
+                with self.watcher_at_work, self._guard(released.is_set):
                     self._ensure_running(released.is_set)
             except Exception as error:  # The watcher outlives whatever it meets, and says it once.
                 if str(error) != trouble and not released.is_set():

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, redirect, render_template, request
 
 from app.actor import Actor
-from app.security import authentication
+from app.security import csrf
 from app.security.access import access
 from app.security.authentication import Person
 from app.text import hidden_characters
@@ -125,7 +125,7 @@ def keys() -> str:
 
 def context() -> dict[str, Any]:
     """`shell` for the frame, and the token that every form on the page carries."""
-    g.csrf = authentication.csrf_token()
+    g.csrf = csrf.csrf_token()
     return {"shell": Shell()}
 
 
