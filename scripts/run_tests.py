@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import IO
 
-FAILED = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?: - .*)?$")
+# pytest-xdist adds the group to the name of a test, which has to go before it can be run by name.
+FAILED = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?:@\w+)?(?: - .*)?$")
 # More failures than this have another cause than a busy machine.
 MAX_RETRIES = 6
 # What `make test-quick` leaves out: browsers, and processes that are started and killed.

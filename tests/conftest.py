@@ -44,11 +44,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start slow tests first, so that no test process is left with one of them at the end.
 
-    Tests that start servers and workers of their own run one after the other: several at once would starve each other.
+    Tests of a module that start servers or workers of their own run one after the other, or they would be too slow.
     """
     for item in items:
         if item.get_closest_marker("process"):
-            item.add_marker(pytest.mark.xdist_group("process"))
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=_rank)
 
 
