@@ -33,7 +33,7 @@ from app.services.sessions import leases
 from app.services.sessions.budget import SessionFull, full_reason
 from app.services.sessions.event_windows import payloads_at
 from app.services.sessions.events import NewEvent
-from app.services.sessions.leases import Ending, Lease, LeaseLost
+from app.services.sessions.leases import Lease, LeaseLost, RunOutcome
 from app.services.workspaces import identity
 from app.tools import Tool, find_tool, tailor_tools, tools_of
 
@@ -100,7 +100,7 @@ class Run:
 
     async def cancel(self) -> None:
         """End the session as cancelled, if its lease is still held."""
-        await self._end(Ending(status="cancelled", **self._figures()))
+        await self._end(RunOutcome(status="cancelled", **self._figures()))
 
     async def fail_internally(self) -> None:
         """End the session after an unexpected error of Upshot."""
@@ -142,7 +142,7 @@ class Run:
         record = work.record.id if work.record else None
         return tailor_tools(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
 
-    async def _play(self, prepared: PreparedRun, outside: RunConnections) -> Ending:
+    async def _play(self, prepared: PreparedRun, outside: RunConnections) -> RunOutcome:
         if not prepared.history.prompts:
             raise RunFailed("Nothing was said to the agent.")
         if prepared.work.kind != "endpoint":
@@ -206,9 +206,9 @@ class Run:
     async def _draft(self, so_far: str) -> None:
         await self.threads.transact(self._writer, lambda: leases.write_draft(self.lease, so_far))
 
-    def _completed(self, work: RunInputs, answer: Answer, events: list[NewEvent]) -> Ending:
+    def _completed(self, work: RunInputs, answer: Answer, events: list[NewEvent]) -> RunOutcome:
         done: dict[str, Any] = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
-        return Ending(
+        return RunOutcome(
             status="completed",
             events=[*events, NewEvent("session.completed", done)],
             answer=answer.text if events else None,
@@ -221,13 +221,13 @@ class Run:
         """End the session as failed. Events of an endpoint are left out where the session is full."""
         reason = redact_text(reason)
         events = [NewEvent("session.failed", {"reason": reason})]
-        ending = Ending(status="failed", events=events, error=reason, full=full, **self._figures())
+        ending = RunOutcome(status="failed", events=events, error=reason, full=full, **self._figures())
         try:
             await self._end(replace(ending, events=[*([] if full else self.received), *events]))
         except SessionFull:
             await self._end(replace(ending, full=True))
 
-    async def _end(self, ending: Ending) -> None:
+    async def _end(self, ending: RunOutcome) -> None:
         product = identity.product_in(self.lease.tenant_id)
         try:
             result = await self._compare(product, ending)
@@ -235,7 +235,7 @@ class Run:
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
 
-    async def _compare(self, product: Actor, ending: Ending) -> dict[str, Any] | None:
+    async def _compare(self, product: Actor, ending: RunOutcome) -> dict[str, Any] | None:
         """The verdict on a replay that completed. No transaction is open while it is compared."""
         replay = self.replay
         if replay is None or ending.status != "completed":
@@ -249,7 +249,7 @@ class Run:
         trace = await self.threads.transact(product, load)
         return await self.threads.call(lambda: eval_replays.compare_replay(replay, trace))
 
-    def _finish(self, ending: Ending, result: dict[str, Any] | None) -> None:
+    def _finish(self, ending: RunOutcome, result: dict[str, Any] | None) -> None:
         """End the session if it is still ours. The lease is checked again: it may have been lost meanwhile."""
         held = leases.hold(self.lease)
         if held.eval_source is None:

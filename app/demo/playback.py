@@ -35,8 +35,8 @@ from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
 from app.services.sessions.bulk import create_sessions
 from app.services.sessions.bulk_events import add_rows_of
-from app.services.sessions.events import lock_for_events, rows_of, write_events
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent, lock_for_events, rows_of, write_events
+from app.services.sessions.store import NewSession
 from app.services.workspaces.masking import masking_for
 
 USAGE: dict[str, Any] = {"model": "offline", "input_tokens": 0, "output_tokens": 0, "cost": Decimal(0)}

@@ -29,8 +29,9 @@ from app.demo.world import World, load_talks, set_up
 from app.models import AgentSession, Entity, EntityResponse, SharedContext
 from app.services.sessions import events as session_events
 from app.services.sessions import store as session_store
+from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Lease
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.store import NewSession
 from app.services.workspaces import store as workspace_store
 
 OWNER = "demo record"

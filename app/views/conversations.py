@@ -10,11 +10,12 @@ from flask import Blueprint, g, request, url_for
 from app.db import transaction
 from app.errors import Invalid
 from app.security.access import access
+from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import SCAN_LIMIT, ChatFilters
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
-from app.services.lists.menus import menus_of
+from app.services.lists.menus import load_menus
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged_note
@@ -25,7 +26,7 @@ from app.views.layout.tabs import call_by_name, notes_of, with_version
 from app.views.transcript import turns as transcript_turns
 
 PANEL_TURNS = 8
-PART = 100
+PAGE_MESSAGES = 100
 
 bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conversations")
 
@@ -34,12 +35,12 @@ bp = Blueprint("conversations", __name__, url_prefix="/admin/agent-review/conver
 @access("admin")
 def index() -> Any:
     """The conversations of the workspace, the liveliest first."""
-    views = saved_views.of("conversations")
+    views = saved_views.load_views("conversations")
     if views.opening:
         return views.opening
-    asked = listing.read(ChatFilters)
-    found = chat_store.list_chats(asked.filters, asked.page, actor=g.actor)
-    menus = menus_of(actor=g.actor, person_id=asked.filters.person_id)
+    asked = listing.read_listing(ChatFilters)
+    found = chat_lists.list_chats(asked.filters, asked.page, actor=g.actor)
+    menus = load_menus(actor=g.actor, person_id=asked.filters.person_id)
     options = {"agent": menus.agents, "person_id": menus.people}
     fields = [*listing.offer(ChatFilters, "agent", "person_id", "rating", "project", **options), *listing.DAYS]
     return page(
@@ -51,7 +52,7 @@ def index() -> Any:
         views=views,
         fields=fields,
         looked_at=SCAN_LIMIT,
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     )
 
 
@@ -122,10 +123,10 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     found = chat_store.get_chat(g.actor, chat_id)
     after = _after()
     here = [message for message in found.messages if message.message_index > after]
-    shown = here[:PART]
+    shown = here[:PAGE_MESSAGES]
     behind = session_transcript.sessions_behind(chat_id, actor=g.actor)
-    work = session_transcript.work_of({m.session_id for m in shown if m.session_id}, actor=g.actor)
-    turns = transcript_turns.of_messages(
+    work = session_transcript.load_work_events({m.session_id for m in shown if m.session_id}, actor=g.actor)
+    turns = transcript_turns.build_chat_turns(
         shown,
         person=found.person or "somebody",
         agent=found.agent or "agent",
@@ -146,7 +147,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
         "agent": with_version(found.agent, behind[0].agent_version if behind else None),
         "turns": turns,
         "first": after < 0,
-        "following": shown[-1].message_index if len(here) > PART else None,
+        "following": shown[-1].message_index if len(here) > PAGE_MESSAGES else None,
         "about": about,
         "notes": [note for _, note in notes],
         "feedback": rows,

@@ -18,8 +18,8 @@ Kind = TypeVar("Kind", bound=Filters)
 Field = dict[str, Any]
 # What a list page understands besides filters: the two directions of its pager, the panel's mark, and that everything
 # is wanted where the tab would open with a saved view.
-ALSO = ("before", "after", "panel", "view")
-ROWS = 50
+PAGE_ARGS = ("before", "after", "panel", "view")
+PAGE_ROWS = 50
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Listing(Generic[Kind]):
         return self.filters.narrows
 
 
-def read(
+def read_listing(
     kind: type[Kind],
     given: Mapping[str, str] | None = None,
     *,
-    rows: int = ROWS,
+    rows: int = PAGE_ROWS,
     local_days: bool = True,
     **fixed: str,
 ) -> Listing[Kind]:
@@ -47,7 +47,7 @@ def read(
     Days are cut in the workspace's zone, which costs a query, unless `local_days` is off."""
     source = request.args if given is None else given
     given = {name: value.strip() for name, value in source.items() if value.strip()}
-    args = {name: value for name, value in given.items() if name not in ALSO}
+    args = {name: value for name, value in given.items() if name not in PAGE_ARGS}
     zone = _zone() if local_days and {"from", "to"} & args.keys() else UTC
     filters = kind.from_args({**args, **fixed}, zone=zone)
     return Listing(filters, Page(rows, given.get("after") or given.get("before")), args)
@@ -60,7 +60,7 @@ def _zone() -> tzinfo:
         return UTC
 
 
-def neighbours(found: Slice[Any]) -> dict[str, Any]:
+def pager_links(found: Slice[Any]) -> dict[str, Any]:
     """The pager's two addresses, as its macro takes them."""
     return {"newer": found.prev_cursor, "older": found.next_cursor}
 

@@ -18,7 +18,7 @@ from app.services.evals import promotion, run_control
 from app.services.evals import replays as eval_replays
 from app.services.sessions import leases
 from app.services.sessions.events import NewEvent
-from app.services.sessions.leases import Ending, Lease
+from app.services.sessions.leases import Lease, RunOutcome
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace
 
@@ -61,7 +61,7 @@ def ends_while(bench: Bench, lease: Lease, work: Callable[[], Any]) -> Future[An
                 "passed": True,
                 "overall_accuracy": 1.0,
             }
-            eval_replays.finish_replay(held, Ending(status="completed", events=SAID), result, actor=held.product)
+            eval_replays.finish_replay(held, RunOutcome(status="completed", events=SAID), result, actor=held.product)
         waits.exception(timeout=20)
     return waits
 

@@ -19,9 +19,11 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
+from app.services.sessions.events import NewEvent
 from app.services.sessions.lists import SessionFilters
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.store import NewSession
 from tests.conftest import golden_mark
 
 pytestmark = pytest.mark.usefixtures("app_context")
@@ -79,7 +81,7 @@ def test_a_merge_moves_everything_and_the_old_name_leads_on(workspace: Any) -> N
 
         with transaction():
             assert work(actor, "deal-analist") == meant
-        found = session_store.list_sessions(SessionFilters(agent="deal-analist"), Page(10), actor=actor)
+        found = session_lists.list_sessions(SessionFilters(agent="deal-analist"), Page(10), actor=actor)
         assert found.count == 3
         with transaction(), pytest.raises(Refused, match="already"):
             merge.merge_agent(typo, meant, actor=actor)

@@ -14,7 +14,8 @@ from app.db import acting_as, db, transaction
 from app.models import AgentSession
 from app.services.agents import versions
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, golden_mark, soup
 from tests.lists.filling import fill
 

@@ -22,7 +22,7 @@ from app.services.knowledge import memories
 from app.services.sessions import budget, leases
 from app.services.sessions import start as session_start
 from app.services.sessions.events import NewEvent
-from app.services.sessions.leases import Ending, LeaseLost
+from app.services.sessions.leases import LeaseLost, RunOutcome
 from app.services.workspaces import identity
 from tests.agents.running import Desk, Seen
 from tests.scripted_model import Call, Step, Wait, scripted
@@ -289,7 +289,9 @@ def test_who_lost_the_lease_writes_nothing(stage: Stage) -> None:
         transaction(),
         pytest.raises(LeaseLost),
     ):
-        leases.end(leases.hold(lost), Ending(status="failed", error="No."), actor=identity.system_user(lost.tenant_id))
+        leases.end(
+            leases.hold(lost), RunOutcome(status="failed", error="No."), actor=identity.system_user(lost.tenant_id)
+        )
     assert stage.look(asked).types == before
     admin = stage.workspace.actor("admin")
     with stage.app.app_context(), acting_as(admin), transaction():

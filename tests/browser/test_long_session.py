@@ -15,7 +15,8 @@ from playwright.sync_api import expect
 
 from app.db import acting_as, transaction
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
 BASE = "/admin/agent-review/sessions"

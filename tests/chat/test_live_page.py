@@ -19,7 +19,7 @@ from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.entities import store as entity_store
 from app.services.sessions import leases
-from app.services.sessions.leases import Ending, Lease
+from app.services.sessions.leases import Lease, RunOutcome
 from tests.agents.running import Desk
 from tests.conftest import Workspace, soup
 
@@ -239,7 +239,7 @@ def test_the_next_run_knows_only_the_answer_that_stands(app: Flask, person: Pers
     work = person.within(lambda: load_inputs(leases.hold(lease)))
     assert [role for role, _ in work.earlier] == ["user", "agent"]
     person.within(
-        lambda: leases.end(leases.hold(lease), Ending(status="cancelled"), actor=person.workspace.actor("system"))
+        lambda: leases.end(leases.hold(lease), RunOutcome(status="cancelled"), actor=person.workspace.actor("system"))
     )
 
 
@@ -260,7 +260,7 @@ def test_stopped_while_it_waits_and_while_it_writes(person: Person, run_sessions
     stopping = soup(person.stop(htmx=True, after="0"))
     assert stopping.select_one("#stop-it[disabled]").text == "Stopping"
     system = person.workspace.actor("system")
-    person.within(lambda: leases.end(leases.hold(lease), Ending(status="cancelled"), actor=system))
+    person.within(lambda: leases.end(leases.hold(lease), RunOutcome(status="cancelled"), actor=system))
     said = person.messages()[-1]
     assert (said.role, said.content) == ("agent", "Halden is **worth**")
     assert said.details == {"stopped": True}

@@ -11,6 +11,7 @@ import pytest
 from app.db import acting_as, transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound
+from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import ChatFilters
 from app.services.chats.store import NewMessage
@@ -110,7 +111,7 @@ def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: 
             )
 
         def found(**args: str) -> set[str]:
-            page = chat_store.list_chats(ChatFilters.from_args(args), Page(), actor=admin)
+            page = chat_lists.list_chats(ChatFilters.from_args(args), Page(), actor=admin)
             return {row.title.split()[0] for row in page.items}
 
         assert found() == {"Compare", "Log"}
@@ -119,7 +120,7 @@ def test_the_list_finds_words_people_and_signals(workspace: Any, count_queries: 
         assert found(agent="deal-analyst") == {"Compare", "Log"}
         assert found(agent="nobody") == found(q="nothing") == set()
         with count_queries() as seen:
-            page = chat_store.list_chats(ChatFilters.from_args({"q": "call OR kestrel"}), Page(), actor=admin)
+            page = chat_lists.list_chats(ChatFilters.from_args({"q": "call OR kestrel"}), Page(), actor=admin)
         assert len(seen) <= 4
         rows = {row.title.split()[0]: row for row in page.items}
         assert (rows["Compare"].positive, rows["Compare"].negative) == (1, 0)

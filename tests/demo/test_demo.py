@@ -46,7 +46,7 @@ from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
 from app.services.evals import compare as eval_compare
-from app.services.feedback import review as feedback_review
+from app.services.feedback import lists as feedback_lists
 from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge import hygiene
 from app.services.workspaces import store as workspace_store
@@ -94,7 +94,7 @@ def test_feedback_comes_in_every_form(demo: Any) -> None:
     by_status = Counter(db.session.scalars(select(Feedback.status)))
     assert min(by_status.values()) >= 20
     assert 30 <= by_status["pending"] <= 90
-    page = feedback_review.list_feedback(FeedbackFilters(), Page(25), actor=demo)
+    page = feedback_lists.list_feedback(FeedbackFilters(), Page(25), actor=demo)
     assert page.next_cursor is not None
     assert page.count >= 30
 

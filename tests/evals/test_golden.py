@@ -24,7 +24,8 @@ from app.services.feedback.intake import NewFeedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
 

@@ -18,7 +18,7 @@ from app.services.agents import versions
 from app.services.evals import golden_sets
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
-from app.services.sessions.store import NewEvent
+from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import CONFIG, Bench
 from tests.conftest import Workspace, soup
 from tests.evals.test_golden import complain, promote, ran, status_of

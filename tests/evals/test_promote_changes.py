@@ -10,7 +10,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from app.services.entities import store as entity_store
-from app.services.sessions.store import NewEvent
+from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Workspace, soup
 from tests.evals.test_golden import complain, ran

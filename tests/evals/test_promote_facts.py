@@ -16,7 +16,7 @@ from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
-from app.services.sessions.store import NewEvent
+from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_golden import complain, ran, status_of

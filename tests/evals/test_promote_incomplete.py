@@ -16,7 +16,8 @@ from app.services.chats.store import NewMessage, append_messages, create_chat
 from app.services.evals import golden as eval_golden
 from app.services.evals import promotion
 from app.services.sessions import bulk
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_golden import complain, ran

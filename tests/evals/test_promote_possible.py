@@ -14,7 +14,7 @@ from app.models import Entity
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.evals import golden as eval_golden
-from app.services.sessions.store import NewEvent
+from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
 from tests.evals.test_golden import complain, promote, ran

@@ -17,7 +17,8 @@ from app.models import AgentSession, Feedback
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from app.services.workspaces import people
 from tests.conftest import Api, Workspace
 

@@ -21,7 +21,8 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import promotion
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from app.views import format
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Workspace, soup

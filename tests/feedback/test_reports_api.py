@@ -15,7 +15,8 @@ from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.feedback import intake as feedback_intake
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Api, Workspace
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)

@@ -15,6 +15,7 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AuditEntry, Feedback
+from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import volume
 from app.services.feedback.intake import NewFeedback, record_feedback
@@ -52,7 +53,7 @@ def test_days_are_those_on_which_something_was_said(workspace: Any) -> None:
         today = give(admin, comment="Just now")
 
         def found(limit: int = 10, cursor: str | None = None, **args: str) -> Any:
-            return feedback_review.list_feedback(FeedbackFilters.from_args(args), Page(limit, cursor), actor=admin)
+            return feedback_lists.list_feedback(FeedbackFilters.from_args(args), Page(limit, cursor), actor=admin)
 
         def ids(**args: str) -> set[UUID]:
             return {item.id for item in found(**args).items}
@@ -174,7 +175,7 @@ def test_a_foreign_row_is_an_unknown_row(make_workspace: Any) -> None:
                 move([row_id], "dismissed", admin)
             answers.append(unknown.value.detail)
             with pytest.raises(NotFound) as unknown:
-                feedback_review.get_feedback(row_id, actor=admin)
+                feedback_lists.get_feedback(row_id, actor=admin)
             answers.append(unknown.value.detail)
         assert len(set(answers)) == 1
         assert move([foreign, give(admin)], "dismissed", admin) == 1
@@ -217,11 +218,11 @@ def test_members_read_their_own_and_admins_all(workspace: Any, count_queries: An
     for actor, number in ((member, 1), (other, 1), (admin, 3)):
         with acting_as(actor):
             with count_queries() as seen:
-                page = feedback_review.list_feedback(FeedbackFilters.from_args({"q": "covenant"}), Page(), actor=actor)
+                page = feedback_lists.list_feedback(FeedbackFilters.from_args({"q": "covenant"}), Page(), actor=actor)
             assert len(seen) <= 4
             assert not any("metadata" in statement for statement in seen)
             assert len(page.items) == page.count == number
-            assert feedback_review.counts(actor).pending == number
+            assert feedback_lists.count_pending(actor).pending == number
 
 
 def test_filters_narrow_the_feed(workspace: Any) -> None:
@@ -236,7 +237,7 @@ def test_filters_narrow_the_feed(workspace: Any) -> None:
         move([gone], "dismissed", admin)
 
         def found(**args: str) -> set[str | None]:
-            page = feedback_review.list_feedback(FeedbackFilters.from_args(args), Page(), actor=admin)
+            page = feedback_lists.list_feedback(FeedbackFilters.from_args(args), Page(), actor=admin)
             return {item.comment for item in page.items}
 
         assert found() == {"one", "two", "3", "four"}
@@ -245,9 +246,9 @@ def test_filters_narrow_the_feed(workspace: Any) -> None:
         assert found(status="dismissed") == found(source_type="tool") == found(kind="tool_observation") == {"3"}
         assert found(origin="machine") == {"four"}
         assert found(to="2020-01-01") == found(agent="nobody") == set()
-        [weak] = feedback_review.list_feedback(FeedbackFilters(signal="regenerate"), Page(), actor=admin).items
+        [weak] = feedback_lists.list_feedback(FeedbackFilters(signal="regenerate"), Page(), actor=admin).items
         assert weak.weight == 0.3
-        assert feedback_review.counts(admin).oldest_pending_at is not None
+        assert feedback_lists.count_pending(admin).oldest_pending_at is not None
 
 
 def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> None:
@@ -256,18 +257,18 @@ def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> Non
         said = give(member, comment="I would not have said this aloud")
     with acting_as(admin):
         own = give(admin, comment="Mine")
-        assert feedback_review.get_feedback(said, actor=admin).row.author == member.name
+        assert feedback_lists.get_feedback(said, actor=admin).row.author == member.name
         with transaction():
             workspace_store.change_settings({"author_private": True}, actor=admin)
-        items = {item.id: item for item in feedback_review.list_feedback(FeedbackFilters(), Page(), actor=admin).items}
+        items = {item.id: item for item in feedback_lists.list_feedback(FeedbackFilters(), Page(), actor=admin).items}
         assert (items[said].author, items[said].author_id) == ("a member", None)
         assert items[said].comment == "I would not have said this aloud"
         assert items[own].author == admin.name
-        assert feedback_review.get_feedback(said, actor=admin).row.author_id is None
+        assert feedback_lists.get_feedback(said, actor=admin).row.author_id is None
         by_author = FeedbackFilters(author_id=member.id)
-        assert feedback_review.list_feedback(by_author, Page(), actor=admin).items == []
+        assert feedback_lists.list_feedback(by_author, Page(), actor=admin).items == []
     with acting_as(member):
-        assert feedback_review.get_feedback(said, actor=member).row.author == member.name
+        assert feedback_lists.get_feedback(said, actor=member).row.author == member.name
 
 
 def test_reading_what_somebody_said_leaves_a_trace(workspace: Any) -> None:
@@ -275,13 +276,13 @@ def test_reading_what_somebody_said_leaves_a_trace(workspace: Any) -> None:
     with acting_as(member):
         said = give(member)
         with transaction():
-            feedback_review.get_feedback(said, actor=member, audit_read=True)
+            feedback_lists.get_feedback(said, actor=member, audit_read=True)
     with acting_as(admin):
         own = give(admin)
         with transaction():
-            feedback_review.get_feedback(own, actor=admin, audit_read=True)
-            feedback_review.get_feedback(said, actor=admin)
-            feedback_review.get_feedback(said, actor=admin, audit_read=True)
+            feedback_lists.get_feedback(own, actor=admin, audit_read=True)
+            feedback_lists.get_feedback(said, actor=admin)
+            feedback_lists.get_feedback(said, actor=admin, audit_read=True)
         reads = db.session.execute(
             select(AuditEntry.subject_id, AuditEntry.actor_user_id).where(AuditEntry.action == "feedback.read")
         ).all()
@@ -298,7 +299,7 @@ def test_the_detail_shows_what_became_of_it(workspace: Any) -> None:
             )
             outcome = {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
             feedback_review.review([said], "applied", actor=admin, outcome=outcome)
-        detail = feedback_review.get_feedback(said, actor=admin)
+        detail = feedback_lists.get_feedback(said, actor=admin)
         assert detail.outcome == outcome
         assert (detail.reviewer, detail.row.status) == (admin.name, "applied")
         assert [(item.id, item.state) for item in detail.knowledge] == [(rule.id, "active")]

@@ -20,7 +20,6 @@ from app.services.analytics import tab_counts
 from app.services.chats import store as chat_store
 from app.services.feedback import assessment, teamwork
 from app.services.feedback import lists as feedback_lists
-from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.feedback.lists import FeedbackFilters
 from app.services.sessions import store as session_store
@@ -51,7 +50,7 @@ def row(row_id: UUID) -> Feedback:
 
 
 def listed(actor: Actor, **args: str) -> set[UUID]:
-    found = feedback_review.list_feedback(FeedbackFilters.from_args(args), Page(50), actor=actor)
+    found = feedback_lists.list_feedback(FeedbackFilters.from_args(args), Page(50), actor=actor)
     return {item.id for item in found.items}
 
 
@@ -145,7 +144,7 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
     }
     row_id = react(member, "negative", comment="Wrong", details=said)
     with acting_as(admin), transaction():
-        assert assessment.assess(row_id, JUDGED, actor=admin) == {}
+        assert assessment.assess_feedback(row_id, JUDGED, actor=admin) == {}
     assert (
         react(member, "positive", comment="Fine after all", details={"error_categories": ["wrong_context"]}) == row_id
     )
@@ -155,17 +154,17 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert (now.rating, now.comment) == ("positive", "Fine after all")
         assert now.details["error_categories"] == ["wrong_context"]
         assert now.error_categories == ["wrong_context", "hallucination"]
-        found = feedback_review.get_feedback(row_id, actor=admin)
+        found = feedback_lists.get_feedback(row_id, actor=admin)
         assert found.details == {"error_categories": ["wrong_context"]}
         assert found.assessment.items() >= JUDGED.items()
         assert found.assessment["by"] == str(admin.id)
-        contents = feedback_lists.contents_of([row_id], actor=admin)[row_id]
+        contents = feedback_lists.load_contents([row_id], actor=admin)[row_id]
         assert contents.details["output_review"] == JUDGED["output_review"]
         assert contents.details["error_categories"] == ["wrong_context", "hallucination"]
         assert listed(admin, error_category="hallucination") == {row_id}
         with transaction():
-            assert assessment.assess(row_id, JUDGED, actor=admin) == JUDGED
-            assert assessment.assess(row_id, {}, actor=admin) == JUDGED
+            assert assessment.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
+            assert assessment.assess_feedback(row_id, {}, actor=admin) == JUDGED
         assert row(row_id).details == {"error_categories": ["wrong_context"]}
         assert row(row_id).error_categories == ["wrong_context"]
         assert actions_on(row_id) == ["feedback.assessed", "feedback.changed", "feedback.assessed"]
@@ -176,7 +175,7 @@ def test_a_signal_sent_again_keeps_its_assessment(workspace: Any) -> None:
     sent: dict[str, Any] = {"kind": "signal", "signal": "inaccurate", "message_id": "m-1", "rating": None}
     row_id = give(member, **sent)
     with acting_as(admin), transaction():
-        assessment.assess(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
+        assessment.assess_feedback(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
     assert give(member, comment="Again", **sent) == row_id
     with acting_as(admin):
         assert row(row_id).details["assessment"]["quality_scores"] == {"completeness": 0}
@@ -187,21 +186,21 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
     row_id = give(member, details={"quality_scores": {"accuracy": 80}})
     with acting_as(admin), transaction():
         for value in (0, 100):
-            assessment.assess(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
+            assessment.assess_feedback(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
         for wrong in (
             {"quality_scores": {"accuracy": 101}}, {"quality_scores": {"accuracy": -1}},
             {"output_review": {"verdict": "perhaps"}}, {"output_review": {"issues": ["ugly"]}},
             {"error_categories": ["other"] * 11}, {"colour": "red"}, {"by": "me"},
         ):  # fmt: skip
             with pytest.raises(Invalid):
-                assessment.assess(row_id, wrong, actor=admin)
+                assessment.assess_feedback(row_id, wrong, actor=admin)
         with pytest.raises(NotFound):
-            assessment.assess(uuid4(), {}, actor=admin)
+            assessment.assess_feedback(uuid4(), {}, actor=admin)
     with acting_as(member), transaction():
         with pytest.raises(Forbidden):
-            assessment.assess(row_id, {}, actor=member)
-        assert feedback_review.get_feedback(row_id, actor=member).assessment == {}
-        assert feedback_lists.contents_of([row_id], actor=member)[row_id].details == {
+            assessment.assess_feedback(row_id, {}, actor=member)
+        assert feedback_lists.get_feedback(row_id, actor=member).assessment == {}
+        assert feedback_lists.load_contents([row_id], actor=member)[row_id].details == {
             "quality_scores": {"accuracy": 80}
         }
         with pytest.raises(Invalid):

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import Feedback
-from app.services.feedback import review as feedback_review
+from app.services.feedback import lists as feedback_lists
 from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.workspaces import store as workspace_store
@@ -247,4 +247,4 @@ def test_a_hidden_author_is_nowhere_on_the_tab(app: Flask, workspace: Workspace,
     assert len(said) >= 4
     assert {member.name, other.name}.isdisjoint(text_of(line.td) for line in said)
     with app.app_context(), acting_as(workspace.actor()):
-        assert feedback_review.get_feedback(filled.ids["reaction"], actor=workspace.actor()).row.author == "a member"
+        assert feedback_lists.get_feedback(filled.ids["reaction"], actor=workspace.actor()).row.author == "a member"

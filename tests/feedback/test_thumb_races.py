@@ -120,7 +120,7 @@ def test_who_comes_second_waits_and_has_the_last_word(app: Flask, workspace: Wor
 
     def second() -> bool:
         with app.app_context(), acting_as(actor), transaction():
-            _, created = signals.give_signal(
+            _, created = signals.record_signal(
                 NewSignal(signal="not_helpful", message_id="m"), actor=key_of(actor), commit=last
             )
         done.set()

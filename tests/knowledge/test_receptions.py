@@ -21,7 +21,8 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from app.services.workspaces import identity
 from tests.threads import run_at_once
 

@@ -19,7 +19,7 @@ from tests.lists.filling import fill
 
 def found(actor: Any, query: str, **more: Any) -> list[tuple[str, str]]:
     with acting_as(actor):
-        return [(one.kind, one.title) for one in global_search.find(query, actor=actor, **more)]
+        return [(one.kind, one.title) for one in global_search.search_workspace(query, actor=actor, **more)]
 
 
 def test_records_are_found_by_their_words_in_two_queries(
@@ -68,7 +68,7 @@ def test_anything_is_found_by_its_id(app: Flask, workspace: Any, make_workspace:
         for kind, row_id in expected.items():
             for query in (str(row_id), row_id.hex.upper(), str(row_id)[-8:]):
                 with acting_as(admin):
-                    first = global_search.find(query, actor=admin)[0]
+                    first = global_search.search_workspace(query, actor=admin)[0]
                 assert (first.kind, first.id, first.by_id) == (kind, row_id, True), query
                 assert found(stranger, query) == []
         assert found(admin, "run/2026-11")[0] == ("session", "From outside")

@@ -20,7 +20,8 @@ from app.services.ingest import imports as ingest_imports
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
 

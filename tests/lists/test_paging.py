@@ -17,6 +17,7 @@ from app.services.chats.lists import ChatFilters
 from app.services.entities.store import EntityFilters
 from app.services.feedback.lists import FeedbackFilters
 from app.services.knowledge.lists import KnowledgeFilters
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
@@ -27,15 +28,15 @@ pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 def walk(actor: Any, limit: int, sort: str, back: bool = False) -> list[list[str]]:
     """All pages forward; with `back`, from the last page to the first."""
     filters = SessionFilters(sort=sort)
-    page = session_store.list_sessions(filters, Page(limit), actor=actor)
+    page = session_lists.list_sessions(filters, Page(limit), actor=actor)
     seen = [page]
     while page.next_cursor:
-        page = session_store.list_sessions(filters, Page(limit, page.next_cursor), actor=actor)
+        page = session_lists.list_sessions(filters, Page(limit, page.next_cursor), actor=actor)
         seen.append(page)
     if back:
         seen = [page]
         while page.prev_cursor:
-            page = session_store.list_sessions(filters, Page(limit, page.prev_cursor), actor=actor)
+            page = session_lists.list_sessions(filters, Page(limit, page.prev_cursor), actor=actor)
             seen.insert(0, page)
     assert all(part.count == 11 for part in seen)
     return [[row.title for row in part.items] for part in seen]
@@ -57,10 +58,10 @@ def test_pages_walk_both_ways(workspace: Any) -> None:
             assert walk(actor, 4, sort, back=True) == forward
         newest = list(chain(*walk(actor, 3, "newest")))
         assert newest == list(chain(*walk(actor, 5, "oldest")))[::-1]
-        first = session_store.list_sessions(SessionFilters(), Page(4), actor=actor)
+        first = session_lists.list_sessions(SessionFilters(), Page(4), actor=actor)
         assert first.prev_cursor is None
         beyond = Cursor(False, datetime(2030, 1, 1, tzinfo=UTC), uuid4()).text()
-        assert session_store.list_sessions(SessionFilters(), Page(4, beyond), actor=actor) == first
+        assert session_lists.list_sessions(SessionFilters(), Page(4, beyond), actor=actor) == first
 
 
 def test_the_count_stops_and_says_so(workspace: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +72,7 @@ def test_the_count_stops_and_says_so(workspace: Any, monkeypatch: pytest.MonkeyP
         for number in range(5):
             with transaction():
                 session_store.create_session(NewSession(agent="a", title=f"s{number}"), actor=actor)
-            page = session_store.list_sessions(SessionFilters(), Page(), actor=actor)
+            page = session_lists.list_sessions(SessionFilters(), Page(), actor=actor)
             expected = f"{min(number + 1, 3)}{'+' if number >= 3 else ''}"
             assert (page.count_text, page.count_is_more) == (expected, number >= 3)
 
@@ -93,7 +94,7 @@ def test_cursors_that_we_did_not_make_are_refused(workspace: Any) -> None:
     with acting_as(actor):
         for text in forged:
             with pytest.raises(Invalid, match="cursor"):
-                session_store.list_sessions(SessionFilters(), Page(10, text), actor=actor)
+                session_lists.list_sessions(SessionFilters(), Page(10, text), actor=actor)
 
 
 def test_limits_are_clamped_and_must_be_numbers() -> None:

@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
 from app.db.paging import Page
-from app.services.feedback import review as feedback_review
+from app.services.feedback import lists as feedback_lists
 from app.services.feedback.lists import FeedbackFilters
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
@@ -33,12 +34,12 @@ def fill(actor: Any, many: int) -> None:
 
 def walked(filters: FeedbackFilters, actor: Any, limit: int = 100) -> list[Any]:
     """All pages forward, and back again to see that they are the same."""
-    seen = [feedback_review.list_feedback(filters, Page(limit), actor=actor)]
+    seen = [feedback_lists.list_feedback(filters, Page(limit), actor=actor)]
     while seen[-1].next_cursor:
-        seen.append(feedback_review.list_feedback(filters, Page(limit, seen[-1].next_cursor), actor=actor))
+        seen.append(feedback_lists.list_feedback(filters, Page(limit, seen[-1].next_cursor), actor=actor))
     back = [seen[-1]]
     while back[0].prev_cursor:
-        back.insert(0, feedback_review.list_feedback(filters, Page(limit, back[0].prev_cursor), actor=actor))
+        back.insert(0, feedback_lists.list_feedback(filters, Page(limit, back[0].prev_cursor), actor=actor))
     assert [part.items for part in back] == [part.items for part in seen]
     return seen
 
@@ -47,16 +48,16 @@ def test_a_search_walks_the_list_as_it_is(workspace: Any) -> None:
     actor = workspace.actor("admin")
     with acting_as(actor):
         fill(actor, 11)
-        everything = feedback_review.list_feedback(FeedbackFilters(), Page(100), actor=actor).items
+        everything = feedback_lists.list_feedback(FeedbackFilters(), Page(100), actor=actor).items
         for narrower in ({}, {"rating": "negative"}, {"sort": "oldest"}):
             pages = walked(FeedbackFilters(q="covenants", **narrower), actor, 4)
             assert [len(part.items) for part in pages] == [4, 4, 3]
             assert {part.count_text for part in pages} == {"11"}
             rows = list(chain(*(part.items for part in pages)))
             assert rows == (everything[::-1] if "sort" in narrower else everything)
-        assert feedback_review.list_feedback(FeedbackFilters(q="absent"), Page(4), actor=actor).count == 0
+        assert feedback_lists.list_feedback(FeedbackFilters(q="absent"), Page(4), actor=actor).count == 0
         assert (
-            feedback_review.list_feedback(FeedbackFilters(q="covenants", rating="neutral"), Page(4), actor=actor).count
+            feedback_lists.list_feedback(FeedbackFilters(q="covenants", rating="neutral"), Page(4), actor=actor).count
             == 0
         )
 
@@ -78,7 +79,7 @@ def test_members_find_and_count_what_they_said(workspace: Any) -> None:
         fill(admin, 5)
     with acting_as(member):
         fill(member, 2)
-        page = feedback_review.list_feedback(FeedbackFilters(q="covenant"), Page(), actor=member)
+        page = feedback_lists.list_feedback(FeedbackFilters(q="covenant"), Page(), actor=member)
         assert (page.count, {row.author_id for row in page.items}) == (2, {member.id})
 
 
@@ -90,8 +91,8 @@ def test_sessions_are_found_page_by_page(workspace: Any) -> None:
                 session_store.create_session(NewSession(agent="a", title=f"Covenant {number}"), actor=actor)
             session_store.create_session(NewSession(agent="a", title="Another"), actor=actor)
         filters = SessionFilters(q="covenant")
-        first = session_store.list_sessions(filters, Page(3), actor=actor)
-        second = session_store.list_sessions(filters, Page(3, first.next_cursor), actor=actor)
-        everything = session_store.list_sessions(SessionFilters(), Page(), actor=actor).items
+        first = session_lists.list_sessions(filters, Page(3), actor=actor)
+        second = session_lists.list_sessions(filters, Page(3, first.next_cursor), actor=actor)
+        everything = session_lists.list_sessions(SessionFilters(), Page(), actor=actor).items
         assert first.items + second.items == [row for row in everything if row.title != "Another"]
         assert (first.count, second.count, second.next_cursor) == (5, 5, None)

@@ -16,7 +16,8 @@ from app.models import AgentSession, SessionEvent
 from app.services.sessions import budget, bulk
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.usefixtures("app_context")

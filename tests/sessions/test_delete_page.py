@@ -16,7 +16,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Feedback
 from app.services.sessions import delete as session_delete
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent
+from app.services.sessions.events import NewEvent
 from tests.conftest import Workspace, golden_mark, soup
 from tests.lists.filling import several
 

@@ -11,6 +11,7 @@ from flask.testing import FlaskClient
 
 from app.db import acting_as, transaction
 from app.db.paging import Page
+from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import ChatFilters
 from app.services.feedback import intake as feedback_intake
@@ -102,7 +103,7 @@ def test_pages_of_what_no_index_knows(
         monkeypatch.setattr(session_lists, "SCAN_LIMIT", 10)
         filters, cursor, titles, cursors = SessionFilters(tag="rare"), None, [], []
         while True:
-            page = session_store.list_sessions(filters, Page(50, cursor), actor=admin)
+            page = session_lists.list_sessions(filters, Page(50, cursor), actor=admin)
             titles.append([row.title for row in page.items])
             cursors.append(page.prev_cursor)
             cursor = page.next_cursor
@@ -110,9 +111,9 @@ def test_pages_of_what_no_index_knows(
                 break
         assert titles == [["39"], ["20"], [], ["4", "3"], []]
         assert page.count_is_more
-        back = session_store.list_sessions(filters, Page(50, cursors[3]), actor=admin)
+        back = session_lists.list_sessions(filters, Page(50, cursors[3]), actor=admin)
         assert [row.title for row in back.items] == ["20"] or back.items == []
-        assert [row.title for row in session_store.list_sessions(filters, Page(1), actor=admin).items] == ["39"]
+        assert [row.title for row in session_lists.list_sessions(filters, Page(1), actor=admin).items] == ["39"]
     page = soup(sign_in(admin).get(f"{URL}?tag=nowhere"))
     assert "Nothing so far" in page.select_one(".u-blank").text
     assert "after=" in page.select_one(".u-blank a.btn-primary")["href"]
@@ -122,7 +123,7 @@ def test_chats_are_filtered_alike_for_programs(app: Flask, workspace: Workspace)
     filled = fill(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin):
-        found = chat_store.list_chats(ChatFilters(rating="negative", project="default"), Page(), actor=admin)
+        found = chat_lists.list_chats(ChatFilters(rating="negative", project="default"), Page(), actor=admin)
         assert [row.id for row in found.items] == [filled.chat]
         assert found.count == 1
         assert not found.count_is_more

@@ -21,7 +21,8 @@ from app.services.evals import snapshot as eval_snapshot
 from app.services.evals.promotion import Promotion
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import iterate_events
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
 WORDS = "Heron is worth 118 million, says the term sheet. " * 5000

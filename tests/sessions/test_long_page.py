@@ -15,7 +15,8 @@ from app.services.chats import store as chat_store
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill
 

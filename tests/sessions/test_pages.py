@@ -15,7 +15,8 @@ from app.db import acting_as, transaction
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import store as session_store
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 from app.views.format import money, span
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns
@@ -151,7 +152,7 @@ def test_turns_keep_what_belongs_together() -> None:
         ),
         Happened("session.failed", {"error": "out of time"}, 62),
     ]
-    turns = transcript_turns.of_events(events, person="Sam", agent="deal-analyst", version="v4")
+    turns = transcript_turns.build_turns(events, person="Sam", agent="deal-analyst", version="v4")
 
     assert [(turn.name, turn.agent) for turn in turns] == [
         ("Sam", False), ("deal-analyst", True), ("Sam", False), ("deal-analyst", True),
@@ -178,7 +179,7 @@ def test_shapes_nobody_promised_are_shown_as_they_are() -> None:
         Happened("context.loaded", {"row_ids": "x", "token_count": "y"}, 6),
         Happened("knowledge.changed", {}, 7),
     ]
-    turns = transcript_turns.of_events(events, person="Sam", agent="a")
+    turns = transcript_turns.build_turns(events, person="Sam", agent="a")
 
     assert len(turns) == 1
     assert turns[0].parts[0].text == "7"
@@ -194,15 +195,15 @@ def test_time_is_what_was_worked_not_what_was_waited() -> None:
         Happened("user.message", {"text": "c"}, 100),
         Happened("agent.message", {"text": "d"}, 106),
     ]
-    found = timeline.of_events(events)
+    found = timeline.build_timeline(events)
 
     assert found is not None
     assert found.total == 10
     assert found.seconds == {"model": 9, "tools": 1, "writes": 0}
     assert [name for name, _, _ in found.lanes] == ["model", "tools"]
     assert all(bar.x >= 0 and bar.x + bar.width <= 100.01 for bar in found.bars)
-    assert timeline.of_events([]) is None
-    assert timeline.of_events(events[:1]) is None
+    assert timeline.build_timeline([]) is None
+    assert timeline.build_timeline(events[:1]) is None
 
 
 def test_sums_and_spans_in_words() -> None:
@@ -223,7 +224,7 @@ def test_times_that_tell_nothing_are_not_shown() -> None:
     def took(after: float, told: dict[str, object] | None = None) -> float | None:
         call = Happened("tool.call", {"id": "1", "name": "look"}, 0)
         result = Happened("tool.result", {"call_id": "1", "output": 1, **(told or {})}, after)
-        return transcript_turns.of_events([call, result], person="Sam", agent="a")[0].parts[0].ms
+        return transcript_turns.build_turns([call, result], person="Sam", agent="a")[0].parts[0].ms
 
     assert [took(0), took(0.0001), took(0.25)] == [None, None, 250]
     assert [took(0, {"duration_ms": 12}), took(1, {"duration_ms": True}), took(1, {"duration_ms": -1})] == [
@@ -232,4 +233,4 @@ def test_times_that_tell_nothing_are_not_shown() -> None:
         1000,
     ]
     events = [Happened("user.message", {"text": "a"}, 0), Happened("agent.message", {"text": "b"}, 0.00001)]
-    assert timeline.of_events(events) is None
+    assert timeline.build_timeline(events) is None

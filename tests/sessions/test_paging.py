@@ -12,9 +12,11 @@ import pytest
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound
+from app.services.sessions import events as session_events
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
-from app.services.sessions.store import Event, NewEvent, NewSession
+from app.services.sessions.events import Event, NewEvent
+from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.usefixtures("app_context")
@@ -30,7 +32,7 @@ def store(events: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> UUID:
     return session.id
 
 
-def walk(session_id: UUID, actor: Actor) -> list[session_paging.Part]:
+def walk(session_id: UUID, actor: Actor) -> list[session_paging.SessionPart]:
     parts = [session_paging.read_first(session_id, actor=actor)[0]]
     while parts[-1].following:
         parts.append(session_paging.read_part(session_id, parts[-1].following, actor=actor))
@@ -125,10 +127,10 @@ def test_a_part_can_begin_at_an_event(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         session_id = store([("agent.message", {"text": str(n)}) for n in range(300)], actor)
-        wanted = session_store.events_of(session_id, actor=actor)[222]
+        wanted = session_events.events_of(session_id, actor=actor)[222]
 
         found = session_paging.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
-        part = session_paging.read_part(session_id, session_paging.place_before(found), actor=actor)
+        part = session_paging.read_part(session_id, session_paging.cursor_before(found), actor=actor)
         assert part.events[0] == wanted
         assert session_paging.get_event(session_id, wanted.id, actor=actor) == wanted
         with pytest.raises(NotFound):

@@ -14,9 +14,12 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
+from app.services.sessions import events as session_events
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
+from app.services.sessions.events import NewEvent
 from app.services.sessions.lists import SessionFilters
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.store import NewSession
 from tests.conftest import golden_mark
 from tests.threads import run_at_once
 
@@ -98,7 +101,7 @@ def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None
                 ],
                 actor=actor,
             )
-        events = session_store.events_of(session.id, actor=actor)
+        events = session_events.events_of(session.id, actor=actor)
         assert [(event.sequence, event.event_type) for event in events] == [
             (1, "user.message"),
             (3, "tool.call"),
@@ -116,7 +119,7 @@ def test_events_without_a_time_keep_their_place_in_the_batch(workspace: Any) -> 
         session = create(actor, events=said)
         with transaction():
             session_store.append_events(session.id, [NewEvent("agent.message", {"text": "later"})], actor=actor)
-        events = session_store.events_of(session.id, actor=actor)
+        events = session_events.events_of(session.id, actor=actor)
     assert [event.payload["text"] for event in events] == ["0", "1", "2", "3", "4", "later"]
     assert [event.occurred_at for event in events[:5]] == [at, at, at, *[at + timedelta(seconds=5)] * 2]
     assert datetime.now(UTC) - events[5].occurred_at < timedelta(minutes=1)
@@ -137,7 +140,7 @@ def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> Non
 
     run_at_once(*[write] * 4)
     with acting_as(actor):
-        numbers = [event.sequence for event in session_store.events_of(session.id, actor=actor)]
+        numbers = [event.sequence for event in session_events.events_of(session.id, actor=actor)]
     assert sorted(numbers) == list(range(1, 61))
 
 
@@ -152,7 +155,7 @@ def test_a_result_that_does_not_say_so_is_marked(workspace: Any) -> None:
         session = create(actor, events=results)
         marks = [
             (event.payload["is_error"], event.payload.get("is_error_inferred"))
-            for event in session_store.events_of(session.id, actor=actor)
+            for event in session_events.events_of(session.id, actor=actor)
         ]
     assert marks == [(True, True), (False, True), (False, None)]
 
@@ -171,7 +174,7 @@ def test_events_that_do_not_fit_are_refused_by_place(workspace: Any) -> None:
         for event, name in wrong:
             with pytest.raises(Invalid, match=name), transaction():
                 session_store.append_events(session.id, [good, event], actor=actor)
-        assert session_store.events_of(session.id, actor=actor) == []
+        assert session_events.events_of(session.id, actor=actor) == []
 
 
 def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
@@ -268,7 +271,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
         make_golden(golden.id, admin)
 
         def found(**args: str) -> set[str]:
-            page = session_store.list_sessions(SessionFilters.from_args(args), Page(), actor=admin)
+            page = session_lists.list_sessions(SessionFilters.from_args(args), Page(), actor=admin)
             assert page.count == len(page.items)
             return {row.title.split()[0] for row in page.items}
 
@@ -279,7 +282,7 @@ def test_the_list_filters_searches_and_costs_four_queries(workspace: Any, count_
         assert found(golden="yes") == {"Flag"}
         assert found(replay="yes") == found(q="nowhere") == found(agent="unknown") == set()
         with count_queries() as seen:
-            page = session_store.list_sessions(SessionFilters.from_args({"q": "call"}), Page(), actor=admin)
+            page = session_lists.list_sessions(SessionFilters.from_args({"q": "call"}), Page(), actor=admin)
         assert len(seen) <= 4
         assert not any("metadata" in statement for statement in seen)
         row = page.items[0]

@@ -114,7 +114,7 @@ def test_the_audit_trail_names_people_and_keys(app, workspace, sign_in):
             workspace_keys.create_key(name="Their site", scopes=["feedback"], actor=system, user_id=member.id)
             teamwork.assign([said.id], owner.id, actor=admin)
             teamwork.assign([said.id], None, actor=admin)
-            assessment.assess(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
+            assessment.assess_feedback(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
             feedback_review.review([said.id], "reviewed", actor=admin)
 
     rows = soup(sign_in(admin).get(f"{URL}/audit")).select("tbody tr")

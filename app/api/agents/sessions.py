@@ -18,10 +18,12 @@ from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
 from app.services.agents import versions
+from app.services.sessions import events as session_events
+from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull, mark_full, session_budget
-from app.services.sessions.event_windows import Place, RawEvent, read_raw_window
+from app.services.sessions.event_windows import EventCursor, RawEvent, read_raw_window
 from app.services.sessions.lists import SessionFilters
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
@@ -187,8 +189,8 @@ class EventsAdded(Answer):
     status: Status
 
 
-def new_event(body: SessionEventBody) -> session_store.NewEvent:
-    return session_store.NewEvent(body.event_type, body.payload, body.occurred_at)
+def new_event(body: SessionEventBody) -> session_events.NewEvent:
+    return session_events.NewEvent(body.event_type, body.payload, body.occurred_at)
 
 
 @route(
@@ -214,7 +216,7 @@ def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
         events=[new_event(event) for event in body.events],
     )
     agent = versions.find_agent(new.agent, actor=g.actor)
-    if agent is not None and agent.is_system and new.status in session_store.OPEN:
+    if agent is not None and agent.is_system and new.status in session_store.OPEN_STATUSES:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
     stored, created = session_store.create_session(new, actor=g.actor)
     return shown(stored.id), 201 if created else 200
@@ -228,7 +230,7 @@ def told(found: session_store.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
     names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
     values = {name: getattr(found.session, name) for name in names}
-    metadata = session_store.shown_metadata(found.session.meta, actor=g.actor)
+    metadata = session_store.public_metadata(found.session.meta, actor=g.actor)
     return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
 
 
@@ -244,7 +246,7 @@ def told(found: session_store.SessionDetail) -> dict[str, Any]:
 )
 def list_sessions(query: SessionQuery) -> SessionPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = session_store.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = session_lists.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     metadata = session_store.metadata_of([row.id for row in found.items], actor=g.actor)
     items = [SessionAnswer.model_validate({**vars(row), "metadata": metadata[row.id]}) for row in found.items]
     return SessionPage(items=items, next_cursor=found.next_cursor)
@@ -280,7 +282,7 @@ def read_session(session_id: UUID) -> Response:
 )
 def read_events(session_id: UUID, query: EventQuery) -> Response:
     session_store.get_session(session_id, actor=g.actor)
-    after = Place.read(query.cursor) if query.cursor else None
+    after = EventCursor.read(query.cursor) if query.cursor else None
     events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MOST_BYTES)
     return with_events(EventPage(events=[], next_cursor=following), events)
 

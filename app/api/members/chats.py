@@ -14,6 +14,7 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.formats import session_limits as limits
+from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import ChatFilters
 
@@ -125,7 +126,7 @@ def new_messages(given: list[NewMessageBody]) -> list[chat_store.NewMessage]:
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     known = chat_store.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
-        return shown(known.id), 200
+        return show_chat(known.id), 200
     chat = chat_store.create_chat(
         actor=g.actor,
         agent_slug=body.agent,
@@ -136,7 +137,7 @@ def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     )
     if body.messages:
         chat_store.append_messages(chat.id, new_messages(body.messages), actor=g.actor)
-    return shown(chat.id), 201
+    return show_chat(chat.id), 201
 
 
 def first_words(messages: list[NewMessageBody]) -> str:
@@ -144,7 +145,7 @@ def first_words(messages: list[NewMessageBody]) -> str:
     return next((message.content for message in messages if message.role == "user"), "")
 
 
-def shown(chat_id: UUID) -> ChatAnswer:
+def show_chat(chat_id: UUID) -> ChatAnswer:
     chat, agent = chat_store.find_with_agent(chat_id, actor=g.actor)
     return ChatAnswer.model_validate(
         {name: getattr(chat, name) for name in ChatAnswer.model_fields.keys() - {"agent"}} | {"agent": agent}
@@ -165,7 +166,7 @@ def list_chats(query: ChatQuery) -> ChatPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     if not g.actor.is_admin:
         wanted["person_id"] = g.actor.id
-    found = chat_store.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
+    found = chat_lists.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 
@@ -179,7 +180,7 @@ def list_chats(query: ChatQuery) -> ChatPage:
     about="Its messages are at `/messages`.",
 )
 def read_chat(chat_id: UUID) -> ChatAnswer:
-    return shown(chat_id)
+    return show_chat(chat_id)
 
 
 @route(

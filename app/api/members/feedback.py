@@ -212,10 +212,10 @@ def agent_called(slug: str | None) -> UUID | None:
 )
 def index(query: FeedbackQuery) -> FeedbackPage:
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = feedback_review.list_feedback(
+    found = feedback_lists.list_feedback(
         FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor
     )
-    contents = feedback_lists.contents_of([row.id for row in found.items], actor=g.actor)
+    contents = feedback_lists.load_contents([row.id for row in found.items], actor=g.actor)
     items = [FeedbackItem.model_validate(together(row, contents[row.id])) for row in found.items]
     return FeedbackPage(items=items, next_cursor=found.next_cursor)
 
@@ -230,7 +230,7 @@ def index(query: FeedbackQuery) -> FeedbackPage:
     about="An admin who reads what somebody else said leaves a trace in the audit log.",
 )
 def read(feedback_id: UUID) -> FeedbackRead:
-    return shown(feedback_id, audit_read=True)
+    return describe_feedback(feedback_id, audit_read=True)
 
 
 @route(
@@ -247,12 +247,12 @@ def read(feedback_id: UUID) -> FeedbackRead:
 )
 def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
     feedback_review.review([feedback_id], body.action, actor=g.actor, notes=body.notes)
-    return shown(feedback_id)
+    return describe_feedback(feedback_id)
 
 
-def shown(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
-    found = feedback_review.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
-    contents = feedback_lists.contents_of([feedback_id], actor=g.actor)[feedback_id]
+def describe_feedback(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
+    found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
+    contents = feedback_lists.load_contents([feedback_id], actor=g.actor)[feedback_id]
     more = {name: getattr(found, name) for name in FeedbackRead.model_fields if hasattr(found, name)}
     return FeedbackRead.model_validate(more | together(found.row, contents))
 

@@ -16,25 +16,27 @@ from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of
 from app.services.feedback import reaction_reports, reactions
-from app.services.feedback.reaction_reports import Activity, Period, Turn
+from app.services.feedback.reaction_reports import Period, ReactedConversation, ReactedTurn
 from app.services.feedback.reactions import Conversation
 from app.services.sessions import turn_logs
 
 ReactionName = Literal["ok", "not_ok", "neutral"]
 ROOT = "/conversations/<tenant>/<project>"
-MOST = 100
+MAX_TURNS = 100
 
 
 def clamped(value: Any) -> Any:
     """From 1 to 100, as in every list."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("Give a whole number from 1 to 100.")
-    return min(max(value, 1), MOST)
+    return min(max(value, 1), MAX_TURNS)
 
 
 AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
 Clamped = Annotated[
-    int, BeforeValidator(clamped), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MOST, "default": MOST})
+    int,
+    BeforeValidator(clamped),
+    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_TURNS, "default": MAX_TURNS}),
 ]
 
 
@@ -158,7 +160,7 @@ class PeriodBody(Body):
     start: AnyMoment
     end: AnyMoment
     include_turns: bool = False
-    limit: Clamped = MOST
+    limit: Clamped = MAX_TURNS
     cursor: str | None = Field(None, max_length=1000, description="`next_cursor` of the page before.")
 
 
@@ -214,7 +216,7 @@ class ConversationsInPeriod(Answer):
 )
 def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: ReactionBody) -> ReactionAnswer:
     conversation = entered(tenant, project, conversation_id, turn_id)
-    given = reactions.react(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
+    given = reactions.set_reaction(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
     if given is None:
         nothing = dict.fromkeys(("id", "rn", "reaction", "meta", "bundle_id", "tags"))
         return ReactionAnswer(conversation_id=conversation_id, turn_id=turn_id, **nothing)
@@ -292,9 +294,9 @@ def check_place(*names: str) -> None:
         for name in names:
             check_text(name)
     except Invalid:
-        raise NotFound(reactions.NOTHING) from None
+        raise NotFound(reactions.NOT_FOUND) from None
     if names[0] not in (g.person.workspace_slug, str(g.actor.tenant_id)):
-        raise NotFound(reactions.NOTHING)
+        raise NotFound(reactions.NOT_FOUND)
 
 
 def entered(tenant: str, project: str, conversation_id: str, *more: str) -> Conversation:
@@ -306,7 +308,7 @@ def name_of(reaction: Reaction, project: str) -> str:
     return resource_name(g.person.workspace_slug, project, reaction)
 
 
-def told(reaction: Reaction) -> dict[str, Any]:
+def describe_reaction(reaction: Reaction) -> dict[str, Any]:
     return {
         "turn_id": reaction.turn_id,
         "text": reaction.text,
@@ -322,7 +324,7 @@ def artifact(reaction: Reaction, conversation: Conversation) -> ReactionArtifact
     return ReactionArtifact(
         id=reaction.id,
         rn=rn,
-        reaction=ReactionTold(**told(reaction)),
+        reaction=ReactionTold(**describe_reaction(reaction)),
         meta=ReactionMeta(rn=rn, turn_id=reaction.turn_id, track_id=conversation.project, user_type=reaction.user_type),
         conversation_id=conversation.name,
         bundle_id=conversation.agent,
@@ -331,10 +333,10 @@ def artifact(reaction: Reaction, conversation: Conversation) -> ReactionArtifact
 
 
 def in_report(reaction: Reaction, project: str) -> FeedbackTold:
-    return FeedbackTold(**told(reaction), rn=name_of(reaction, project))
+    return FeedbackTold(**describe_reaction(reaction), rn=name_of(reaction, project))
 
 
-def turn_log(turn: Turn, happened: list[LogEntry], conversation: Conversation) -> TurnLog:
+def turn_log(turn: ReactedTurn, happened: list[LogEntry], conversation: Conversation) -> TurnLog:
     entries = [*happened, *(reaction_entry(reaction) for reaction in turn.reactions)]
     return TurnLog(
         turn_id=turn.turn_id,
@@ -344,22 +346,22 @@ def turn_log(turn: Turn, happened: list[LogEntry], conversation: Conversation) -
     )
 
 
-def turn_told(turn: Turn, conversation: Conversation, happened: list[LogEntry] | None) -> TurnWithFeedbacks:
+def turn_told(turn: ReactedTurn, conversation: Conversation, happened: list[LogEntry] | None) -> TurnWithFeedbacks:
     return TurnWithFeedbacks(
         turn_id=turn.turn_id,
         turn_log=None if happened is None else turn_log(turn, happened, conversation),
-        assistant=SaidInTurn(**said(turn.assistant)) if turn.assistant else None,
-        user=SaidInTurn(**said(turn.user)) if turn.user else None,
+        assistant=SaidInTurn(**describe_message(turn.assistant)) if turn.assistant else None,
+        user=SaidInTurn(**describe_message(turn.user)) if turn.user else None,
         feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],
         reactions=[artifact(reaction, conversation) for reaction in turn.reactions],
     )
 
 
-def said(message: reaction_reports.Said) -> dict[str, Any]:
+def describe_message(message: reaction_reports.TurnMessage) -> dict[str, Any]:
     return {"message_id": message.message_id, "text": message.text, "ts": message.at}
 
 
-def activity_told(one: Activity, project: str) -> ConversationInPeriod:
+def activity_told(one: ReactedConversation, project: str) -> ConversationInPeriod:
     turns = None
     if one.turns is not None:
         turns = [

@@ -90,7 +90,7 @@ class SignalPage(Answer):
     " kept where left out. `helpful` takes `not_helpful` back and the other way round.",
 )
 def give(body: SignalBody) -> tuple[SignalAnswer, int]:
-    row, created = signals.give_signal(NewSignal(**dict(body)), actor=g.actor, commit=idempotency.is_last())
+    row, created = signals.record_signal(NewSignal(**dict(body)), actor=g.actor, commit=idempotency.is_last())
     return SignalAnswer.model_validate(row), 201 if created else 200
 
 

@@ -67,7 +67,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
     if filters.person_id:
         where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
-        matches = text_search.matching("chats", filters, page)
+        matches = text_search.find_matches("chats", filters, page)
         if not matches.ids:
             return empty()
         where.append(matches.are(Chat.id))

@@ -21,8 +21,8 @@ from app.services.feedback.lists import counted_ratings
 from app.services.feedback.own import OwnRow
 from app.services.lists import text_search
 
-MOST_MESSAGES = 200
-BESIDE = 8
+MAX_MESSAGES = 200
+MAX_RECENT = 8
 LAST_PLACE = 2**31 - 1
 
 
@@ -72,7 +72,7 @@ def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChat
     """One page of the actor's conversations, by last activity. At most four queries."""
     where = [*_own(actor), *filters.conditions()]
     if filters.q:
-        ids = text_search.matching_ids("chats", filters.q)
+        ids = text_search.find_ids("chats", filters.q)
         if not ids:
             return empty()
         where.append(Chat.id.in_(ids))
@@ -82,7 +82,7 @@ def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChat
     found = read_page(
         statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
     )
-    given = _given_in([row[0] for row in found.items], actor)
+    given = _own_ratings([row[0] for row in found.items], actor)
     return found.map(lambda row: OwnChatRow(*(row + given.get(row[0], (0, 0, 0)))))
 
 
@@ -90,7 +90,7 @@ def _own(actor: Actor) -> list[Any]:
     return [Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id]
 
 
-def _given_in(chat_ids: Collection[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
+def _own_ratings(chat_ids: Collection[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
     """How the actor received the answers in these chats, whichever name their feedback calls the chat by."""
     if not chat_ids:
         return {}
@@ -107,30 +107,30 @@ def _given_in(chat_ids: Collection[UUID], actor: Actor) -> dict[UUID, tuple[int,
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
 
-def list_beside(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetime]]:
+def list_recent(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetime]]:
     """The actor's latest other conversations: id, title, last activity. One query."""
     rows = db.session.execute(
         select(Chat.id, Chat.title, Chat.last_message_at)
         .where(*_own(actor), Chat.id != chat_id)
         .order_by(Chat.last_message_at.desc(), Chat.id.desc())
-        .limit(BESIDE)
+        .limit(MAX_RECENT)
     )
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def read_own(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> MessageWindow:
+def read_messages(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> MessageWindow:
     """What was said in a conversation of the actor's: the latest, what is before a place, or what is around one that is
     further back. One query."""
-    if before is None and at is not None and at < chat.message_count - MOST_MESSAGES:
-        before = at + MOST_MESSAGES // 2
+    if before is None and at is not None and at < chat.message_count - MAX_MESSAGES:
+        before = at + MAX_MESSAGES // 2
     where = [] if before is None else [Message.message_index < before]
-    rows = _said(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MOST_MESSAGES)
+    rows = _messages(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MAX_MESSAGES)
     said = [ChatMessage(*row) for row in db.session.execute(rows)][::-1]
     first = said[0].message.message_index if said else 0
     return MessageWindow(said, first if first > 0 else None)
 
 
-def _said(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
+def _messages(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
     return (
         select(Message, AgentSession.model, AgentSession.status, AgentSession.error)
         .outerjoin(AgentSession, AgentSession.id == Message.session_id)
@@ -153,19 +153,19 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
     if row is None:
         raise NotFound("There is no such answer in a conversation of yours.")
     chat, message = row
-    beside = [one.message for one in answers_beside(message, actor=actor)]
+    beside = [one.message for one in answers_in_turn(message, actor=actor)]
     rows = feedback_own.group_by_message(feedback_own.rows_in_chat(chat, actor=actor), beside)
     return Answer(chat, message, rows.get(message.id, []))
 
 
-def read_after(chat_id: UUID, index: int, *, actor: Actor) -> list[ChatMessage]:
+def messages_after(chat_id: UUID, index: int, *, actor: Actor) -> list[ChatMessage]:
     """What was said in a conversation of the actor's after a place in it. One query."""
-    rows = _said(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
-    return [ChatMessage(*row) for row in db.session.execute(rows.limit(MOST_MESSAGES))]
+    rows = _messages(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
+    return [ChatMessage(*row) for row in db.session.execute(rows.limit(MAX_MESSAGES))]
 
 
-def answers_beside(answer: Message, *, actor: Actor) -> list[ChatMessage]:
+def answers_in_turn(answer: Message, *, actor: Actor) -> list[ChatMessage]:
     """All answers in the turn of this one, in order. One query."""
     where = [Message.role == "agent", Message.turn_id == answer.turn_id]
-    rows = _said(answer.chat_id, where, actor).order_by(Message.message_index)
+    rows = _messages(answer.chat_id, where, actor).order_by(Message.message_index)
     return [ChatMessage(*row) for row in db.session.execute(rows)]

@@ -17,15 +17,11 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Message, User
 from app.models.conversations import MESSAGE_ROLES
 from app.services.agents import versions
-from app.services.chats.lists import ChatRow, list_chats
 from app.services.privacy import id_of, name_of
 from app.services.workspaces.masking import masking_for
 from app.text.masking import Masking
 
-__all__ = ["ChatDetail", "ChatRow", "NewMessage", "append_messages", "create_chat", "find_chat",
-           "find_with_agent", "get_chat", "list_chats", "messages_of", "page_of_messages"]  # fmt: skip
-
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +128,8 @@ def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Act
 
 
 def _check(messages: Sequence[NewMessage], actor: Actor) -> None:
-    if len(messages) > MOST_AT_ONCE:
-        raise Invalid(f"At most {MOST_AT_ONCE} messages at once; send the rest in a second request.")
+    if len(messages) > MAX_AT_ONCE:
+        raise Invalid(f"At most {MAX_AT_ONCE} messages at once; send the rest in a second request.")
     for place, new in enumerate(messages):
         if new.role not in MESSAGE_ROLES:
             name, sentence = f"messages.{place}.role", f"Use one of {', '.join(MESSAGE_ROLES)}."
@@ -229,7 +225,7 @@ def page_of_messages(
     return found[:limit], str(found[limit - 1].message_index) if len(found) > limit else None
 
 
-MOST_MESSAGES = 60
+MAX_EARLIER_MESSAGES = 60
 
 
 def earlier_messages(tenant_id: UUID, chat_id: UUID | None, turn_id: str | None) -> list[tuple[str, str]]:
@@ -245,7 +241,7 @@ def earlier_messages(tenant_id: UUID, chat_id: UUID | None, turn_id: str | None)
         select(Message.message_index, Message.role, Message.content, Message.details)
         .where(*mine, Message.message_index < place, Message.role.in_(("user", "agent")))
         .order_by(Message.message_index.desc())
-        .limit(MOST_MESSAGES)
+        .limit(MAX_EARLIER_MESSAGES)
     ).all()
     # An answer that was asked for again is no longer what the person goes on from.
     replaced = {row.details.get("instead_of") for row in rows}

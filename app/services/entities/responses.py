@@ -19,7 +19,8 @@ from app.services import audit
 from app.services.agents import versions
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
-from app.services.sessions.store import NewEvent, NewSession, create_session, get_session, runs_here
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession, create_session, get_session, runs_here
 
 DECISIONS = ("accepted", "rejected")
 EXTRACTIONS = ("field", "fields")

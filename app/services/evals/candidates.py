@@ -197,7 +197,7 @@ def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
 
 def pending_signals(group: Candidate | None, session_id: UUID, *, actor: Actor) -> list[UUID]:
     """The complaints of a candidate, and those about its session that hang on a message, a turn or a trace."""
-    found = negative.pending_about(session_id, actor=actor)
+    found = negative.pending_negative(session_id, actor=actor)
     return list(dict.fromkeys([*(group.feedback_ids if group else ()), *found]))
 
 

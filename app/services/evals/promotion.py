@@ -103,7 +103,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     """
     require_admin(actor)
     # Only a form asks whether the changes were right, and only a form must not leave a complaint unanswered.
-    complained = given.kept is not None and negative.has_open_complaint(session_id, actor=actor)
+    complained = given.kept is not None and negative.has_open_negative(session_id, actor=actor)
     if complained and not given.kept and not given.corrects and not given.recorded_is_right:
         raise Invalid(COMPLAINED, {"should": COMPLAINED})
     signals = _signals(session_id, given, actor)
@@ -137,7 +137,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
 
 def promote_sessions(session_ids: Sequence[UUID], given: Promotion, *, actor: Actor) -> None:
     """Promote several sessions, all or none. Refused when one of them has an open complaint."""
-    if negative.complained_of(session_ids, actor=actor):
+    if negative.sessions_with_negative(session_ids, actor=actor):
         raise Refused("One of these was complained about a moment ago; promote it by itself.")
     for session_id in session_ids:
         promote_session(session_id, given, actor=actor)
@@ -185,7 +185,7 @@ def _check_expected(given: Promotion, session: AgentSession, complained: bool, a
 def _was_rejected(session: AgentSession, signals: Sequence[UUID], actor: Actor) -> bool:
     """Whether the recorded run itself has a complaint. One that ran a failed request again has none of its own."""
     about_others = "rerun_of" in session.meta
-    return (bool(signals) and not about_others) or negative.has_open_complaint(session.id, actor=actor)
+    return (bool(signals) and not about_others) or negative.has_open_negative(session.id, actor=actor)
 
 
 def _apply_feedback(signals: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:
@@ -312,7 +312,7 @@ def load_offer(session_id: UUID, *, actor: Actor) -> Offer:
         turns=turns,
         knowledge_rows=rows,
         recordings=recordings,
-        complained=negative.has_open_complaint(session_id, actor=actor),
+        complained=negative.has_open_negative(session_id, actor=actor),
         facts=suggest_facts(run),
         preferred=negative.preferred_answer(session_id, actor=actor),
         tools=sorted(set(called)),
@@ -354,7 +354,7 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
         .order_by(AgentSession.created_at.desc())
     ).all()  # fmt: skip
     asked = _with_message(session_ids, actor)
-    unhappy = negative.complained_of(session_ids, actor=actor)
+    unhappy = negative.sessions_with_negative(session_ids, actor=actor)
     return [Choice(row.id, row.title, row.agent_id, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
 
 

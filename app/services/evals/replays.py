@@ -27,8 +27,8 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import leases
-from app.services.sessions.leases import Ending, Held
-from app.services.sessions.transcript import named
+from app.services.sessions.leases import LeasedSession, RunOutcome
+from app.services.sessions.transcript import name_records_in
 from app.text.hidden_characters import strip_hidden
 
 LIVE, RECORDED = "live", "recorded"
@@ -76,7 +76,7 @@ class Replay:
         return self.tools.get(tool) or self.tools.get("*") or RECORDED
 
 
-def load_replay(session: Held, *, actor: Actor) -> tuple[Replay, Prompt | None]:
+def load_replay(session: LeasedSession, *, actor: Actor) -> tuple[Replay, Prompt | None]:
     """What the replay needs, and the frozen knowledge of its golden; none where the context is live."""
     meta = session.meta
     kept = meta["eval_golden"]
@@ -150,7 +150,9 @@ def _added_rows(ids: Sequence[str], there: set[str], actor: Actor) -> list[Promp
     ]
 
 
-def load_trace(replay: Replay, session: Held, ending: Ending, tools: Sequence[Any], *, actor: Actor) -> Run:
+def load_trace(
+    replay: Replay, session: LeasedSession, ending: RunOutcome, tools: Sequence[Any], *, actor: Actor
+) -> Run:
     """The replay as the comparer takes it: the events it has stored, and those that it is about to end with."""
     snapshot = replay.snapshot
     so_far = load_events({session.id: session.event_bytes}, actor=actor, clip=replay.golden.run.clipped)[session.id]
@@ -176,7 +178,7 @@ def compare_replay(replay: Replay, trace: Run) -> dict[str, Any]:
     return compare(golden, trace, nearness(), replay.policy).as_json()
 
 
-def finish_replay(session: Held, ending: Ending, result: dict[str, Any], *, actor: Actor) -> None:
+def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, Any], *, actor: Actor) -> None:
     """End a replay and store its verdict and the feedback that follows from it, in one short transaction.
 
     The last trial of a golden reports the golden's failure or settles an earlier report, unless the run is a trial run.
@@ -199,7 +201,12 @@ def _lock_golden(golden_id: str, actor: Actor) -> None:
 
 
 def report_verdict(
-    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, *, actor: Actor
+    verdict: str | None,
+    group: Sequence[Case],
+    session: AgentSession | LeasedSession,
+    context_mode: str,
+    *,
+    actor: Actor,
 ) -> None:
     """Write at most one open feedback row per failing golden; dismiss it when a later run passes.
 
@@ -211,7 +218,7 @@ def report_verdict(
 
 
 def _report_verdict(
-    verdict: str | None, group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor
+    verdict: str | None, group: Sequence[Case], session: AgentSession | LeasedSession, context_mode: str, actor: Actor
 ) -> None:
     if verdict == FAIL:
         _report_failure(group, session, context_mode, actor)
@@ -222,7 +229,7 @@ def _report_verdict(
             feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
 
 
-def _find_report(session: AgentSession | Held, context_mode: str, actor: Actor) -> Feedback | None:
+def _find_report(session: AgentSession | LeasedSession, context_mode: str, actor: Actor) -> Feedback | None:
     found = run(
         OPEN_REPORT,
         {
@@ -235,7 +242,9 @@ def _find_report(session: AgentSession | Held, context_mode: str, actor: Actor) 
     return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
 
 
-def _report_failure(group: Sequence[Case], session: AgentSession | Held, context_mode: str, actor: Actor) -> None:
+def _report_failure(
+    group: Sequence[Case], session: AgentSession | LeasedSession, context_mode: str, actor: Actor
+) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
     divergences = (failed[0].divergences or [])[:MAX_DIVERGENCES]
@@ -256,7 +265,7 @@ def _report_failure(group: Sequence[Case], session: AgentSession | Held, context
             kind="replay_failure",
             origin="system",
             rating="negative",
-            comment=f"Replay fails: {named(failed[0].reason or 'differs from its golden', actor=actor)}.",
+            comment=f"Replay fails: {name_records_in(failed[0].reason or 'differs from its golden', actor=actor)}.",
             session_id=UUID(replays[0]),
             agent_id=session.agent_id,
             context={

@@ -17,7 +17,7 @@ from app.services import audit
 from app.services.evals.case_retries import add_retries, errored_cases, keep_replayable, mark_retried
 from app.services.evals.results import finish_if_done, lock_run
 from app.services.evals.runs import OPEN_STATUSES
-from app.services.sessions.delete import remove
+from app.services.sessions.delete import remove_sessions
 
 OPEN_CASES = ("pending", "running")
 CASES_CONSTRAINT = "fk_sessions_tenant_id_eval_run_id"
@@ -111,7 +111,7 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
     db.session.execute(text(f"SET CONSTRAINTS {CASES_CONSTRAINT} DEFERRED"))
     db.session.delete(run)
     db.session.flush()
-    remove(replays, actor=actor)
+    remove_sessions(replays, actor=actor)
     db.session.execute(text(f"SET CONSTRAINTS {CASES_CONSTRAINT} IMMEDIATE"))
     return len(replays)
 

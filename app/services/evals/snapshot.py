@@ -30,7 +30,7 @@ from app.models import (
 )
 from app.services.chats.store import earlier_messages
 from app.services.evals.compare import load_events
-from app.services.sessions.budget import shown_bytes
+from app.services.sessions.budget import format_bytes
 from app.services.sessions.event_windows import iterate_events
 
 
@@ -38,7 +38,7 @@ class TooMuchInput(Unprocessable):
     """More went into a session than a golden keeps."""
 
     def __init__(self) -> None:
-        shown = shown_bytes(SNAPSHOT_BYTES)
+        shown = format_bytes(SNAPSHOT_BYTES)
         super().__init__(f"This session has more than {shown} of input, the most a golden can hold.")
 
 

@@ -20,7 +20,7 @@ from app.models import Feedback
 from app.services import audit
 
 
-def assess(feedback_id: UUID, given: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
+def assess_feedback(feedback_id: UUID, given: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
     """Keep an assessment in place of the last one, or take it away when it is empty. Gives back the one before."""
     if not actor.is_admin:
         raise Forbidden("Only an admin assesses feedback.")

@@ -32,7 +32,7 @@ VISITOR_IDS = ("chat_id", "trace_id")
 MIN_CONFIDENCE = 0.70
 RETRACTED = "retracted_at"
 NOT_RETRACTED = ~Feedback.details.has_key(RETRACTED)
-LINKED = exists().where(
+HAS_KNOWLEDGE = exists().where(
     SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
 )
 SET_ROLE = text("select set_config('app.role', :role, true)")
@@ -283,4 +283,4 @@ def retract_feedback(*which: ColumnElement[bool], actor: Actor) -> None:
 
 def is_untouched() -> ColumnElement[bool]:
     """Match rows that nobody acted on."""
-    return (Feedback.status == "pending") & ~LINKED
+    return (Feedback.status == "pending") & ~HAS_KNOWLEDGE

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHAT = "(c.id = %(chat_as_id)s::uuid OR c.external_id = %(chat)s)"
 # The ways to a message. Its sender's ids may repeat from chat to chat, so one that comes with a chat is looked for in
 # that chat only, and a turn without its chat is found only where no other chat has a turn with the same id.
-WAYS = {
+LOOKUPS = {
     "id": "m.id = %(message_as_id)s::uuid",
     "external_id": "m.external_id = %(message)s",
     "external_id in chat": f"m.external_id = %(message)s AND {CHAT}",
@@ -39,21 +39,21 @@ MESSAGE = """(SELECT m.id, m.session_id, m.chat_id, m.turn_id, m.trace_id, m.mes
                CASE WHEN %(edited)s THEN m.content END AS content
           FROM messages AS m JOIN chats AS c ON c.tenant_id = m.tenant_id AND c.id = m.chat_id
          WHERE m.tenant_id = %(tenant)s AND {way} ORDER BY m.message_index DESC LIMIT 1)"""
-OURS = """(SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
+OUR_ROWS = """(SELECT e.id FROM entities AS e WHERE e.tenant_id = %(tenant)s AND e.id = %(entity)s::uuid) AS entity_id,
            (SELECT a.id FROM agents AS a WHERE a.tenant_id = %(tenant)s AND a.id = %(agent)s::uuid) AS our_agent_id"""
-NOT_OURS = "NULL::uuid AS entity_id, NULL::uuid AS our_agent_id"
+NO_OUR_ROWS = "NULL::uuid AS entity_id, NULL::uuid AS our_agent_id"
 # A thumb and its opposite may come at the same moment, and neither would see the other. So one waits for the other here
 # until that is committed; the statements after this one then see it.
-HOLD = "pg_advisory_xact_lock(hashtextextended('thumbs ' || %(author)s::uuid || ' ' || {message}, 0))"
+THUMB_LOCK = "pg_advisory_xact_lock(hashtextextended('thumbs ' || %(author)s::uuid || ' ' || {message}, 0))"
 THUMBS = f"""(SELECT true FROM feedback AS t WHERE t.kind = 'signal' AND t.tenant_id = %(tenant)s
                AND t.created_by = %(author)s::uuid AND t.signal IN ('helpful', 'not_helpful')
                AND t.message_id = about.name LIMIT 1) AS thumbed,
-           {HOLD.format(message="about.name")} AS held"""
+           {THUMB_LOCK.format(message="about.name")} AS held"""
 NO_THUMBS = "false AS thumbed, NULL AS held"
 SET_USER = "SELECT set_config('app.user_id', %(user)s::text, true)"
 # The offset keeps the name in one piece. Row-level security lets no cast into the search of an index, and all thumbs of
 # the author would be gone through.
-ABOUT = """CROSS JOIN LATERAL (SELECT coalesce(
+MESSAGE_NAME = """CROSS JOIN LATERAL (SELECT coalesce(
                %(message)s, m.id::text, %(trace)s, m.trace_id, s.trace_id, s.id::text) AS name OFFSET 0) AS about"""
 LINKS = """
     SELECT m.*, s.id AS run_id, s.agent_id AS run_agent_id, s.trace_id AS run_trace_id, s.chat_id AS run_chat_id,
@@ -172,7 +172,7 @@ def _looking_for(actor: Actor) -> Iterator[None]:
 
 def lock_thumbs(author: UUID, message_id: str) -> None:
     """Until the transaction ends, nobody else writes this person's thumbs on the message."""
-    run(f"SELECT {HOLD.format(message='%(message)s::text')}", {"author": author, "message": message_id})
+    run(f"SELECT {THUMB_LOCK.format(message='%(message)s::text')}", {"author": author, "message": message_id})
 
 
 def _text(value: Any) -> str | None:
@@ -197,12 +197,12 @@ def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
 @cache
 def _statement(ways: tuple[str, ...], ours: bool, thumb: bool) -> str:
     """All that is asked, in one statement; a few texts in all, which PostgreSQL prepares once."""
-    message = " UNION ALL ".join(MESSAGE.format(way=WAYS[way]) for way in ways or ("none",))
+    message = " UNION ALL ".join(MESSAGE.format(way=LOOKUPS[way]) for way in ways or ("none",))
     return LINKS.format(
         message=message,
-        ours=OURS if ours else NOT_OURS,
+        ours=OUR_ROWS if ours else NO_OUR_ROWS,
         thumbs=THUMBS if thumb else NO_THUMBS,
-        about=ABOUT if thumb else "",
+        about=MESSAGE_NAME if thumb else "",
     )
 
 

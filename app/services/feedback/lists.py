@@ -275,10 +275,10 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     if hides and filters.author_id and filters.author_id != actor.id:
         return empty()
     if filters.assignee:
-        where.append(teamwork.held_by(filters.assignee, actor=actor))
+        where.append(teamwork.is_assigned_to(filters.assignee, actor=actor))
     count = None
     if filters.q:
-        matches = text_search.matching("feedback", filters, page)
+        matches = text_search.find_matches("feedback", filters, page)
         if not matches.ids:
             return empty()
         where.append(matches.are(Feedback.id))
@@ -378,7 +378,7 @@ def _knowledge_from(feedback_id: UUID, actor: Actor) -> list[LinkedKnowledge]:
     return [LinkedKnowledge(*row) for row in rows]
 
 
-def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents]:
+def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents]:
     """What these rows hold, for programs that want all of it. One query."""
     rows = db.session.execute(
         select(
@@ -390,7 +390,7 @@ def contents_of(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents
     return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
 
 
-def counts(actor: Actor) -> FeedbackCounts:
+def count_pending(actor: Actor) -> FeedbackCounts:
     """How much is pending and since when. One query."""
     few = (
         select(Feedback.created_at)
@@ -405,7 +405,7 @@ def counts(actor: Actor) -> FeedbackCounts:
 
 # Feedback about a session or a conversation, for the margin of its transcript
 
-MOST = 100
+MAX_ROWS = 100
 
 
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
@@ -418,7 +418,7 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
             _with_names(settings)
             .where(*_readable(actor), about)
             .order_by(Feedback.created_at.desc(), Feedback.id.desc())
-            .limit(MOST)
+            .limit(MAX_ROWS)
         )
     )
     if not rows:

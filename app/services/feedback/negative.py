@@ -12,28 +12,28 @@ from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, Chat, Feedback, Message
 
-OPEN = ("pending", "reviewed")
-UNHAPPY = (
+OPEN_STATUSES = ("pending", "reviewed")
+NEGATIVE = (
     Feedback.rating == "negative",
     Feedback.replay_session_id.is_(None),
     ~Feedback.details.has_key("retracted_at"),
 )
 
 
-def has_open_complaint(session_id: UUID, *, actor: Actor) -> bool:
+def has_open_negative(session_id: UUID, *, actor: Actor) -> bool:
     """Whether somebody was unhappy with the session and nobody decided about it yet."""
-    return bool(complained_of([session_id], actor=actor))
+    return bool(sessions_with_negative([session_id], actor=actor))
 
 
-def complained_of(session_ids: Collection[UUID], *, actor: Actor) -> set[UUID]:
+def sessions_with_negative(session_ids: Collection[UUID], *, actor: Actor) -> set[UUID]:
     """Those sessions that somebody was unhappy with and nobody decided about yet. One query."""
-    found = _about(session_ids, actor, *UNHAPPY, Feedback.status.in_(OPEN)).subquery()
+    found = _about(session_ids, actor, *NEGATIVE, Feedback.status.in_(OPEN_STATUSES)).subquery()
     return set(db.session.scalars(select(found.c.session_id).distinct()))
 
 
-def pending_about(session_id: UUID, *, actor: Actor) -> list[UUID]:
+def pending_negative(session_id: UUID, *, actor: Actor) -> list[UUID]:
     """The complaints about the session that nobody has touched yet. One query."""
-    found = _about([session_id], actor, *UNHAPPY, Feedback.status == "pending").subquery()
+    found = _about([session_id], actor, *NEGATIVE, Feedback.status == "pending").subquery()
     return list(db.session.scalars(select(found.c.id).distinct().order_by(found.c.id)))
 
 

@@ -30,7 +30,7 @@ from app.services.feedback.intake import RETRACTED
 from app.services.feedback.lists import FeedbackFilters
 from app.services.lists import text_search
 
-MOST = 500
+MAX_ROWS = 500
 # What a rule that was made of feedback is called while agents follow it.
 IN_USE = ("active", "superseded")
 
@@ -71,7 +71,7 @@ class OwnRow:
 
 
 @dataclass(frozen=True)
-class Place:
+class GivenIn:
     """Where a row was given, as far as its author may go there."""
 
     title: str
@@ -81,7 +81,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedRule:
     """What the agents were taught by a row."""
 
     id: UUID
@@ -111,7 +111,7 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Own
     """One page of what the actor said, newest first. At most three queries."""
     where = [*_own(actor), *filters.conditions()]
     if filters.q:
-        matches = text_search.Matches(text_search.matching_ids("feedback", filters.q))
+        matches = text_search.Matches(text_search.find_ids("feedback", filters.q))
         if not matches.ids:
             return empty()
         where.append(matches.are(Feedback.id))
@@ -155,13 +155,13 @@ def rows_about(entity_id: UUID, *, actor: Actor) -> list[OwnRow]:
 def _rows(where: list[ColumnElement[bool]], actor: Actor) -> list[OwnRow]:
     rows: list[Any] = list(
         db.session.execute(
-            select(*COLUMNS).where(*_own(actor), *where).order_by(Feedback.created_at, Feedback.id).limit(MOST)
+            select(*COLUMNS).where(*_own(actor), *where).order_by(Feedback.created_at, Feedback.id).limit(MAX_ROWS)
         )
     )
     return [OwnRow(*row) for row in rows]
 
 
-def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learned]:
+def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, LearnedRule]:
     """The rule that each row helped to make, where agents follow it. No query where nothing was decided."""
     ids = [row.id for row in rows if row.status in ("reviewed", "applied")]
     if not ids:
@@ -176,7 +176,7 @@ def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learne
         )
         .order_by(SharedContext.created_at)
     )
-    return {row[0]: Learned(*row[1:]) for row in found}
+    return {row[0]: LearnedRule(*row[1:]) for row in found}
 
 
 def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
@@ -198,19 +198,19 @@ def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
     return {str(row[0]): Retry(row[1], row[2], row[3], row[4] == "external", row[5]) for row in found}
 
 
-def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Place]:
+def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, GivenIn]:
     """Where each row was given. Only conversations of the actor's own are named. At most two queries."""
     chats = _chats({row.chat_id for row in rows if row.chat_id}, actor)
     names = _names({value for row in rows for value in (row.entity_id, row.session_id) if value}, actor)
-    found: dict[UUID, Place] = {}
+    found: dict[UUID, GivenIn] = {}
     for row in rows:
         if row.chat_id in chats:
             chat_id, title = chats[row.chat_id]
-            found[row.id] = Place(title, chat_id=chat_id)
+            found[row.id] = GivenIn(title, chat_id=chat_id)
         elif row.entity_id in names:
-            found[row.id] = Place(names[row.entity_id], entity_id=row.entity_id)
+            found[row.id] = GivenIn(names[row.entity_id], entity_id=row.entity_id)
         elif row.session_id in names:
-            found[row.id] = Place(names[row.session_id], session_id=row.session_id)
+            found[row.id] = GivenIn(names[row.session_id], session_id=row.session_id)
     return found
 
 

@@ -27,12 +27,12 @@ from app.services.feedback.intake import NOT_RETRACTED
 from app.services.feedback.reactions import Conversation
 from app.services.privacy import is_hidden
 
-COUNTED = {"user": "user", "machine": "machine", "positive": "ok", "negative": "not_ok", "neutral": "neutral"}
+COUNT_NAMES = {"user": "user", "machine": "machine", "positive": "ok", "negative": "not_ok", "neutral": "neutral"}
 NEWEST_NAME = func.coalesce(Feedback.context["chat_id"].astext, Feedback.chat_id)
 
 
 @dataclass(frozen=True)
-class Said:
+class TurnMessage:
     """A message of a turn."""
 
     message_id: UUID
@@ -41,11 +41,11 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ReactedTurn:
     turn_id: str
     reactions: list[Reaction]
-    user: Said | None = None
-    assistant: Said | None = None
+    user: TurnMessage | None = None
+    assistant: TurnMessage | None = None
 
     @property
     def at(self) -> datetime:
@@ -53,14 +53,14 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Activity:
+class ReactedConversation:
     """A conversation with reactions in the period."""
 
     conversation_id: str
     last_activity_at: datetime
     started_at: datetime | None
     counts: Counts
-    turns: list[Turn] | None = None
+    turns: list[ReactedTurn] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Place:
+class ReportCursor:
     """Where a page ended."""
 
     at: datetime
@@ -86,7 +86,7 @@ class Place:
         return base64.urlsafe_b64encode(f"{self.at.isoformat()}|{self.chat_id}".encode()).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str) -> Place:
+    def read(cls, text: str) -> ReportCursor:
         try:
             padded = text.encode("ascii") + b"=" * (-len(text) % 4)
             at, mark, chat_id = base64.b64decode(padded, altchars=b"-_", validate=True).decode().partition("|")
@@ -100,7 +100,7 @@ class Place:
 
 
 @dataclass
-class Groups:
+class PageParts:
     """Conversations of one page by the id that their rows carry."""
 
     names: dict[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class Groups:
 
 def turns_with_feedback(
     conversation: Conversation, turn_ids: Sequence[str] | None, days: int, *, actor: Actor
-) -> list[Turn]:
+) -> list[ReactedTurn]:
     """The turns of a conversation that were reacted to in the last days, oldest first, with what was said in them."""
     since = datetime.now(UTC) - timedelta(days=days)
     which = [Feedback.chat_id == str(conversation.id), Feedback.occurred_at >= since]
@@ -118,19 +118,19 @@ def turns_with_feedback(
         which.append(Feedback.turn_id.in_(turn_ids))
     turns = by_turn(reaction for _, reaction in _reactions(which, actor, conversation.name))
     said = _messages_of(conversation, list(turns), actor)
-    return [Turn(turn_id, found, *said.get(turn_id, (None, None))) for turn_id, found in turns.items()]
+    return [ReactedTurn(turn_id, found, *said.get(turn_id, (None, None))) for turn_id, found in turns.items()]
 
 
-def conversations_in_period(period: Period, *, actor: Actor) -> tuple[list[Activity], str | None]:
+def conversations_in_period(period: Period, *, actor: Actor) -> tuple[list[ReactedConversation], str | None]:
     """Conversations with reactions in the period, the latest active first, and the cursor of the next page."""
     if period.start > period.end:
         raise Invalid.of({"start": "This is after `end`."})
     rows = _grouped(period, actor)
     more = len(rows) > period.limit
     rows = rows[: period.limit]
-    groups = _described(period, [row.chat_id for row in rows], actor) if rows else Groups()
+    groups = _described(period, [row.chat_id for row in rows], actor) if rows else PageParts()
     items = [_activity(row, groups, period.include_turns) for row in rows]
-    following = Place(rows[-1].at, rows[-1].chat_id).text() if more else None
+    following = ReportCursor(rows[-1].at, rows[-1].chat_id).text() if more else None
     return items, following
 
 
@@ -159,7 +159,7 @@ def _grouped(period: Period, actor: Actor) -> Sequence[Any]:
     latest = func.max(Feedback.occurred_at)
     counts = [
         func.count().filter((Feedback.origin if value in ("user", "machine") else Feedback.rating) == value).label(name)
-        for value, name in COUNTED.items()
+        for value, name in COUNT_NAMES.items()
     ]
     statement = (
         select(Feedback.chat_id, latest.label("at"), *counts)
@@ -169,14 +169,14 @@ def _grouped(period: Period, actor: Actor) -> Sequence[Any]:
         .limit(period.limit + 1)
     )
     if period.cursor is not None:
-        place = Place.read(period.cursor)
+        place = ReportCursor.read(period.cursor)
         statement = statement.having(tuple_(latest, Feedback.chat_id) < tuple_(place.at, place.chat_id))
     return db.session.execute(statement).all()
 
 
-def _described(period: Period, chat_ids: list[str], actor: Actor) -> Groups:
+def _described(period: Period, chat_ids: list[str], actor: Actor) -> PageParts:
     """Names, beginnings and, when they are wanted, the reactions themselves."""
-    groups = Groups()
+    groups = PageParts()
     which = [*_of_period(period, actor), Feedback.chat_id.in_(chat_ids)]
     if period.include_turns:
         for chat_id, reaction in _reactions(which, actor):
@@ -226,9 +226,9 @@ def _reactions(which: list[ColumnElement[bool]], actor: Actor, name: str | None 
 
 def _messages_of(
     conversation: Conversation, turn_ids: list[str], actor: Actor
-) -> dict[str, tuple[Said | None, Said | None]]:
+) -> dict[str, tuple[TurnMessage | None, TurnMessage | None]]:
     """For each turn the first thing the person said and the last answer."""
-    found: dict[str, tuple[Said | None, Said | None]] = {}
+    found: dict[str, tuple[TurnMessage | None, TurnMessage | None]] = {}
     rows = db.session.execute(
         select(Message.id, Message.turn_id, Message.role, Message.content, Message.created_at)
         .where(
@@ -241,15 +241,17 @@ def _messages_of(
     )
     for row in rows:
         user, assistant = found.get(row.turn_id, (None, None))
-        said = Said(row.id, row.content, row.created_at)
+        said = TurnMessage(row.id, row.content, row.created_at)
         found[row.turn_id] = (user or said, assistant) if row.role == "user" else (user, said)
     return found
 
 
-def _activity(row: Any, groups: Groups, include_turns: bool) -> Activity:
-    counts = Counts(**{name: getattr(row, name) for name in COUNTED.values()})
+def _activity(row: Any, groups: PageParts, include_turns: bool) -> ReactedConversation:
+    counts = Counts(**{name: getattr(row, name) for name in COUNT_NAMES.values()})
     turns = None
     if include_turns:
-        turns = [Turn(turn_id, found) for turn_id, found in by_turn(groups.reactions.get(row.chat_id, [])).items()]
+        turns = [
+            ReactedTurn(turn_id, found) for turn_id, found in by_turn(groups.reactions.get(row.chat_id, [])).items()
+        ]
     name = groups.names.get(row.chat_id, row.chat_id)
-    return Activity(name, row.at, groups.started.get(row.chat_id), counts, turns)
+    return ReactedConversation(name, row.at, groups.started.get(row.chat_id), counts, turns)

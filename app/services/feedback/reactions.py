@@ -16,7 +16,7 @@ from app.models import Agent, Chat, Feedback, Message
 from app.services.feedback.intake import NewFeedback, record_feedback, retract_feedback
 from app.services.feedback.links import is_chat
 
-NOTHING = "There is no such conversation or turn in this workspace."
+NOT_FOUND = "There is no such conversation or turn in this workspace."
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ def find_conversation(name: str, *, project: str, actor: Actor) -> Conversation:
         .limit(1)
     ).one_or_none()
     if row is None:
-        raise NotFound(NOTHING)
+        raise NotFound(NOT_FOUND)
     return Conversation(row.id, name, project, row.slug)
 
 
-def react(
+def set_reaction(
     conversation: Conversation,
     turn_id: str,
     reaction: str | None,
@@ -90,4 +90,4 @@ def _check_turn(conversation: Conversation, turn_id: str, actor: Actor) -> None:
         Message.tenant_id == actor.tenant_id, Message.chat_id == conversation.id, Message.turn_id == turn_id
     )
     if db.session.scalar(known.limit(1)) is None:
-        raise NotFound(NOTHING)
+        raise NotFound(NOT_FOUND)

@@ -15,24 +15,10 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Feedback
 from app.models.feedback import STATUSES
 from app.services import audit
-from app.services.feedback.lists import (
-    FeedbackCounts,
-    FeedbackDetail,
-    FeedbackRow,
-    LinkedKnowledge,
-    counts,
-    get_feedback,
-    list_feedback,
-)
-
-__all__ = [
-    "ACTIONS", "FeedbackCounts", "FeedbackDetail", "FeedbackRow", "LinkedKnowledge", "allowed_actions", "counts",
-    "decide", "get_feedback", "list_feedback", "review", "settle_pending",
-]  # fmt: skip
 
 ACTIONS = ("reviewed", "applied", "dismissed", "reopen")
-MOST_AT_ONCE = 200
-LONGEST_NOTE = 4096
+MAX_AT_ONCE = 200
+MAX_NOTE_LENGTH = 4096
 # From which states each action may move a row. Reopening is a person's decision, from wherever the row is.
 FROM = {
     "reviewed": ("pending",),
@@ -93,8 +79,8 @@ def settle_pending(
     What somebody decided or triaged a moment ago stays as it is.
     """
     wanted, moved = sorted(set(ids)), []
-    for start in range(0, len(wanted), MOST_AT_ONCE):
-        part = wanted[start : start + MOST_AT_ONCE]
+    for start in range(0, len(wanted), MAX_AT_ONCE):
+        part = wanted[start : start + MAX_AT_ONCE]
         _check(part, action, notes, outcome, actor)
         moved += _move(part, ("pending",), _changes(action, notes, outcome, actor, None), actor)
     _note(moved, action, notes, actor)
@@ -117,10 +103,10 @@ def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, A
         raise Invalid.of({"action": f"Use one of {', '.join(ACTIONS)}."})
     if action == "reopen" and actor.agent_id:
         raise Forbidden("Only a person reopens feedback.")
-    if len(ids) > MOST_AT_ONCE:
-        raise Invalid(f"At most {MOST_AT_ONCE} rows at once.", {"ids": f"At most {MOST_AT_ONCE}."})
-    if len(notes or "") > LONGEST_NOTE:
-        raise Invalid.of({"notes": f"At most {LONGEST_NOTE:,} characters."})
+    if len(ids) > MAX_AT_ONCE:
+        raise Invalid(f"At most {MAX_AT_ONCE} rows at once.", {"ids": f"At most {MAX_AT_ONCE}."})
+    if len(notes or "") > MAX_NOTE_LENGTH:
+        raise Invalid.of({"notes": f"At most {MAX_NOTE_LENGTH:,} characters."})
     if outcome is not None and (outcome.get("kind") not in OUTCOMES or action != "applied"):
         raise Invalid(f"outcome: Only for applied, with a kind of {', '.join(OUTCOMES)}.")
 

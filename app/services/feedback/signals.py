@@ -87,7 +87,7 @@ def _column(name: str, actor: Actor) -> Any:
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherWorkspaceSignal:
     """The same signal in another workspace of the same person."""
 
     actor: Actor
@@ -97,7 +97,7 @@ class Elsewhere:
     created_at: datetime
 
 
-def give_signal(new: NewSignal, *, actor: Actor, commit: bool = False) -> tuple[SignalRow, bool]:
+def record_signal(new: NewSignal, *, actor: Actor, commit: bool = False) -> tuple[SignalRow, bool]:
     """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back. What
     is `last` in its transaction may be committed along the way."""
     if not _in_a_browser(actor):
@@ -159,7 +159,7 @@ def _write(
 def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
     """Write it in the workspace it belongs to, and take it out of the others. The opposite goes from all of them."""
     target: Actor | None = None
-    known: list[Elsewhere] = []
+    known: list[OtherWorkspaceSignal] = []
     name, opposite = new.message_id or new.trace_id, OPPOSITE.get(new.signal)
     if name and opposite:
         lock_thumbs(actor.id, name)
@@ -185,7 +185,7 @@ def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow
     return row, False
 
 
-def _same_signal(new: NewSignal, place: Actor) -> list[Elsewhere]:
+def _same_signal(new: NewSignal, place: Actor) -> list[OtherWorkspaceSignal]:
     which = Feedback.message_id == new.message_id if new.message_id else Feedback.trace_id == new.trace_id
     rows = db.session.execute(
         select(Feedback.id, Feedback.chat_id, Feedback.trace_id, Feedback.created_at).where(
@@ -197,7 +197,7 @@ def _same_signal(new: NewSignal, place: Actor) -> list[Elsewhere]:
             NOT_RETRACTED,
         )
     )
-    return [Elsewhere(place, *row) for row in rows]
+    return [OtherWorkspaceSignal(place, *row) for row in rows]
 
 
 def _has_chat(chat_id: str, place: Actor) -> bool:
@@ -205,7 +205,7 @@ def _has_chat(chat_id: str, place: Actor) -> bool:
     return db.session.scalar(found) is not None
 
 
-def _take_out(one: Elsewhere) -> bool:
+def _take_out(one: OtherWorkspaceSignal) -> bool:
     """Take the row out of its workspace; false when something was decided about it there, so that it stays, marked."""
     identity.work_as(one.actor)
     alone = db.session.scalar(select(is_untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))

@@ -20,14 +20,14 @@ from app.services.privacy import A_MEMBER
 from app.services.workspaces.masking import masking_of_words
 from app.services.workspaces.store import get_settings
 
-MOST_AT_ONCE = 200
-MOST_OFFERED = 200
-LONGEST_COMMENT = 4096
+MAX_AT_ONCE = 200
+MAX_OPTIONS = 200
+MAX_COMMENT_LENGTH = 4096
 TAKERS = ("admin", "owner")
 ALIKE = 5
 # Among how many of the newest rows with one of the words the most alike are looked for.
-LOOKED_AT = 200
-MOST_WORDS = 6
+SCAN_LIMIT = 200
+MAX_WORDS = 6
 WORD = re.compile(r"[^\W\d_]{4,}|\d+(?:[.,]\d+)?", re.UNICODE)
 COMMON = frozenset(
     WORD.findall(
@@ -84,14 +84,14 @@ def menus_of(author_id: UUID | None, *, actor: Actor) -> Menus:
         select(literal("agents"), Agent.slug, Agent.slug)
         .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None), Agent.merged_into.is_(None))
         .order_by(Agent.is_system, Agent.slug)
-        .limit(MOST_OFFERED)
+        .limit(MAX_OPTIONS)
     )
     admins = (
         select(literal("admins"), cast(User.id, Text), User.name)
         .join(Membership, Membership.user_id == User.id)
         .where(Membership.tenant_id == actor.tenant_id, Membership.role.in_(TAKERS))
         .order_by(func.lower(User.name), User.id)
-        .limit(MOST_OFFERED)
+        .limit(MAX_OPTIONS)
     )
     author = select(literal("author"), cast(User.id, Text), User.name).where(User.id == author_id)
     menus = Menus()
@@ -120,8 +120,8 @@ def assign(ids: Sequence[UUID], assignee_id: UUID | None, *, actor: Actor) -> di
     wanted = list(dict.fromkeys(ids))
     if not wanted:
         raise Invalid("Select at least one row first.")
-    if len(wanted) > MOST_AT_ONCE:
-        raise Invalid(f"At most {MOST_AT_ONCE} rows at once.", {"ids": f"At most {MOST_AT_ONCE}."})
+    if len(wanted) > MAX_AT_ONCE:
+        raise Invalid(f"At most {MAX_AT_ONCE} rows at once.", {"ids": f"At most {MAX_AT_ONCE}."})
     if assignee_id is not None:
         _check_taker(assignee_id, actor)
     before = _hand_over(wanted, assignee_id, actor)
@@ -174,7 +174,7 @@ def _check_taker(user_id: UUID, actor: Actor) -> None:
         raise Invalid(sentence, {"assignee": sentence})
 
 
-def held_by(who: str, *, actor: Actor) -> ColumnElement[bool]:
+def is_assigned_to(who: str, *, actor: Actor) -> ColumnElement[bool]:
     """The condition behind the filter: `me`, `nobody`, or somebody's id."""
     if who == "nobody":
         return Feedback.assignee_id.is_(None)
@@ -197,8 +197,8 @@ def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | No
     """Say something to the other admins about a row."""
     _only_admins(actor)
     body = body.strip()
-    if not body or len(body) > LONGEST_COMMENT or "\x00" in body:
-        sentence = f"Say something, in at most {LONGEST_COMMENT:,} characters."
+    if not body or len(body) > MAX_COMMENT_LENGTH or "\x00" in body:
+        sentence = f"Say something, in at most {MAX_COMMENT_LENGTH:,} characters."
         raise Invalid(sentence, {"body": sentence})
     if not _exists(feedback_id, actor):
         raise NotFound("There is no such feedback in this workspace.")
@@ -233,7 +233,7 @@ def delete_comment(feedback_id: UUID, comment_id: UUID, *, actor: Actor) -> str:
 
 def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, actor: Actor) -> list[Alike]:
     """Feedback about the same agent that shares the most words, at least two of them or all there are. One query."""
-    words = telling_words(comment or "")
+    words = distinctive_words(comment or "")
     if not words or agent_id is None:
         return []
     found = text("SELECT id FROM door_search('feedback', :query, :most)").columns(Feedback.id)
@@ -241,7 +241,7 @@ def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, acto
         select(Feedback.id, Feedback.rating, Feedback.status, Feedback.comment, Feedback.created_at)
         .where(
             Feedback.tenant_id == actor.tenant_id,
-            Feedback.id.in_(found.bindparams(query=" or ".join(words), most=LOOKED_AT).scalar_subquery()),
+            Feedback.id.in_(found.bindparams(query=" or ".join(words), most=SCAN_LIMIT).scalar_subquery()),
             Feedback.agent_id == agent_id,
             Feedback.id != feedback_id,
         )
@@ -249,14 +249,17 @@ def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, acto
     )
     needed = min(2, len(words))
     shared = [
-        (len(set(words) & set(telling_words(row.comment or "", most=50))), Alike(*row[:3], row.comment or "", row[4]))
+        (
+            len(set(words) & set(distinctive_words(row.comment or "", most=50))),
+            Alike(*row[:3], row.comment or "", row[4]),
+        )
         for row in rows
     ]
     shared = [pair for pair in shared if pair[0] >= needed]
     return [row for _, row in sorted(shared, key=lambda pair: -pair[0])[:ALIKE]]
 
 
-def telling_words(said: str, most: int = MOST_WORDS) -> list[str]:
+def distinctive_words(said: str, most: int = MAX_WORDS) -> list[str]:
     """The words that say what a comment is about: the longest, since those are the rarest."""
     words = dict.fromkeys(word.lower() for word in WORD.findall(said[:2000]))
     return sorted((word for word in words if word not in COMMON), key=lambda word: -len(word))[:most]

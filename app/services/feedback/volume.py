@@ -60,7 +60,7 @@ COUNT = text("""
             GROUP BY f.rating) AS n
 """)
 # Two who count the same workspace at once would write the same rows.
-ALONE = text("select pg_advisory_xact_lock(hashtextextended('feedback_daily ' || :tenant, 0))")
+LOCK = text("select pg_advisory_xact_lock(hashtextextended('feedback_daily ' || :tenant, 0))")
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def refresh(*, actor: Actor, now: datetime | None = None) -> int:
     now = now or datetime.now(UTC)
     zone = zone_called(workspace_store.get_settings(actor).timezone)
     today = now.astimezone(zone).date()
-    db.session.execute(ALONE, {"tenant": str(actor.tenant_id)})
+    db.session.execute(LOCK, {"tenant": str(actor.tenant_id)})
     last = db.session.scalar(
         select(func.max(FeedbackDaily.counted_at)).where(FeedbackDaily.tenant_id == actor.tenant_id)
     )

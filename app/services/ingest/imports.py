@@ -22,7 +22,8 @@ from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
 from app.services.sessions.bulk import create_sessions
-from app.services.sessions.store import NewEvent, NewSession
+from app.services.sessions.events import NewEvent
+from app.services.sessions.store import NewSession
 
 BATCH = 200
 BATCH_BYTES = 8 * LINE_BYTES

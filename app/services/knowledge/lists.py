@@ -195,7 +195,7 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
     """One page of knowledge, last changed first. At most three queries."""
     where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
     if filters.q:
-        matches = text_search.Matches(text_search.matching_ids("knowledge", filters.q))
+        matches = text_search.Matches(text_search.find_ids("knowledge", filters.q))
         if not matches.ids:
             return empty()
         where.append(matches.are(SharedContext.id))

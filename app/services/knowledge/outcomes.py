@@ -28,7 +28,7 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
         return _review_in_batches(_signals_of(row, actor), "applied", actor=actor, outcome=outcome, at=at)
     said = (reason or "").strip()
     notes = f"{REJECTED_NOTE}: {said}" if said else f"{REJECTED_NOTE}."
-    notes = notes[: feedback_review.LONGEST_NOTE]
+    notes = notes[: feedback_review.MAX_NOTE_LENGTH]
     return _review_in_batches(
         _signals_of(row, actor, without_other_rules=True), "dismissed", actor=actor, notes=notes, at=at
     )
@@ -90,7 +90,7 @@ def _review_in_batches(
     at: datetime | None = None,
 ) -> int:
     moved = 0
-    for start in range(0, len(ids), feedback_review.MOST_AT_ONCE):
-        some = ids[start : start + feedback_review.MOST_AT_ONCE]
+    for start in range(0, len(ids), feedback_review.MAX_AT_ONCE):
+        some = ids[start : start + feedback_review.MAX_AT_ONCE]
         moved += feedback_review.review(some, action, actor=actor, notes=notes, outcome=outcome, at=at)
     return moved

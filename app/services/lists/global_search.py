@@ -19,13 +19,13 @@ from app.db import db
 from app.errors import Invalid
 
 KINDS = ("session", "chat", "feedback", "knowledge", "agent", "entity")
-SHOWN = 5
+MAX_RESULTS = 5
 # How many rows with the words are looked through: a member's own may stand far behind those of others. With fewer
 # PostgreSQL would walk through the rows by time instead of asking the text index.
-LOOKED_AT = 1000
+SCAN_LIMIT = 1000
 # Among how many of the newest rows of each kind a short id is looked for.
 RECENT = 2000
-LONGEST = 200
+MAX_QUERY_LENGTH = 200
 WHOLE_ID = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 SHORT_ID = re.compile(r"[0-9a-f]{8}", re.ASCII | re.IGNORECASE)
 OUTSIDE_ID = re.compile(r"\S{4,}")
@@ -84,7 +84,7 @@ class Found:
     by_id: bool = False
 
 
-def find(query: str, *, actor: Actor, kinds: Collection[str] = KINDS) -> list[Found]:
+def search_workspace(query: str, *, actor: Actor, kinds: Collection[str] = KINDS) -> list[Found]:
     """The newest few of each kind; what has the very id comes first."""
     query = clean(query)
     if not query or not kinds:
@@ -96,14 +96,16 @@ def find(query: str, *, actor: Actor, kinds: Collection[str] = KINDS) -> list[Fo
 
 
 def clean(query: str) -> str:
-    if len(query) > LONGEST or "\x00" in query or any("\ud800" <= sign <= "\udfff" for sign in query):
-        raise Invalid(f"q: At most {LONGEST} characters of plain text.", {"q": f"At most {LONGEST} characters."})
+    if len(query) > MAX_QUERY_LENGTH or "\x00" in query or any("\ud800" <= sign <= "\udfff" for sign in query):
+        raise Invalid(
+            f"q: At most {MAX_QUERY_LENGTH} characters of plain text.", {"q": f"At most {MAX_QUERY_LENGTH} characters."}
+        )
     return " ".join(query.split())
 
 
 def _by_words(query: str, kinds: list[str], actor: Actor) -> list[Found]:
     begins = re.sub(r"([\\%_])", r"\\\1", query.lower())
-    values = {"query": query, "prefix": f"{begins}%", "word": f"% {begins}%", "looked_at": LOOKED_AT}
+    values = {"query": query, "prefix": f"{begins}%", "word": f"% {begins}%", "looked_at": SCAN_LIMIT}
     return _read({kind: BY_WORDS[kind] for kind in kinds}, values, actor)
 
 
@@ -131,7 +133,7 @@ def _read(where: Mapping[str, str], values: dict[str, Any], actor: Actor, *, by_
     """Each kind is found first and put in order afterwards: for the sake of the newest few PostgreSQL would rather walk
     through all rows by time, and not find them for long."""
     parts = [
-        f"(WITH m AS MATERIALIZED ({ROWS[kind]} AND {rule}) SELECT * FROM m ORDER BY at DESC LIMIT {SHOWN})"
+        f"(WITH m AS MATERIALIZED ({ROWS[kind]} AND {rule}) SELECT * FROM m ORDER BY at DESC LIMIT {MAX_RESULTS})"
         for kind, rule in where.items()
     ]
     rows = db.session.execute(

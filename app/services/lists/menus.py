@@ -13,7 +13,7 @@ from app.db import db
 from app.models import Agent, Import, Membership, User
 from app.services.privacy import is_hidden
 
-MOST = 200
+MAX_OPTIONS = 200
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Menus:
     imports: list[tuple[str, str]] = field(default_factory=list)
 
 
-def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
+def load_menus(*, actor: Actor, person_id: UUID | None = None) -> Menus:
     """The agents by name, the first 200 people and whoever is chosen, the newest 200 imports that were not undone.
     Where people are hidden, only the reader is offered."""
     seen = ~is_hidden(User.id, actor)
@@ -33,14 +33,14 @@ def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
         select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
         .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
         .order_by(Agent.is_system, Agent.slug)
-        .limit(MOST)
+        .limit(MAX_OPTIONS)
     )
     members = (
         select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
         .join(Membership, Membership.user_id == User.id)
         .where(Membership.tenant_id == actor.tenant_id, User.is_system.is_(False), seen)
         .order_by(User.name)
-        .limit(MOST)
+        .limit(MAX_OPTIONS)
     )
     chosen = select(literal("people"), cast(User.id, Text), User.name, null().label("at")).where(
         User.id == person_id, seen
@@ -54,7 +54,7 @@ def menus_of(*, actor: Actor, person_id: UUID | None = None) -> Menus:
         )
         .where(Import.tenant_id == actor.tenant_id, Import.undone_at.is_(None))
         .order_by(Import.created_at.desc())
-        .limit(MOST)
+        .limit(MAX_OPTIONS)
     )
     menus = Menus()
     rows: Any = db.session.execute(union_all(agents, members, chosen, imports))

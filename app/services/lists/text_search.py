@@ -14,7 +14,7 @@ from app.db import db
 from app.db.paging import MAX_COUNT, Page
 from app.services.lists.filters import Filters
 
-MOST = 1000
+MAX_MATCHES = 1000
 KINDS = ("feedback", "sessions", "chats", "knowledge")
 ONE = text("SELECT * FROM door_search(:kind, :query, :most)")
 # A conversation is found by its title and by what was said in it.
@@ -41,21 +41,21 @@ class Matches:
         return are
 
 
-def matching(kind: str, filters: Filters, page: Page) -> Matches:
+def find_matches(kind: str, filters: Filters, page: Page) -> Matches:
     """What a page of rows with the words is taken from: the newest 1,000, or where nothing else narrows the list what
     its first page shows."""
     if kind == "chats" or not filters.only_words:
-        return Matches(matching_ids(kind, filters.q or ""))
-    shown = MOST if page.cursor else page.limit + 1
+        return Matches(find_ids(kind, filters.q or ""))
+    shown = MAX_MATCHES if page.cursor else page.limit + 1
     asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": MAX_COUNT + 1}
     ids, count = db.session.execute(COUNTED_TOO, asked).one()
     return Matches(ids, count)
 
 
-def matching_ids(kind: str, query: str) -> list[UUID]:
+def find_ids(kind: str, query: str) -> list[UUID]:
     """The newest 1,000 rows of a kind that have the words. What a member may not read is not found."""
     if kind not in KINDS:
         raise ValueError(f"{kind} cannot be searched")
     if kind == "chats":
-        return list(db.session.scalars(CHATS, {"query": query, "most": MOST}))
-    return list(db.session.scalars(ONE, {"kind": kind, "query": query, "most": MOST}))
+        return list(db.session.scalars(CHATS, {"query": query, "most": MAX_MATCHES}))
+    return list(db.session.scalars(ONE, {"kind": kind, "query": query, "most": MAX_MATCHES}))

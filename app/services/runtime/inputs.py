@@ -18,7 +18,7 @@ from app.services.evals.replays import Replay, load_replay
 from app.services.knowledge.memories import MemorySection, format_section, memory_section
 from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions.events import Event, events_of
-from app.services.sessions.leases import Held, Lease
+from app.services.sessions.leases import Lease, LeasedSession
 
 # The agent with its version, who asked, and the record at hand.
 LOAD_SURROUNDINGS = """
@@ -88,7 +88,7 @@ class RunInputs:
     criteria_set_id: UUID | None = None
 
 
-def load_inputs(session: Held) -> RunInputs:
+def load_inputs(session: LeasedSession) -> RunInputs:
     """Read everything at once, as the product; the agent acts for the person who started the session."""
     around, product = _load_surroundings(session), session.product
     person = _acting_for(session, around, product)
@@ -111,7 +111,7 @@ def load_inputs(session: Held) -> RunInputs:
     )
 
 
-def _replay_inputs(session: Held, around: Surroundings, person: Actor, actor: Actor) -> RunInputs:
+def _replay_inputs(session: LeasedSession, around: Surroundings, person: Actor, actor: Actor) -> RunInputs:
     """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
 
     The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
@@ -139,7 +139,7 @@ def _replay_inputs(session: Held, around: Surroundings, person: Actor, actor: Ac
     )
 
 
-def _common_inputs(session: Held, around: Surroundings) -> dict[str, Any]:
+def _common_inputs(session: LeasedSession, around: Surroundings) -> dict[str, Any]:
     """What replays and other runs have in common."""
     return {
         "lease": session.lease,
@@ -155,7 +155,7 @@ def _common_inputs(session: Held, around: Surroundings) -> dict[str, Any]:
     }
 
 
-def _load_surroundings(session: Held) -> Surroundings:
+def _load_surroundings(session: LeasedSession) -> Surroundings:
     found = run(
         LOAD_SURROUNDINGS,
         {
@@ -176,11 +176,11 @@ def _load_surroundings(session: Held) -> Surroundings:
     return around
 
 
-def _events(session: Held) -> list[Event]:
+def _events(session: LeasedSession) -> list[Event]:
     return events_of(session.id, actor=session.product) if session.event_count else []
 
 
-def _acting_for(session: Held, around: Surroundings, product: Actor) -> Actor:
+def _acting_for(session: LeasedSession, around: Surroundings, product: Actor) -> Actor:
     """The actor of a run: the rights that the person has today, or the product's for its own agents. The scopes of an
     API key limit them further, even if the key was changed since."""
     if around.is_system:

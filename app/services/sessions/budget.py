@@ -28,7 +28,7 @@ class SessionFull(Problem):
     title = "The session is full"
 
     def __init__(self) -> None:
-        shown = shown_bytes(session_budget())
+        shown = format_bytes(session_budget())
         super().__init__(
             f"This would exceed the session's budget of {shown} of events. Nothing was stored. Start a new session.",
             budget_bytes=session_budget(),
@@ -37,7 +37,7 @@ class SessionFull(Problem):
 
 def full_reason() -> str:
     """Why a run of ours could not go on."""
-    return f"The session reached its budget of {shown_bytes(session_budget())} of events, so the run could not go on."
+    return f"The session reached its budget of {format_bytes(session_budget())} of events, so the run could not go on."
 
 
 def use_budget(most: int) -> None:
@@ -65,7 +65,7 @@ def full_size(session: AgentSession) -> str | None:
     """How much of its budget a session uses, where events were refused or would be."""
     if session.full_at is None and session.event_bytes < session_budget():
         return None
-    return f"{shown_bytes(session.event_bytes)} of {shown_bytes(session_budget())}"
+    return f"{format_bytes(session.event_bytes)} of {format_bytes(session_budget())}"
 
 
 def mark_full(session_id: UUID, *, actor: Actor) -> None:
@@ -86,7 +86,7 @@ def mark_full(session_id: UUID, *, actor: Actor) -> None:
         audit.record(actor, "session.filled", "session", session_id, budget=session_budget())
 
 
-def shown_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A size as people write it: `64 MB`, `1.5 MB`, `12 KB`."""
     for unit, name in ((1_000_000, "MB"), (1000, "KB")):
         if size >= unit:

@@ -61,14 +61,14 @@ def add_rows_of(sessions: Mapping[UUID, Sequence[EventRow]], *, tenant_id: UUID,
 def as_rows(sessions: Mapping[UUID, Sequence[EventRow]], *, before: int = 0) -> str:
     """The rows as one JSON text: the driver would write out arrays item by item, which takes longer than the insert."""
     told = [
-        _told(row, session_id, place)
+        _problem(row, session_id, place)
         for session_id, rows in sessions.items()
         for place, row in enumerate(rows, before + 1)
     ]
     return f"[{','.join(told)}]"
 
 
-def _told(row: EventRow, session_id: UUID, sequence: int) -> str:
+def _problem(row: EventRow, session_id: UUID, sequence: int) -> str:
     """A row as JSON. The type was checked against a list of plain words, so nothing here needs escaping."""
     return (
         f'{{"id":"{row.id}","session_id":"{session_id}","sequence":{sequence},"event_type":"{row.event_type}",'

@@ -24,12 +24,12 @@ from app.services.chats.own import Answer
 from app.services.chats.store import NewMessage
 from app.services.sessions import start
 
-OPEN = ("pending", "running")
+OPEN_STATUSES = ("pending", "running")
 BUSY = "The answer to what you said before is still being written. Wait for it, or stop it."
 
 
 @dataclass(frozen=True)
-class Partner:
+class ChatAgent:
     """An agent that one can talk to, as it is now."""
 
     slug: str
@@ -53,7 +53,7 @@ class ChatRun:
 
     @property
     def open(self) -> bool:
-        return self.status in OPEN
+        return self.status in OPEN_STATUSES
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class ChatState:
         return f"{self.chat.message_count}-{str(run.session_id)[:8]}-{run.status}{stopping}-{run.event_count}-{draft}"
 
 
-def list_partners(*, actor: Actor) -> list[Partner]:
+def list_chat_agents(*, actor: Actor) -> list[ChatAgent]:
     """The agents that one can talk to. The workspace's own, which work by themselves, are none of them. One query."""
     rows = db.session.execute(
         select(Agent.slug, Agent.name, Agent.kind, Agent.description, AgentVersion.config)
@@ -105,7 +105,7 @@ def list_partners(*, actor: Actor) -> list[Partner]:
         )
         .order_by(Agent.name, Agent.slug)
     )
-    return [Partner(row[0], row[1], row[2], row[3], read_config(row[4])) for row in rows]
+    return [ChatAgent(row[0], row[1], row[2], row[3], read_config(row[4])) for row in rows]
 
 
 def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
@@ -180,7 +180,11 @@ def _hold(chat_id: UUID, actor: Actor) -> tuple[Chat, str]:
     chat, agent = row
     if agent is None:
         raise Refused("Nobody answers in this conversation; begin a new one.")
-    busy = select(AgentSession.id).where(*_runs_in(chat.tenant_id, chat.id), AgentSession.status.in_(OPEN)).limit(1)
+    busy = (
+        select(AgentSession.id)
+        .where(*_runs_in(chat.tenant_id, chat.id), AgentSession.status.in_(OPEN_STATUSES))
+        .limit(1)
+    )
     if db.session.scalar(busy) is not None:
         raise Refused(BUSY)
     return chat, agent

@@ -15,25 +15,25 @@ from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters, conditions_of
 
-MOST = 1000
-AT_ONCE = 100
+MAX_SESSIONS = 1000
+BATCH = 100
 
 
-def ids_matching(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
+def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     """All sessions that a list shows, over its pages. Refused when they are more than go at once."""
     where = conditions_of(filters, actor)
     if where is None:
         return []
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
-        if goes_on and len(ids) <= MOST:
+        if goes_on and len(ids) <= MAX_SESSIONS:
             raise Refused(
                 f"Only the newest {SCAN_LIMIT:,} sessions were looked at; narrow the list by days or by agent."
             )
     else:
-        ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MOST + 1)))
-    if len(ids) > MOST:
-        raise Refused(f"More than {MOST:,} sessions match; narrow the list first.")
+        ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MAX_SESSIONS + 1)))
+    if len(ids) > MAX_SESSIONS:
+        raise Refused(f"More than {MAX_SESSIONS:,} sessions match; narrow the list first.")
     return ids
 
 
@@ -76,8 +76,8 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
         raise Forbidden("Only an admin deletes sessions.")
     if not session_ids:
         raise Invalid("Select at least one session first.")
-    if len(set(session_ids)) > MOST:
-        raise Invalid(f"At most {MOST:,} sessions at once.")
+    if len(set(session_ids)) > MAX_SESSIONS:
+        raise Invalid(f"At most {MAX_SESSIONS:,} sessions at once.")
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.golden_set, AgentSession.eval_run_id
@@ -90,14 +90,14 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
         raise NotFound("These sessions are not there any more.")
     _refuse_kept(rows, len(rows))
     _record([(row.id, row.title, row.status) for row in rows], actor)
-    remove([row.id for row in rows], actor=actor)
+    remove_sessions([row.id for row in rows], actor=actor)
     return len(rows)
 
 
-def remove(session_ids: Sequence[UUID], *, actor: Actor) -> None:
+def remove_sessions(session_ids: Sequence[UUID], *, actor: Actor) -> None:
     """Remove sessions that are held, with their events, so many at once that each statement ends in time."""
-    for start in range(0, len(session_ids), AT_ONCE):
-        _delete(session_ids[start : start + AT_ONCE], actor)
+    for start in range(0, len(session_ids), BATCH):
+        _delete(session_ids[start : start + BATCH], actor)
 
 
 def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:

@@ -50,7 +50,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Place:
+class EventCursor:
     """Right behind an event, in the order in which events are read."""
 
     at: datetime
@@ -60,7 +60,7 @@ class Place:
         return base64.urlsafe_b64encode(f"{self.at.isoformat()}|{self.sequence}".encode()).decode().rstrip("=")
 
     @classmethod
-    def read(cls, text: str) -> Place:
+    def read(cls, text: str) -> EventCursor:
         try:
             if len(text) > 120:
                 raise ValueError
@@ -89,7 +89,7 @@ class RawEvent:
 
 def read_window(
     session_id: UUID,
-    after: Place | None = None,
+    after: EventCursor | None = None,
     *,
     actor: Actor,
     most: int = WINDOW_EVENTS,
@@ -102,18 +102,18 @@ def read_window(
 
 
 def read_raw_window(
-    session_id: UUID, after: Place | None = None, *, actor: Actor, most: int, most_bytes: int
+    session_id: UUID, after: EventCursor | None = None, *, actor: Actor, most: int, most_bytes: int
 ) -> tuple[list[RawEvent], str | None]:
     """The same with payloads as text, and the cursor of what follows."""
     rows, more = _read(AS_TEXT, session_id, after, actor, most, most_bytes, None)
     events = [RawEvent(*row) for row in rows]
-    return events, behind(events[-1]) if more else None
+    return events, cursor_after(events[-1]) if more else None
 
 
 def _read(
     statement: str,
     session_id: UUID,
-    after: Place | None,
+    after: EventCursor | None,
     actor: Actor,
     most: int,
     most_bytes: int,
@@ -135,9 +135,9 @@ def _read(
     return [row[:5] for row in found], bool(rows) and rows[0][5] > len(found)
 
 
-def behind(event: Event | RawEvent) -> str:
+def cursor_after(event: Event | RawEvent) -> str:
     """The place behind an event, as addresses and cursors write it."""
-    return Place(event.occurred_at, event.sequence).text()
+    return EventCursor(event.occurred_at, event.sequence).text()
 
 
 def iterate_events(session_id: UUID, *, actor: Actor, kinds: Sequence[str] | None = None) -> Iterator[Event]:
@@ -157,7 +157,7 @@ def _iterate(statement: str, session_id: UUID, actor: Actor, kinds: Sequence[str
     while more:
         rows, more = _read(statement, session_id, place, actor, WINDOW_EVENTS, WINDOW_BYTES, kinds)
         if rows:
-            place = Place(rows[-1][4], rows[-1][1])
+            place = EventCursor(rows[-1][4], rows[-1][1])
         yield from rows
 
 

@@ -27,7 +27,7 @@ from app.text.masking import Masking
 __all__ = [
     "Event", "NewEvent", "check_event", "events_of", "lock_for_events", "rows_of", "times_of", "write_events",
 ]  # fmt: skip
-MOST_AT_ONCE = limits.EVENTS_AT_ONCE
+MAX_AT_ONCE = limits.EVENTS_AT_ONCE
 # What each payload must hold. Other keys may follow.
 NEEDED: dict[str, dict[str, type]] = {
     "user.message": {"text": str},
@@ -61,8 +61,8 @@ def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
 
 def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
     """Number and store events of a locked session, without the secrets in them."""
-    if len(events) > MOST_AT_ONCE:
-        raise Invalid(f"At most {MOST_AT_ONCE:,} events at once; send the rest in a second request.")
+    if len(events) > MAX_AT_ONCE:
+        raise Invalid(f"At most {MAX_AT_ONCE:,} events at once; send the rest in a second request.")
     if not events:
         return []
     rows = rows_of(reported(events, actor), masking_for(actor), before=session.event_count)

@@ -11,10 +11,10 @@ from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, SessionEvent
 
-MOST_EVENTS = 40
-LONGEST = 600
-SHOWN = ("name", "text", "arguments", "output")
-TOLD = ("user.message", "agent.message", "tool.call", "tool.result", "session.failed")
+MAX_EVENTS = 40
+MAX_LENGTH = 600
+PAYLOAD_KEYS = ("name", "text", "arguments", "output")
+EVENT_TYPES = ("user.message", "agent.message", "tool.call", "tool.result", "session.failed")
 
 
 def excerpt_of(session_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
@@ -27,28 +27,30 @@ def excerpt_of(session_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
     if row is None:
         return None
     events = db.session.execute(
-        select(SessionEvent.event_type, *(_cut(name) for name in SHOWN), SessionEvent.payload["is_error"].astext)
+        select(SessionEvent.event_type, *(_cut(name) for name in PAYLOAD_KEYS), SessionEvent.payload["is_error"].astext)
         .where(
             SessionEvent.tenant_id == actor.tenant_id,
             SessionEvent.session_id == session_id,
-            SessionEvent.event_type.in_(TOLD),
+            SessionEvent.event_type.in_(EVENT_TYPES),
         )
         .order_by(SessionEvent.occurred_at.desc(), SessionEvent.sequence.desc())
-        .limit(MOST_EVENTS)
+        .limit(MAX_EVENTS)
     )
-    told = [{"type": kind, **_told(cut, is_error)} for kind, *cut, is_error in events]
+    told = [{"type": kind, **_payload(cut, is_error)} for kind, *cut, is_error in events]
     return {"id": row.id, "title": row.title, "status": row.status, "error": row.error, "events": told[::-1]}
 
 
 def _cut(name: str) -> Any:
     """A text of a payload, one character longer than what is shown of it. The database cuts what is large."""
-    return func.left(SessionEvent.payload[name].astext, LONGEST + 1)
+    return func.left(SessionEvent.payload[name].astext, MAX_LENGTH + 1)
 
 
-def _told(cut: list[str | None], is_error: str | None) -> dict[str, Any]:
-    told: dict[str, Any] = {name: _short(text) for name, text in zip(SHOWN, cut, strict=True) if text is not None}
+def _payload(cut: list[str | None], is_error: str | None) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        name: _short(text) for name, text in zip(PAYLOAD_KEYS, cut, strict=True) if text is not None
+    }
     return told | ({} if is_error is None else {"is_error": is_error == "true"})
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_LENGTH else text[: MAX_LENGTH - 1] + "…"

@@ -28,9 +28,9 @@ from app.services.sessions.events import NewEvent, rows_of
 from app.services.sessions.store import after_end, milliseconds_between
 from app.text.masking import Masking
 
-MOST_ATTEMPTS = 3
+MAX_ATTEMPTS = 3
 # A replay changes nothing outside itself, so losing its process is no reason to give up on it early.
-MOST_LOST = 10
+MAX_LOST = 10
 GIVEN_UP = "Three attempts to run this session ended without an answer."
 PROCESSES_LOST = "Ten attempts to replay this golden ended because the process that ran it was lost."
 CLAIM = text("SELECT session_id, tenant_id, attempt FROM door_claim(:owner, :most, :lease)")
@@ -107,7 +107,7 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
+class RunOutcome:
     """How a run ended, and what it took. `answer` joins the chat that the session belongs to; `full` says that the
     session had no room for what happened next."""
 
@@ -130,7 +130,7 @@ def claim(owner: str, most: int, lease: timedelta) -> list[Lease]:
     return [Lease(row.session_id, row.tenant_id, owner, row.attempt) for row in rows]
 
 
-class Held(NamedTuple):
+class LeasedSession(NamedTuple):
     """A session of ours, locked until the transaction ends, and what writing to it needs to know."""
 
     lease: Lease
@@ -169,22 +169,22 @@ class Held(NamedTuple):
         return Masking(bool(self.mask_emails), bool(self.mask_phones))
 
 
-def hold(lease: Lease) -> Held:
+def hold(lease: Lease) -> LeasedSession:
     """The session, locked, if it is still ours."""
     found = run(HOLD, _named(lease))
     if not found:
         raise LeaseLost
-    return Held(lease, *found[0])
+    return LeasedSession(lease, *found[0])
 
 
-def why_given_up(held: Held) -> str | None:
+def why_given_up(held: LeasedSession) -> str | None:
     """Why this attempt is one too many, if it is. Of a replay, lost processes are counted apart from its own
     failures."""
     if held.eval_source is None:
-        return GIVEN_UP if held.lease.attempt > MOST_ATTEMPTS else None
-    if held.lost_count > MOST_LOST:
+        return GIVEN_UP if held.lease.attempt > MAX_ATTEMPTS else None
+    if held.lost_count > MAX_LOST:
         return PROCESSES_LOST
-    return GIVEN_UP if held.lease.attempt - held.lost_count > MOST_ATTEMPTS else None
+    return GIVEN_UP if held.lease.attempt - held.lost_count > MAX_ATTEMPTS else None
 
 
 def _named(lease: Lease) -> dict[str, Any]:
@@ -210,13 +210,13 @@ def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
     return held.cancel_requested_at is not None
 
 
-def write(held: Held, events: Sequence[NewEvent]) -> None:
+def write(held: LeasedSession, events: Sequence[NewEvent]) -> None:
     """Add what happened to a session that is held, once in a transaction."""
     if events:
         check_sizes(run(RECORD, _written(held, events)))
 
 
-def _written(held: Held, events: Sequence[NewEvent]) -> dict[str, Any]:
+def _written(held: LeasedSession, events: Sequence[NewEvent]) -> dict[str, Any]:
     rows = rows_of(events, held.masking, before=held.event_count)
     return {
         "tenant": held.tenant_id,
@@ -233,7 +233,7 @@ def write_draft(lease: Lease, so_far: str) -> None:
         raise LeaseLost
 
 
-def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
+def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
     """End the run: its last events, its figures, its answer in the chat and its status, all or nothing. `marks` join
     its metadata."""
     said, events = _said(held, ending), list(ending.events)
@@ -267,13 +267,13 @@ def end(held: Held, ending: Ending, *, actor: Actor, marks: Mapping[str, Any] | 
         after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
 
 
-def _duration(held: Held, at: datetime) -> int:
+def _duration(held: LeasedSession, at: datetime) -> int:
     if held.duration_ms is not None:
         return held.duration_ms
     return milliseconds_between(held.started_at or held.created_at, at)
 
 
-def _said(held: Held, ending: Ending) -> NewMessage | None:
+def _said(held: LeasedSession, ending: RunOutcome) -> NewMessage | None:
     """What the agent says in the end. Of a run that was stopped, what it had written so far is kept, marked."""
     text, details = ending.answer, dict(ending.details)
     if ending.status == "cancelled":

@@ -143,7 +143,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
     """One page of the workspace's sessions. At most five queries."""
     where, count = _indexed(filters, actor), None
     if filters.q:
-        matches = text_search.matching("sessions", filters, page)
+        matches = text_search.find_matches("sessions", filters, page)
         if not matches.ids:
             return empty()
         where.append(matches.are(AgentSession.id))
@@ -171,7 +171,7 @@ def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
     """What indexes narrow the list by, or None when the words that are searched for are nowhere."""
     where = _indexed(filters, actor)
     if filters.q:
-        ids = text_search.matching_ids("sessions", filters.q)
+        ids = text_search.find_ids("sessions", filters.q)
         if not ids:
             return None
         where.append(text_search.Matches(ids).are(AgentSession.id))

@@ -18,33 +18,33 @@ from app.actor import Actor
 from app.db import db
 from app.errors import NotFound
 from app.models import AgentSession, SessionEvent
-from app.services.sessions.event_windows import Event, Place, behind, read_window
+from app.services.sessions.event_windows import Event, EventCursor, cursor_after, read_window
 
 EVENTS = 100
 BYTES = 60_000
-OUTLINED = 5000
+MAX_OUTLINE = 5000
 NAMES = ("id", "call_id", "message_id", "turn_id")
-LONGEST_NAME = 300
+MAX_NAME_LENGTH = 300
 # A larger payload is shown by its beginning, beside a link to all of it.
-LARGE = 20_000
-SHOWN = 8000
-KEPT = ("name", "is_error", "duration_ms", "row_ids", "entity_id", "entity_type")
-BEGUN = ("text", "arguments", "output")
+LARGE_PAYLOAD = 20_000
+MAX_SHOWN = 8000
+KEPT_KEYS = ("name", "is_error", "duration_ms", "row_ids", "entity_id", "entity_type")
+TRUNCATED_KEYS = ("text", "arguments", "output")
 COLUMNS: tuple[Any, ...] = (
     SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at,
 )  # fmt: skip
 
 
-def shortened(event: Any = SessionEvent) -> Any:
+def shorten_payload(event: Any = SessionEvent) -> Any:
     """A payload for a transcript: whole, or where it is large, what a call and its result begin with."""
-    kept = [part for name in (*NAMES, *KEPT) for part in (name, event.payload[name])]
-    cut = [part for name in BEGUN for part in (name, func.left(event.payload[name].astext, SHOWN))]
+    kept = [part for name in (*NAMES, *KEPT_KEYS) for part in (name, event.payload[name])]
+    cut = [part for name in TRUNCATED_KEYS for part in (name, func.left(event.payload[name].astext, MAX_SHOWN))]
     short = func.jsonb_strip_nulls(func.jsonb_build_object(*kept, *cut))
-    return case((event.payload_bytes <= LARGE, event.payload), else_=short)
+    return case((event.payload_bytes <= LARGE_PAYLOAD, event.payload), else_=short)
 
 
 @dataclass(frozen=True)
-class Part:
+class SessionPart:
     """Some events in a row, without results that an earlier part has shown with their calls. `answers` are results that
     come later than the part; `following` is where the next part begins, `first` whether this is the first."""
 
@@ -54,21 +54,21 @@ class Part:
     first: bool = True
 
 
-def read_first(session_id: UUID, *, actor: Actor) -> tuple[Part, list[Event]]:
+def read_first(session_id: UUID, *, actor: Actor) -> tuple[SessionPart, list[Event]]:
     """The first part, and the whole session in outline: the same events when they are all there are. Two queries."""
     events, more = _read(session_id, None, actor)
     if not more:
-        return Part(events), events
+        return SessionPart(events), events
     events = events[: _cut(events)]
     waiting = _names("tool.call", events) - _names("tool.result", events)
     outline = read_outline(session_id, actor=actor, whole=waiting)
     late = [event for event in outline if event.event_type == "tool.result" and _name(event) in waiting]
-    return Part(events, late, behind(events[-1])), outline
+    return SessionPart(events, late, cursor_after(events[-1])), outline
 
 
-def read_part(session_id: UUID, after: str, *, actor: Actor) -> Part:
+def read_part(session_id: UUID, after: str, *, actor: Actor) -> SessionPart:
     """The part that follows a place. One query, two when a call and its result are far apart."""
-    events, more = _read(session_id, Place.read(after), actor)
+    events, more = _read(session_id, EventCursor.read(after), actor)
     events = events[: _cut(events)] if more else events
     calls, results = _names("tool.call", events), _names("tool.result", events)
     waiting = calls - results if more else set()
@@ -76,7 +76,7 @@ def read_part(session_id: UUID, after: str, *, actor: Actor) -> Part:
     known = _names("tool.call", others)
     kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in known]
     late = [event for event in others if event.event_type == "tool.result" and _name(event) in waiting]
-    return Part(kept, late, behind(events[-1]) if more else None, first=False)
+    return SessionPart(kept, late, cursor_after(events[-1]) if more else None, first=False)
 
 
 def _names(kind: str, events: Sequence[Event]) -> set[str]:
@@ -87,7 +87,7 @@ def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
     return [SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id == session_id]
 
 
-def _read(session_id: UUID, place: Place | None, actor: Actor) -> tuple[list[Event], bool]:
+def _read(session_id: UUID, place: EventCursor | None, actor: Actor) -> tuple[list[Event], bool]:
     return read_window(session_id, place, actor=actor, most=EVENTS, most_bytes=BYTES)
 
 
@@ -123,7 +123,7 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
         return []
     call, result = SessionEvent.payload["id"].astext, SessionEvent.payload["call_id"].astext
     kind = SessionEvent.event_type
-    columns: tuple[Any, ...] = (*COLUMNS[:3], shortened(), COLUMNS[4])
+    columns: tuple[Any, ...] = (*COLUMNS[:3], shorten_payload(), COLUMNS[4])
     rows = db.session.execute(
         select(*columns).where(
             *_of(session_id, actor),
@@ -137,7 +137,7 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
 def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ()) -> list[Event]:
     """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by. Those
     of the results of the calls in `whole` are as transcripts show them."""
-    names = [part for name in NAMES for part in (name, func.left(SessionEvent.payload[name].astext, LONGEST_NAME))]
+    names = [part for name in NAMES for part in (name, func.left(SessionEvent.payload[name].astext, MAX_NAME_LENGTH))]
     short = func.jsonb_strip_nulls(func.jsonb_build_object(*names))
     asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
     rows = db.session.execute(
@@ -145,12 +145,12 @@ def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ())
             SessionEvent.id,
             SessionEvent.sequence,
             SessionEvent.event_type,
-            case((asked_for, shortened()), else_=short) if whole else short,
+            case((asked_for, shorten_payload()), else_=short) if whole else short,
             SessionEvent.occurred_at,
         )
         .where(*_of(session_id, actor))
         .order_by(SessionEvent.occurred_at, SessionEvent.sequence)
-        .limit(OUTLINED)
+        .limit(MAX_OUTLINE)
     )
     return [Event(*row) for row in rows]
 
@@ -170,12 +170,12 @@ def find_event(session_id: UUID, *, actor: Actor, ending: str) -> Event:
     return Event(*row)
 
 
-def place_before(event: Event) -> str:
+def cursor_before(event: Event) -> str:
     """Where a part begins that has this event first."""
-    return Place(event.occurred_at, event.sequence - 1).text()
+    return EventCursor(event.occurred_at, event.sequence - 1).text()
 
 
-def place_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
+def cursor_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
     """Where to begin to read at an event: at the beginning (None) when one part holds the session, or the event is not
     there. One query."""
     count = select(AgentSession.event_count).where(
@@ -184,7 +184,7 @@ def place_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
     row = db.session.execute(
         select(*COLUMNS, count.scalar_subquery()).where(*_of(session_id, actor), SessionEvent.id == event_id)
     ).one_or_none()
-    return place_before(Event(*row[:-1])) if row is not None and row[-1] > EVENTS else None
+    return cursor_before(Event(*row[:-1])) if row is not None and row[-1] > EVENTS else None
 
 
 def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:

@@ -24,7 +24,7 @@ from app.services.agents import versions
 from app.services.sessions.events import lock_for_events
 from app.services.sessions.store import NewSession, create_session, finish_session
 
-MOST_TURNS = 50
+MAX_TURNS = 50
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def start_run(
     """Ask an agent to answer these messages, one after the other. In a chat, `turn_id` names the turn that is
     answered: earlier turns are what the agent knows, and its answer joins the chat."""
     said = [text.strip() for text in turns if text.strip()]
-    if not said or len(said) > MOST_TURNS:
+    if not said or len(said) > MAX_TURNS:
         raise Invalid.of({"message": "Say something."})
     if any(len(text) > limits.MESSAGE // 4 for text in said):
         longest = f"At most {limits.MESSAGE // 4:,} characters."

@@ -22,20 +22,14 @@ from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit
 from app.services.agents import versions
 from app.services.privacy import name_of
-from app.services.sessions.events import Event, NewEvent, events_of, lock_for_events, times_of, write_events
-from app.services.sessions.lists import SessionRow, list_sessions
+from app.services.sessions.events import NewEvent, lock_for_events, times_of, write_events
 from app.services.sessions.task_outcome import note_end
 from app.services.workspaces.masking import masking_for
 from app.text.masking import Masking
 
-__all__ = [
-    "Event", "NewEvent", "NewSession", "SessionDetail", "SessionRow", "add_events", "append_events", "begin_session",
-    "create_session", "delete_session", "events_of", "find_session", "finish_session", "get_session", "list_sessions",
-]  # fmt: skip
-
-OPEN = ("pending", "running")
+OPEN_STATUSES = ("pending", "running")
 FINAL = ("completed", "failed", "cancelled")
-NO_REASON = "The session failed without saying why."
+UNKNOWN_REASON = "The session failed without saying why."
 TOO_EARLY = "Send a time that is not before `started_at`."
 # What only the product itself writes into metadata: promoting, replaying, schedules, retries and asking again. Names
 # that begin like those of replays are taken too. `turns`, `turn_id`, `criteria_set_id`, `tools` and the like are
@@ -196,7 +190,7 @@ def _reason(events: Sequence[NewEvent]) -> str:
     """Why a session failed, as far as its events say."""
     said = [event.payload for event in events if event.event_type == "session.failed"]
     found = [reason for payload in said if (reason := payload.get("reason") or payload.get("error"))]
-    return str(found[-1])[: limits.ERROR] if found else NO_REASON
+    return str(found[-1])[: limits.ERROR] if found else UNKNOWN_REASON
 
 
 def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
@@ -239,7 +233,7 @@ def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) ->
     ids = write_events(session, events, actor=actor)
     for event, at in zip(events, times_of(events), strict=True):
         status = event.event_type.removeprefix("session.")
-        if status in ("completed", "failed") and session.status in OPEN:
+        if status in ("completed", "failed") and session.status in OPEN_STATUSES:
             _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
     return session, ids
 
@@ -253,7 +247,7 @@ def runs_here(session_id: UUID, *, actor: Actor) -> bool:
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such session in this workspace.")
-    waits = row.kind != "external" and row.status in OPEN
+    waits = row.kind != "external" and row.status in OPEN_STATUSES
     return row.attempt > 0 or row.eval_source is not None or waits
 
 
@@ -289,7 +283,7 @@ def finish_session(
 
 def _finish(session: AgentSession, status: str, error: str | None, at: datetime | None, actor: Actor) -> None:
     before, session.status = session.status, status
-    error = error or (NO_REASON if status == "failed" else None)
+    error = error or (UNKNOWN_REASON if status == "failed" else None)
     session.error = masking_for(actor).text(error) if error else None
     at = at or datetime.now(UTC)
     session.finished_at = max(at, session.started_at or at)
@@ -313,7 +307,7 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 
     if session.eval_source is not None:
         return
-    reason = session.error or NO_REASON
+    reason = session.error or UNKNOWN_REASON
     record_feedback(
         NewFeedback(
             source_type="session",
@@ -375,7 +369,7 @@ def delete_session(session_id: UUID, *, actor: Actor) -> None:
 FROZEN = ("golden", "eval_golden")
 
 
-def shown_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
+def public_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
     """What whoever asks may read of it.
 
     A snapshot holds the prompt of an agent and the memories of a person. The first is for admins; the second is for
@@ -404,4 +398,4 @@ def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str
             AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
         )
     )
-    return {session_id: shown_metadata(meta, actor=actor) for session_id, meta in rows}
+    return {session_id: public_metadata(meta, actor=actor) for session_id, meta in rows}

@@ -13,12 +13,12 @@ from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, AgentVersion, Entity, SessionEvent, SharedContext
 from app.services.sessions.event_windows import Event
-from app.services.sessions.paging import LARGE, shortened
+from app.services.sessions.paging import LARGE_PAYLOAD, shorten_payload
 
-MOST_EVENTS = 2000
-MOST_BYTES = 4_000_000
+MAX_EVENTS = 2000
+MAX_BYTES = 4_000_000
 RECORD_ID = re.compile(r"(?:entity )?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
-MOST_SESSIONS = 100
+MAX_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
 
 
@@ -63,12 +63,12 @@ def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.chat_id == chat_id)
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
-        .limit(MOST_SESSIONS)
+        .limit(MAX_SESSIONS)
     )  # fmt: skip
     return [SessionBehind(*row) for row in rows]
 
 
-def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:
+def load_work_events(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:
     """What the agents did in these sessions, in order of time, as far as a page can show it. One query."""
     if not session_ids:
         return {}
@@ -83,15 +83,15 @@ def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[E
             SessionEvent.event_type.in_(WORK),
         )
         .order_by(SessionEvent.session_id, SessionEvent.occurred_at, SessionEvent.sequence)
-        .limit(MOST_EVENTS)
+        .limit(MAX_EVENTS)
         .subquery()
     ).c  # fmt: skip
     order = (some.session_id, some.occurred_at, some.sequence)
-    so_far = func.sum(func.least(some.payload_bytes, LARGE)).over(order_by=order)
+    so_far = func.sum(func.least(some.payload_bytes, LARGE_PAYLOAD)).over(order_by=order)
     sized = select(*some, so_far.label("so_far")).subquery().c
     rows = db.session.execute(
-        select(sized.session_id, sized.id, sized.sequence, sized.event_type, shortened(sized), sized.occurred_at)
-        .where(sized.so_far <= MOST_BYTES)
+        select(sized.session_id, sized.id, sized.sequence, sized.event_type, shorten_payload(sized), sized.occurred_at)
+        .where(sized.so_far <= MAX_BYTES)
         .order_by(sized.session_id, sized.occurred_at, sized.sequence)
     )
     found: dict[UUID, list[Event]] = {}
@@ -100,7 +100,7 @@ def work_of(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[E
     return found
 
 
-def names_of(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str]:
+def record_names(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str]:
     """What these records are called today. One query."""
     if not entity_ids:
         return {}
@@ -110,17 +110,17 @@ def names_of(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str]:
     return {str(entity_id): name for entity_id, name in rows}
 
 
-def with_names(text: str, names: Mapping[str, str]) -> str:
+def replace_ids(text: str, names: Mapping[str, str]) -> str:
     """The text with the names of records where it had their ids; an id without a name stays."""
     return RECORD_ID.sub(lambda found: f"“{names[found[1]]}”" if found[1] in names else found[0], text)
 
 
-def named(text: str, *, actor: Actor) -> str:
+def name_records_in(text: str, *, actor: Actor) -> str:
     """The same for one text whose records are not looked up yet."""
-    return with_names(text, names_of({UUID(found) for found in RECORD_ID.findall(text)}, actor=actor))
+    return replace_ids(text, record_names({UUID(found) for found in RECORD_ID.findall(text)}, actor=actor))
 
 
-def known_rows(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:
+def load_knowledge(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:
     """The knowledge rows with these ids, by type. One query."""
     if not row_ids:
         return []

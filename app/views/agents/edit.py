@@ -21,7 +21,7 @@ from app.text.diff import text_diff
 from app.tools.describe import describe_groups
 from app.views.agents import bp
 from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
-from app.views.forms import whole_number
+from app.views.forms import parse_count
 from app.views.htmx import page
 
 SHOWN = 30
@@ -148,9 +148,9 @@ def versions(agent_id: UUID) -> Any:
 
 def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
-    newer = whole_number(request.values.get("to")) or agent.current_version
-    older = whole_number(request.values.get("from")) or max(newer - 1, 1)
-    before = whole_number(request.args.get("before"))
+    newer = parse_count(request.values.get("to")) or agent.current_version
+    older = parse_count(request.values.get("from")) or max(newer - 1, 1)
+    before = parse_count(request.args.get("before"))
     rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
     contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
@@ -172,8 +172,8 @@ def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
 @access("admin")
 def restore(agent_id: UUID) -> Any:
     """Make an earlier version current again, as a new one."""
-    number = whole_number(request.form.get("restore")) or 0
-    version = whole_number(request.form.get("version")) or 0
+    number = parse_count(request.form.get("restore")) or 0
+    version = parse_count(request.form.get("version")) or 0
     try:
         with transaction():
             saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allow())

@@ -16,7 +16,7 @@ from app.formats.agent_config import HEADER as HEADER_NAME
 from app.formats.agent_diff import LIMITS, Change
 from app.services.agents.edit import Draft
 from app.tools.describe import describe_groups
-from app.views.forms import whole_number
+from app.views.forms import parse_count
 
 KINDS = {
     "builtin": "Runs here: instructions, a model and tools.",
@@ -110,7 +110,7 @@ class AgentForm:
             rows={part: _read_rows(form, part) for part in PARTS},
             limits={name: form.get(f"limits.{name}", "") for name in LIMITS},
             note=form.get("note", ""),
-            version=whole_number(form.get("version")) or 0,
+            version=parse_count(form.get("version")) or 0,
         )
 
     def as_draft(self) -> Draft:

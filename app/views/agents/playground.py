@@ -17,7 +17,7 @@ from app.services.entities import search as entity_search
 from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
 from app.views.agents import bp
-from app.views.forms import typed, whole_number
+from app.views.forms import form_text, parse_count
 from app.views.htmx import varied, wants_fragment
 from app.views.sessions import detail as session_detail
 
@@ -47,7 +47,7 @@ def _form(agent: Agent, values: dict[str, str], errors: dict[str, str] | None = 
 def start_try(agent_id: UUID) -> Any:
     """Start a run and go to where it can be followed."""
     agent = versions.get_agent(agent_id, actor=g.actor)
-    values = {"message": typed("message"), "record": typed("record"), "version": typed("version")}
+    values = {"message": form_text("message"), "record": form_text("record"), "version": form_text("version")}
     if agent.is_system:
         return _form(agent, values, {"message": f"{agent.slug} belongs to the workspace and runs by its task."}, 409)
     try:
@@ -57,7 +57,7 @@ def start_try(agent_id: UUID) -> Any:
                 [values["message"]],
                 actor=g.actor,
                 entity_id=entity_search.find_record(values["record"], actor=g.actor) if values["record"] else None,
-                agent_version=whole_number(values["version"]),
+                agent_version=parse_count(values["version"]),
                 metadata={"live": True},
             )
     except Invalid as wrong:

@@ -23,17 +23,17 @@ from app.services.sessions import chat_turns
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.chat_turns import ChatState
 from app.views.chat import bp
-from app.views.chat.messages import MessageView, alternatives, moments_of
-from app.views.forms import typed
+from app.views.chat.messages import MessageView, build_messages, group_alternatives
+from app.views.forms import form_text
 from app.views.htmx import Toast, swap, varied, wants_fragment
 from app.views.transcript import turns as transcript_turns
 
 # How often the page asks, in milliseconds: while an answer is written, when that takes long, and when all is quiet.
-SOON, LATER, SELDOM = 400, 1000, 5000
+FAST_POLL_MS, SLOW_POLL_MS, IDLE_POLL_MS = 400, 1000, 5000
 LONG_SECONDS = 30
 # After so many seconds somebody should look whether anything runs sessions at all.
-NOBODY_SECONDS = 20
-LONGEST_SPOKEN = 2000
+UNCLAIMED_SECONDS = 20
+MAX_SPOKEN_LENGTH = 2000
 
 
 @bp.get("/<uuid:chat_id>/run")
@@ -54,7 +54,7 @@ def send_message(chat_id: UUID) -> Any:
     """What the person says next."""
     try:
         with transaction():
-            chat_turns.send_message(chat_id, typed("message"), actor=g.actor)
+            chat_turns.send_message(chat_id, form_text("message"), actor=g.actor)
     except Invalid as refusal:
         return _answer(chat_id, 422, error=refusal.fields.get("message", refusal.detail))
     except Refused as refusal:
@@ -95,8 +95,8 @@ def _end_of(chat_id: UUID) -> str:
 
 def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     """What the page does not have yet, and the end of the conversation as it is."""
-    had = _had()
-    fresh = chat_own.read_after(now.chat_id, had, actor=g.actor)
+    had = _last_index()
+    fresh = chat_own.messages_after(now.chat_id, had, actor=g.actor)
     last = fresh[-1].message.message_index if fresh else had
     moments, replaced = _moments(now, fresh, had)
     spoken = _spoken(now, fresh)
@@ -106,7 +106,7 @@ def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     return varied(make_response(html, status))
 
 
-def _had() -> int:
+def _last_index() -> int:
     """The place of the last message that the page has."""
     text = request.values.get("after", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
@@ -115,16 +115,16 @@ def _had() -> int:
 def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
     """The fresh messages, and the moment on the page that the first of them stands instead of."""
     agent = now.agent_name or "Agent"
-    if not fresh or not _another(fresh[0].message):
-        return moments_of(now.chat, fresh, agent, fresh=True), None
-    beside = chat_own.answers_beside(fresh[0].message, actor=g.actor)
-    groups = alternatives([one.message for one in beside]).values()
+    if not fresh or not _is_alternative(fresh[0].message):
+        return build_messages(now.chat, fresh, agent, fresh=True), None
+    beside = chat_own.answers_in_turn(fresh[0].message, actor=g.actor)
+    groups = group_alternatives([one.message for one in beside]).values()
     first = next(places[0] for places in groups if fresh[0].message.message_index in places)
     earlier = [one for one in beside if first <= one.message.message_index <= had]
-    return moments_of(now.chat, [*earlier, *fresh], agent, fresh=True), first
+    return build_messages(now.chat, [*earlier, *fresh], agent, fresh=True), first
 
 
-def _another(message: Message) -> bool:
+def _is_alternative(message: Message) -> bool:
     return message.role == "agent" and "instead_of" in message.details
 
 
@@ -132,9 +132,9 @@ def _spoken(now: ChatState, fresh: Sequence[ChatMessage]) -> str:
     """What is said aloud: a whole answer, once, and never a part of one."""
     said = [one.message.content for one in fresh if one.message.role == "agent"]
     if said:
-        return f"{now.agent_name or 'The agent'}: {said[-1]}"[:LONGEST_SPOKEN]
+        return f"{now.agent_name or 'The agent'}: {said[-1]}"[:MAX_SPOKEN_LENGTH]
     if now.run and now.run.status == "failed":
-        return f"No answer. {now.run.error or ''}"[:LONGEST_SPOKEN]
+        return f"No answer. {now.run.error or ''}"[:MAX_SPOKEN_LENGTH]
     return ""
 
 
@@ -154,18 +154,18 @@ def _age(now: ChatState) -> float:
 
 def _pace(now: ChatState) -> int:
     if not now.running:
-        return SELDOM
-    return SOON if _age(now) < LONG_SECONDS else LATER
+        return IDLE_POLL_MS
+    return FAST_POLL_MS if _age(now) < LONG_SECONDS else SLOW_POLL_MS
 
 
 def _unclaimed(now: ChatState) -> bool:
-    return now.run is not None and now.run.status == "pending" and _age(now) > NOBODY_SECONDS
+    return now.run is not None and now.run.status == "pending" and _age(now) > UNCLAIMED_SECONDS
 
 
 def _lines(now: ChatState) -> list[transcript_turns.Part]:
     """What the agent has done so far."""
     if now.run is None or not now.run.open:
         return []
-    events = session_transcript.work_of({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
-    turns = transcript_turns.of_events(events, person="", agent="")
+    events = session_transcript.load_work_events({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
+    turns = transcript_turns.build_turns(events, person="", agent="")
     return [part for turn in turns for part in turn.parts]

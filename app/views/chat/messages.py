@@ -13,13 +13,13 @@ from app.services.chats import own as chat_own
 from app.services.chats import ratings
 from app.services.chats.own import Answer, ChatMessage
 from app.services.feedback import own as feedback_own
-from app.services.feedback.own import Learned, OwnRow
+from app.services.feedback.own import LearnedRule, OwnRow
 from app.services.sessions import transcript as session_transcript
 from app.text.diff import Part, word_diff
-from app.views.feedback.own import Own, as_own
+from app.views.feedback.own import OwnFeedback, describe_own
 from app.views.transcript import turns as transcript_turns
 
-OFFLINE = "offline model: follows rules, no language model"
+OFFLINE_NOTE = "offline model: follows rules, no language model"
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class AnswerFeedback:
     up: bool
     down: bool
     explained: bool
-    rows: list[Own]
-    edit: Own | None
+    rows: list[OwnFeedback]
+    edit: OwnFeedback | None
     diff: list[Part]
     form: Form | None = None
 
@@ -88,18 +88,18 @@ class OpenForm:
     form: Form | None = None
 
 
-def moments_of(
+def build_messages(
     chat: Chat, stretch: Sequence[ChatMessage], agent: str, wish: OpenForm | None = None, *, fresh: bool = False
 ) -> list[MessageView]:
     """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
     for. What is `fresh` was not received in any way yet. At most three queries."""
     wish = wish or OpenForm()
     messages = [one.message for one in stretch]
-    groups = alternatives(messages)
-    hidden = {index for places in groups.values() for index in places} - {_shown(p, wish) for p in groups.values()}
+    groups = group_alternatives(messages)
+    hidden = {index for places in groups.values() for index in places} - {_visible(p, wish) for p in groups.values()}
     sessions = {message.session_id for message in messages if message.session_id}
-    work = session_transcript.work_of(sessions, actor=g.actor)
-    turns = transcript_turns.of_messages(messages, person=g.actor.name or "You", agent=agent, work=work)
+    work = session_transcript.load_work_events(sessions, actor=g.actor)
+    turns = transcript_turns.build_chat_turns(messages, person=g.actor.name or "You", agent=agent, work=work)
     rows, learned = ({}, {}) if fresh else _own_rows(chat, messages)
     places = {index: tuple(group) for group in groups.values() for index in group if len(group) > 1}
     answered = {message.turn_id for message in messages if message.role == "agent"}
@@ -115,12 +115,12 @@ def moments_of(
             answer = Answer(chat, message, rows.get(message.id, []))
             received = answer_feedback(answer, learned, asked.kind, asked.form)
         unanswered = message.role == "user" and message.turn_id not in answered and index != last
-        trouble = _trouble(one) if unanswered else ""
+        trouble = _failure(one) if unanswered else ""
         found.append(MessageView(turn, index, received, places.get(index, ()), _marks(one), trouble))
     return found
 
 
-def alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
+def group_alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
     """The places of the answers to one question, by the place of the first."""
     first: dict[int, int] = {}
     groups: dict[int, list[int]] = {}
@@ -134,7 +134,7 @@ def alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
     return groups
 
 
-def _shown(places: Sequence[int], wish: OpenForm) -> int:
+def _visible(places: Sequence[int], wish: OpenForm) -> int:
     return wish.index if wish.index is not None and wish.index in places else places[-1]
 
 
@@ -142,11 +142,15 @@ def _marks(one: ChatMessage) -> tuple[str, ...]:
     if one.message.role != "agent":
         return ()
     details = one.message.details
-    found = {OFFLINE: one.model == "offline", "stopped": details.get("stopped"), "cut off": details.get("truncated")}
+    found = {
+        OFFLINE_NOTE: one.model == "offline",
+        "stopped": details.get("stopped"),
+        "cut off": details.get("truncated"),
+    }
     return tuple(word for word, true in found.items() if true)
 
 
-def _trouble(one: ChatMessage) -> str:
+def _failure(one: ChatMessage) -> str:
     if one.status == "failed":
         return f"No answer: {one.error or 'the session failed.'}"
     return "No answer: it was stopped." if one.status == "cancelled" else ""
@@ -154,7 +158,7 @@ def _trouble(one: ChatMessage) -> str:
 
 def _own_rows(
     chat: Chat, messages: Sequence[Message]
-) -> tuple[dict[UUID | None, list[OwnRow]], Mapping[UUID, Learned]]:
+) -> tuple[dict[UUID | None, list[OwnRow]], Mapping[UUID, LearnedRule]]:
     """Return the person's rows by message. Those about the whole conversation are with its last answer."""
     rows = feedback_own.rows_in_chat(chat, actor=g.actor)
     found = feedback_own.group_by_message(rows, messages)
@@ -171,7 +175,7 @@ def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form
 
 
 def answer_feedback(
-    answer: Answer, learned: Mapping[UUID, Learned], kind: str = "", filled: Form | None = None
+    answer: Answer, learned: Mapping[UUID, LearnedRule], kind: str = "", filled: Form | None = None
 ) -> AnswerFeedback:
     """Describe the feedback on an answer. `kind` names the form to open under it; `filled` is one that was refused."""
     said = answer.rows
@@ -185,8 +189,8 @@ def answer_feedback(
         up=latest is not None and latest.signal in ratings.UP,
         down=latest is not None and latest.signal in ratings.DOWN,
         explained=any(row.comment or row.details for row in thumbs),
-        rows=[as_own(row, learned) for row in said if row is not edit],
-        edit=as_own(edit, learned) if edit else None,
+        rows=[describe_own(row, learned) for row in said if row is not edit],
+        edit=describe_own(edit, learned) if edit else None,
         diff=word_diff(answer.message.content, wanted) if edit else [],
         form=filled or _form(kind, answer, said, wanted),
     )

@@ -17,20 +17,20 @@ from app.services.chats import own as chat_own
 from app.services.chats import ratings
 from app.services.chats.lists import ChatFilters
 from app.services.sessions import chat_turns
-from app.services.sessions.chat_turns import Partner
+from app.services.sessions.chat_turns import ChatAgent
 from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.live import live_now
-from app.views.chat.messages import Form, OpenForm, load_answer_feedback, moments_of
+from app.views.chat.messages import Form, OpenForm, build_messages, load_answer_feedback
 from app.views.format import query
-from app.views.forms import typed
+from app.views.forms import form_text
 from app.views.htmx import Toast, page, swap, varied, wants_fragment
 from app.views.layout.tabs import agent_menu
 
 FORMS = ("why", "edit")
-NOTED = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can say why."}
+CONFIRMATIONS = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can say why."}
 
-CAN = {
+TOOL_GROUP_LABELS = {
     "context": "workspace knowledge",
     "entities-read": "reads records",
     "entities-write": "changes records",
@@ -49,7 +49,7 @@ class NewChatForm:
 
 
 @dataclass(frozen=True)
-class Choice:
+class AgentOption:
     """An agent in that form."""
 
     slug: str
@@ -67,7 +67,7 @@ def index() -> Any:
 
 
 def _index(opening: NewChatForm, status: int = 200) -> Response:
-    asked = listing.read(ChatFilters)
+    asked = listing.read_listing(ChatFilters)
     found = chat_own.list_own(asked.filters, asked.page, actor=g.actor)
     return page(
         "chat/index.html",
@@ -78,8 +78,8 @@ def _index(opening: NewChatForm, status: int = 200) -> Response:
         asked=asked,
         fields=[agent_menu(), *listing.DAYS],
         opening=opening,
-        partners=[] if wants_fragment() else partners(),
-        **listing.neighbours(found),
+        partners=[] if wants_fragment() else agent_options(),
+        **listing.pager_links(found),
     )
 
 
@@ -87,7 +87,7 @@ def _index(opening: NewChatForm, status: int = 200) -> Response:
 @access("member")
 def begin() -> Any:
     """A new conversation with what is said first in it."""
-    opening = NewChatForm(request.form.get("agent", ""), typed("message"))
+    opening = NewChatForm(request.form.get("agent", ""), form_text("message"))
     try:
         with transaction():
             chat = chat_turns.start_chat(opening.agent, opening.message, actor=g.actor)
@@ -103,30 +103,30 @@ def begin() -> Any:
 def detail(chat_id: UUID) -> Any:
     """One conversation: as a page, as the panel of the list, only the say about one answer with a form open, or another
     answer to the same question."""
-    wish = _wish()
+    wish = _open_form()
     if wants_fragment() and wish.index is not None:
         if wish.kind != "answer":
             received = load_answer_feedback(chat_id, wish.index, wish.kind)
             return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
         answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
-        beside = chat_own.answers_beside(answer.message, actor=g.actor)
+        beside = chat_own.answers_in_turn(answer.message, actor=g.actor)
         agent = chat_turns.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
-        found = next(m for m in moments_of(answer.chat, beside, agent, wish) if m.index == wish.index)
+        found = next(m for m in build_messages(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
     return _shown(chat_id, wish)
 
 
-def _wish() -> OpenForm:
+def _open_form() -> OpenForm:
     """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer; `?answer=3`: which
     of several answers to show."""
     for kind in (*FORMS, "said", "answer"):
-        place = _place(kind)
+        place = _index_arg(kind)
         if place is not None:
             return OpenForm(place, kind)
     return OpenForm()
 
 
-def _place(name: str) -> int | None:
+def _index_arg(name: str) -> int | None:
     """A place in the conversation from the address."""
     text = request.args.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
@@ -135,21 +135,21 @@ def _place(name: str) -> int | None:
 def _shown(chat_id: UUID, wish: OpenForm, status: int = 200) -> Response:
     template = "chat/detail.html"
     fragment = "chat/_panel.html" if request.args.get("panel") == "1" else template
-    return page(template, fragment, status=status, **_read(chat_id, wish))
+    return page(template, fragment, status=status, **_load(chat_id, wish))
 
 
-def _read(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
+def _load(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
     """What both the page and the panel show."""
-    at = wish.index if wish.index is not None else _place("at")
+    at = wish.index if wish.index is not None else _index_arg("at")
     now = chat_turns.chat_state(chat_id, actor=g.actor)
-    found = chat_own.read_own(now.chat, actor=g.actor, before=_place("before"), at=at)
+    found = chat_own.read_messages(now.chat, actor=g.actor, before=_index_arg("before"), at=at)
     agent = now.agent_name or now.agent or "Agent"
     return {
         "chat": now.chat,
         "agent": agent,
         "earlier": found.earlier,
-        "moments": moments_of(now.chat, found.said, agent, replace(wish, index=at)),
-        "beside": chat_own.list_beside(chat_id, actor=g.actor),
+        "moments": build_messages(now.chat, found.said, agent, replace(wish, index=at)),
+        "beside": chat_own.list_recent(chat_id, actor=g.actor),
         **live_now(now, found.said[-1].message.message_index if found.said else -1),
     }
 
@@ -166,14 +166,14 @@ def thumb(chat_id: UUID, index: int) -> Any:
             ratings.rate_answer(chat_id, index, signal, actor=g.actor)
     if wanted == "retract":
         return _answer(chat_id, index, spoken="Taken back.")
-    return _answer(chat_id, index, spoken=NOTED[signal], form="why" if signal == "not_helpful" else "")
+    return _answer(chat_id, index, spoken=CONFIRMATIONS[signal], form="why" if signal == "not_helpful" else "")
 
 
 @bp.post("/<uuid:chat_id>/messages/<int(max=2147483647):index>/why")
 @access("member")
 def why(chat_id: UUID, index: int) -> Any:
     """Set the reasons for a thumb down."""
-    form = Form("why", frozenset(request.form.getlist("reasons")), typed("missing"), typed("comment"))
+    form = Form("why", frozenset(request.form.getlist("reasons")), form_text("missing"), form_text("comment"))
     try:
         with transaction():
             ratings.explain_rating(
@@ -188,7 +188,7 @@ def why(chat_id: UUID, index: int) -> Any:
 @access("member")
 def edit(chat_id: UUID, index: int) -> Any:
     """Store the answer that the person wanted."""
-    form = Form("edit", text=typed("text"))
+    form = Form("edit", text=form_text("text"))
     try:
         with transaction():
             changed = ratings.prefer_answer(chat_id, index, form.text, actor=g.actor)
@@ -224,17 +224,17 @@ def _answer(chat_id: UUID, index: int, *toasts: Toast, spoken: str = "", form: s
     return swap("chat/_feedback.html", fallback=back, toasts=toasts, received=received, spoken=spoken)
 
 
-def partners() -> list[Choice]:
+def agent_options() -> list[AgentOption]:
     """The agents that one can talk to."""
     usual: str = current_app.config["SETTINGS"].model
-    return [_choice(partner, usual) for partner in chat_turns.list_partners(actor=g.actor)]
+    return [_option(partner, usual) for partner in chat_turns.list_chat_agents(actor=g.actor)]
 
 
-def _choice(partner: Partner, usual: str) -> Choice:
+def _option(partner: ChatAgent, usual: str) -> AgentOption:
     config = partner.config
-    can = [words for group, words in CAN.items() if group in config.tool_groups]
+    can = [words for group, words in TOOL_GROUP_LABELS.items() if group in config.tool_groups]
     can += [tool.name for tool in config.http_tools] + [server.name for server in config.mcp_servers]
     if partner.kind == "endpoint":
         can = [f"answers from {urlsplit(config.endpoint_url).hostname or 'elsewhere'}"]
     offline = partner.kind == "builtin" and (config.model or usual) == "offline"
-    return Choice(partner.slug, partner.name, partner.description or "", ", ".join(can[:6]), offline)
+    return AgentOption(partner.slug, partner.name, partner.description or "", ", ".join(can[:6]), offline)

@@ -26,9 +26,9 @@ from app.views import lists as listing
 from app.views.entities import bp
 from app.views.entities.response_form import ResponseForm, blank_form, posted_form
 from app.views.feedback.flag_form import FlagForm
-from app.views.feedback.own import Own, as_own
+from app.views.feedback.own import OwnFeedback, describe_own
 from app.views.format import field_words, readable
-from app.views.forms import typed
+from app.views.forms import form_text
 from app.views.htmx import Toast, page, swap, wants_fragment
 
 COLUMNS = 4
@@ -59,7 +59,7 @@ class Rejection:
 @access("member")
 def index() -> Any:
     """The records of the workspace, the last changed first."""
-    asked = listing.read(EntityFilters)
+    asked = listing.read_listing(EntityFilters)
     types = entity_store.list_types(actor=g.actor)
     found = entity_store.list_entities(asked.filters, asked.page, actor=g.actor)
     chosen = next((row for row in types if row.slug == asked.filters.entity_type), None)
@@ -74,7 +74,7 @@ def index() -> Any:
         columns=_columns(chosen, found.items),
         shown=_shown_fields(found.items),
         waiting=panels.count_waiting([row.id for row in found.items], actor=g.actor),
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     )
 
 
@@ -146,9 +146,11 @@ def _read(entity_id: UUID) -> dict[str, Any]:
     said = feedback_own.rows_about(entity_id, actor=g.actor)
     learned = feedback_own.learned_from(said, actor=g.actor)
     retries = feedback_own.retries_of(said, actor=g.actor)
-    own: dict[str, list[Own]] = {}
+    own: dict[str, list[OwnFeedback]] = {}
     for row in said:
-        own.setdefault(str(row.context.get("response_id") or ""), []).append(as_own(row, learned, retries=retries))
+        own.setdefault(str(row.context.get("response_id") or ""), []).append(
+            describe_own(row, learned, retries=retries)
+        )
     return {
         "entity": found.entity,
         "entity_type": found.entity_type,
@@ -192,7 +194,7 @@ def _choices(
 def respond(entity_id: UUID) -> Any:
     """Submit a person's own values about the record."""
     found = entity_store.get_entity(entity_id, actor=g.actor)
-    form = posted_form(*_choices(parse_id(typed("criteria_set_id")), found.entity_type))
+    form = posted_form(*_choices(parse_id(form_text("criteria_set_id")), found.entity_type))
     new = NewResponse(
         entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
     )
@@ -218,7 +220,7 @@ def respond(entity_id: UUID) -> Any:
 def decide(entity_id: UUID, response_id: UUID) -> Any:
     """Accept what was submitted, or reject it and say why."""
     status = request.form.get("status", "")
-    form = Rejection(response_id, typed("field_name"), typed("reason"))
+    form = Rejection(response_id, form_text("field_name"), form_text("reason"))
     panels.get_response(entity_id, response_id, actor=g.actor)
     code, toast = 200, Toast(DECIDED.get(status, ""))
     try:

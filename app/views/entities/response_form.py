@@ -11,7 +11,7 @@ from uuid import UUID
 from app.errors import Invalid
 from app.formats.response_values import MAX_SOURCE, MAX_TEXT, NUMERIC, RANKED
 from app.models import CriteriaSet
-from app.views.forms import typed
+from app.views.forms import form_text
 
 NUMBER = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?", re.ASCII)
 
@@ -90,7 +90,7 @@ def posted_form(
     blank = blank_form(sets, wanted, fields, titles)
     inputs = [
         ResponseInput(
-            one.name, one.label, one.kind, one.options, typed(f"value.{one.name}"), typed(f"source.{one.name}")
+            one.name, one.label, one.kind, one.options, form_text(f"value.{one.name}"), form_text(f"source.{one.name}")
         )
         for one in blank.inputs
     ]

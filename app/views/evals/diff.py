@@ -24,7 +24,7 @@ from app.services.evals.promotion import Incomplete
 from app.text.diff import GONE, NEW, SAME, Part, exact_diff
 from app.views.evals import bp
 from app.views.format import result_line, value_line
-from app.views.forms import typed, whole_number
+from app.views.forms import form_text, parse_count
 from app.views.htmx import page, varied, wants_fragment
 from app.views.transcript.names import RecordNames
 
@@ -95,7 +95,7 @@ def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
     found = eval_diff.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         return _state(found)
-    start = whole_number(request.args.get("from")) or 0
+    start = parse_count(request.args.get("from")) or 0
     steps = _steps(found.rows[start : start + MAX_STEPS])
     further = start + MAX_STEPS if start + MAX_STEPS < len(found.rows) else None
     shown: dict[str, Any] = {"found": found, "steps": steps, "further": further, "start": start}
@@ -157,7 +157,7 @@ def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
     try:
         with transaction():
             made = promotion.promote_replay(
-                golden_id, replay_id, actor=g.actor, note=typed("note") or None,
+                golden_id, replay_id, actor=g.actor, note=form_text("note") or None,
                 confirm_incomplete=request.form.get("confirm_incomplete") == "1",
             )  # fmt: skip
     except (Invalid, Incomplete) as wrong:

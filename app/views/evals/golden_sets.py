@@ -51,7 +51,7 @@ def _load_set(name: str) -> dict[str, Any]:
     here = next((one for one in sets if one.name == name), None)
     if here is None:
         raise NotFound(f"There is no golden set {name[:60]}.")
-    wanted = Page(listing.ROWS, request.args.get("after") or request.args.get("before"))
+    wanted = Page(listing.PAGE_ROWS, request.args.get("after") or request.args.get("before"))
     found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, count=here.sessions)
     runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
@@ -74,7 +74,7 @@ def _load_set(name: str) -> dict[str, Any]:
         "points": spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
         "policy": here.policy,
         "dimensions": DIMENSIONS,
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     }
 
 

@@ -22,9 +22,9 @@ from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun, left_out_notes
 from app.views.evals import bp
 from app.views.format import query
-from app.views.forms import whole_number
+from app.views.forms import parse_count
 from app.views.htmx import Toast, leave, page, varied, wants_fragment
-from app.views.lists import ROWS, neighbours
+from app.views.lists import PAGE_ROWS, pager_links
 from app.views.transcript.names import RecordNames
 
 MAX_RUNS = 20
@@ -74,7 +74,7 @@ class StartForm:
     def runs(self) -> list[NewRun]:
         """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
         wrong: dict[str, str] = {}
-        trials = whole_number(self.trials)
+        trials = parse_count(self.trials)
         if not self.sets and self.golden is None:
             wrong["set"] = "Choose a set, or a golden."
         if trials is None or not 1 <= trials <= eval_runs.MAX_TRIALS:
@@ -120,7 +120,7 @@ class StartForm:
             return [named]
         found = []
         for text in self.versions:
-            number = whole_number(text)
+            number = parse_count(text)
             version = versions.version_id(agent, number) if agent and number else parse_id(text)
             if version is None:
                 raise Invalid("version: There is no such version.", {"version": "There is no such version of it."})
@@ -134,11 +134,11 @@ def list_runs() -> Any:
     """The runs of the workspace, newest first; a set can be chosen."""
     set_name = request.args.get("set") or None
     cursor = request.args.get("after") or request.args.get("before")
-    found = run_lists.list_runs(Page(ROWS, cursor), actor=g.actor, set_name=set_name)
+    found = run_lists.list_runs(Page(PAGE_ROWS, cursor), actor=g.actor, set_name=set_name)
     args = {"set": set_name} if set_name else {}
     return page(
         "evals/runs.html", "evals/_runs.html", found=found, rows=found.items, args=args,
-        sets=eval_golden.list_sets(actor=g.actor), **neighbours(found),
+        sets=eval_golden.list_sets(actor=g.actor), **pager_links(found),
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
     found = run_detail.read_run(run_id, actor=g.actor)
     verdict = request.args.get("verdict", "")
     lines = [line for line in found.lines if not verdict or line.verdict == verdict]
-    start = min(whole_number(request.args.get("from")) or 0, len(lines))
+    start = min(parse_count(request.args.get("from")) or 0, len(lines))
     shown = lines[start : start + MAX_LINES]
     rows = [*found.options.get("plus", ()), *found.options.get("minus", ())]
     return {

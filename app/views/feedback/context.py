@@ -11,37 +11,37 @@ from app.formats.ids import parse_id
 from app.services.chats import store as chat_store
 from app.services.evals import golden_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.review import FeedbackDetail
+from app.services.feedback.lists import FeedbackDetail
 from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
-from app.views.feedback.summary import said
+from app.views.feedback.summary import summarise
 from app.views.layout.tabs import call_by_name, marks_of, rows_loaded, with_version
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
 
-MOST_EVENTS = 2000
-MOST_BYTES = 2_000_000
-MOST_REPLAYS = 10
-MOST_DIVERGENCES = 12
+MAX_EVENTS = 2000
+MAX_BYTES = 2_000_000
+MAX_REPLAYS = 10
+MAX_DIVERGENCES = 12
 
 
-def read_moment(found: FeedbackDetail) -> dict[str, Any]:
+def load_context(found: FeedbackDetail) -> dict[str, Any]:
     """Everything the panel shows of one row."""
     row = found.row
     turns, loaded = _turns(found)
     target = _target(found, turns)
     if target is not None:
         target.target = True
-    shown = transcript_turns.around(turns, target)
+    shown = transcript_turns.turns_around(turns, target)
     call_by_name(shown)
     return {
         "found": found,
         "row": row,
-        "said": said,
-        "words": said(row),
+        "said": summarise,
+        "words": summarise(row),
         "agent": with_version(row.agent, row.agent_version),
         "turns": shown,
         "place": _place(found, turns, target),
@@ -59,14 +59,14 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
     if golden is None:
         return None
     ids = [one for text in context.get("replay_session_ids") or () if (one := parse_id(str(text)))]
-    latest = list(reversed(ids))[:MOST_REPLAYS]
+    latest = list(reversed(ids))[:MAX_REPLAYS]
     titles = golden_lists.titles_of([golden, *latest], actor=g.actor)
     return {
         "golden": golden,
         "title": titles.get(str(golden), "a golden that was deleted")[:160],
         "ids": [one for one in latest if str(one) in titles],
         "count": len(ids),
-        "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MOST_DIVERGENCES],
+        "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MAX_DIVERGENCES],
     }
 
 
@@ -89,9 +89,9 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     if found.row.session_id is None:
         return [], []
     whole = session_store.get_session(found.row.session_id, actor=g.actor)
-    events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
+    events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
     version = f"v{whole.agent_version}" if whole.agent_version else ""
-    turns = transcript_turns.of_events(events, person=whole.person or "somebody", agent=whole.agent, version=version)
+    turns = transcript_turns.build_turns(events, person=whole.person or "somebody", agent=whole.agent, version=version)
     return turns, _known(events)
 
 
@@ -99,13 +99,13 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     assert found.chat is not None  # noqa: S101 - the caller looked
     chat = chat_store.get_chat(g.actor, found.chat)
     behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
-    work = session_transcript.work_of({session for session in behind if session}, actor=g.actor)
+    work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
     versions = (
         {found.row.session_id: f"v{found.row.agent_version}"}
         if found.row.session_id and found.row.agent_version
         else {}
     )
-    turns = transcript_turns.of_messages(
+    turns = transcript_turns.build_chat_turns(
         chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
     )
     return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])

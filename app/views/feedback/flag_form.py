@@ -13,7 +13,7 @@ from app.errors import Invalid
 from app.models import Feedback
 from app.models.feedback import RATINGS
 from app.views.format import value_line
-from app.views.layout.tabs import NOTE, Note
+from app.views.layout.tabs import MAX_NOTE_LENGTH, Note
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ class FlagForm:
 def flagged_note(row: Feedback, form: FlagForm) -> Note:
     """The flag as it stands in the margin from now on."""
     href = url_for("feedback.detail", feedback_id=row.id)
-    return Note(form.rating, value_line(form.comment, NOTE), g.actor.name or "you", row.created_at, href, "pending")
+    return Note(
+        form.rating, value_line(form.comment, MAX_NOTE_LENGTH), g.actor.name or "you", row.created_at, href, "pending"
+    )
 
 
 def _place(given: Mapping[str, str]) -> dict[str, str]:

@@ -14,12 +14,12 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.own import Learned, OwnRow, Place, Retry
+from app.services.feedback.own import GivenIn, LearnedRule, OwnRow, Retry
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
 
-REASON_WORDS = {
+REASON_LABELS = {
     "inaccurate": "Not accurate",
     "unsafe": "Unsafe",
     "missing_context": "Something was missing",
@@ -29,7 +29,7 @@ REASON_WORDS = {
     "style_mismatch": "Wrong form or tone",
     "other": "Something else",
 }
-SAID = {
+SIGNAL_LABELS = {
     "helpful": "Helpful",
     "not_helpful": "Not helpful",
     "inaccurate": "Not accurate",
@@ -37,24 +37,24 @@ SAID = {
     "edit": "Your answer",
     "regenerate": "Asked for another answer",
 }
-KINDS = {
+KIND_LABELS = {
     "response_rejection": "Rejected",
     "extraction_rejection": "Rejected",
     "flag": "Flagged",
     "tool_observation": "About a tool",
 }
-RATED = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
-OUTCOMES = {
+RATING_LABELS = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
+OUTCOME_SENTENCES = {
     "golden": "It became a test that every new version has to pass.",
     "agent_version": "The agent was changed.",
 }
-AGAIN = {
+RETRY_SENTENCES = {
     "pending": "It waits to be asked again, with your reason as instruction.",
     "running": "It is being asked again, with your reason as instruction.",
     "completed": "It was asked again, and nothing was submitted.",
     "cancelled": "It was to be asked again, which was stopped.",
 }
-SUBMITTED = {
+RESPONSE_SENTENCES = {
     "submitted": "It was asked again; the new values wait for a decision.",
     "accepted": "It was asked again, and the new values were accepted.",
     "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
@@ -62,7 +62,7 @@ SUBMITTED = {
 
 
 @dataclass(frozen=True)
-class Became:
+class Outcome:
     """What became of a row: a sentence, the words it is about, and where to look."""
 
     text: str
@@ -71,7 +71,7 @@ class Became:
 
 
 @dataclass(frozen=True)
-class Own:
+class OwnFeedback:
     """A row as its author reads it."""
 
     id: UUID
@@ -81,7 +81,7 @@ class Own:
     tags: list[str]
     missing: str
     status: str
-    became: Became
+    became: Outcome
     at: datetime
     changed: int | None = None
     where: str = ""
@@ -93,7 +93,7 @@ class Own:
 @access("member")
 def list_own() -> Any:
     """Everything one said in this workspace, newest first."""
-    asked = listing.read(FeedbackFilters)
+    asked = listing.read_listing(FeedbackFilters)
     found = feedback_own.list_own(asked.filters, asked.page, actor=g.actor)
     learned = feedback_own.learned_from(found.items, actor=g.actor)
     places = feedback_own.places_of(found.items, actor=g.actor)
@@ -101,27 +101,27 @@ def list_own() -> Any:
     return page(
         "chat/mine.html",
         "chat/_mine.html",
-        rows=[as_own(row, learned, places.get(row.id), retries) for row in found.items],
+        rows=[describe_own(row, learned, places.get(row.id), retries) for row in found.items],
         found=found,
         asked=asked,
         fields=[*listing.offer(FeedbackFilters, "status", "rating"), *listing.DAYS],
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     )
 
 
-def as_own(
+def describe_own(
     row: OwnRow,
-    learned: Mapping[UUID, Learned],
-    place: Place | None = None,
+    learned: Mapping[UUID, LearnedRule],
+    place: GivenIn | None = None,
     retries: Mapping[str, Retry] | None = None,
-) -> Own:
+) -> OwnFeedback:
     """The row in the words that its author reads."""
-    return Own(
+    return OwnFeedback(
         id=row.id,
         rating=row.rating,
         head=_head(row),
         comment="" if row.signal == "edit" else (row.comment or ""),
-        tags=[REASON_WORDS[name] for name in row.details.get("error_categories", []) if name in REASON_WORDS],
+        tags=[REASON_LABELS[name] for name in row.details.get("error_categories", []) if name in REASON_LABELS],
         missing=str(row.details.get("missing_context") or ""),
         status=row.status,
         became=_became(row, learned.get(row.id), retries or {}),
@@ -137,51 +137,51 @@ def _head(row: OwnRow) -> str:
     if row.details.get("skipped"):
         return "Skipped the rating"
     if row.signal:
-        return SAID.get(row.signal, row.signal)
+        return SIGNAL_LABELS.get(row.signal, row.signal)
     field = row.context.get("field_name")
-    word = KINDS.get(row.kind) or RATED[row.rating]
+    word = KIND_LABELS.get(row.kind) or RATING_LABELS[row.rating]
     return f"{word}: {str(field).replace('_', ' ')}" if field else word
 
 
-def _became(row: OwnRow, learned: Learned | None, retries: Mapping[str, Retry]) -> Became:
+def _became(row: OwnRow, learned: LearnedRule | None, retries: Mapping[str, Retry]) -> Outcome:
     note = row.review_notes or ""
     if learned is not None:
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
-        return Became(f"It became a {learned.type} that the agents follow:", learned.content, href)
+        return Outcome(f"It became a {learned.type} that the agents follow:", learned.content, href)
     if row.status == "pending":
-        return Became("Nobody has decided about it yet.")
+        return Outcome("Nobody has decided about it yet.")
     if row.status == "reviewed":
-        return Became("An admin read it and will come back to it" + (":" if note else "."), note)
+        return Outcome("An admin read it and will come back to it" + (":" if note else "."), note)
     if row.status == "dismissed":
-        return Became("Nothing will be changed:", note)
+        return Outcome("Nothing will be changed:", note)
     return _applied(row, note, retries)
 
 
-def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Became:
+def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Outcome:
     kind = str(row.outcome.get("kind") or "")
     session = parse_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
     if kind == "retry":
         href = url_for("sessions.own_detail", session_id=session) if session else ""
-        return Became(asked_again(retries.get(str(session))), href=href)
-    if kind in OUTCOMES:
-        return Became(OUTCOMES[kind], note)
-    return Became("It was acted on" + (":" if note else "."), note)
+        return Outcome(describe_retry(retries.get(str(session))), href=href)
+    if kind in OUTCOME_SENTENCES:
+        return Outcome(OUTCOME_SENTENCES[kind], note)
+    return Outcome("It was acted on" + (":" if note else "."), note)
 
 
-def asked_again(retry: Retry | None) -> str:
+def describe_retry(retry: Retry | None) -> str:
     """How it went to ask again."""
     if retry is None:
         return "It was asked again, with your reason as instruction."
     if retry.response is not None:
-        return SUBMITTED[retry.response]
+        return RESPONSE_SENTENCES[retry.response]
     if retry.status == "pending" and retry.elsewhere:
         return f"It is asked again as soon as {retry.agent}, which runs elsewhere, takes it up."
     if retry.status == "failed":
         return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
-    return AGAIN[retry.status]
+    return RETRY_SENTENCES[retry.status]
 
 
-def _address(row: OwnRow, place: Place | None) -> str:
+def _address(row: OwnRow, place: GivenIn | None) -> str:
     if place is None:
         return ""
     if place.chat_id:
@@ -195,4 +195,4 @@ def _address(row: OwnRow, place: Place | None) -> str:
 
 
 def register(app: Flask) -> None:
-    app.jinja_env.globals["reason_words"] = REASON_WORDS
+    app.jinja_env.globals["reason_words"] = REASON_LABELS

@@ -16,13 +16,12 @@ from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback import volume as feedback_volume
-from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.review import FeedbackDetail
+from app.services.feedback.lists import FeedbackDetail, FeedbackFilters
 from app.views import lists as listing
 from app.views.feedback import bp, volume_chart
-from app.views.feedback.context import read_moment
-from app.views.feedback.sidebar import beside
-from app.views.feedback.summary import said
+from app.views.feedback.context import load_context
+from app.views.feedback.sidebar import load_sidebar
+from app.views.feedback.summary import summarise
 from app.views.htmx import Toast, page, swap
 from app.views.layout import saved_views
 
@@ -40,26 +39,26 @@ LINKED = ("session_id", "chat_id", "entity_id", "trace_id", "agent_id", "author_
 @access("admin")
 def index() -> Any:
     """The feedback of the workspace, newest first."""
-    views = saved_views.of("feedback")
+    views = saved_views.load_views("feedback")
     return views.opening or page("feedback/index.html", "feedback/_list.html", views=views, **listed())
 
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
     volume = feedback_volume.volume(actor=g.actor)
-    asked = listing.read(FeedbackFilters, given)
-    found = feedback_review.list_feedback(asked.filters, asked.page, actor=g.actor)
+    asked = listing.read_listing(FeedbackFilters, given)
+    found = feedback_lists.list_feedback(asked.filters, asked.page, actor=g.actor)
     menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "volume": volume_chart.draw(volume, asked.args),
+        "volume": volume_chart.draw_chart(volume, asked.args),
         "fields": _fields(asked.args, menus),
         "colleagues": menus.admins,
-        "said": said,
+        "said": summarise,
         "looked_at": feedback_lists.SCAN_LIMIT,
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     }
 
 
@@ -78,7 +77,7 @@ def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Fiel
 def detail(feedback_id: UUID) -> Response:
     """One row with its moment. That an admin read what somebody said is noted."""
     with transaction():
-        found = feedback_review.get_feedback(feedback_id, actor=g.actor, audit_read=True)
+        found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
     return page("feedback/detail.html", "feedback/_panel.html", **_shown(found))
 
 
@@ -93,14 +92,14 @@ def review(feedback_id: UUID) -> Any:
             feedback_review.review([feedback_id], action, actor=g.actor, notes=notes())
     except Refused as refusal:
         status, refused = 409, refusal.detail
-    found = feedback_review.get_feedback(feedback_id, actor=g.actor)
+    found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_shown(found))
 
 
 def _shown(found: FeedbackDetail) -> dict[str, Any]:
-    return {**read_moment(found), **beside(found)}
+    return {**load_context(found), **load_sidebar(found)}
 
 
 def notes() -> str | None:
@@ -109,7 +108,7 @@ def notes() -> str | None:
 
 def _toast(action: str, found: FeedbackDetail) -> Toast:
     """What was done with which row, since the next one is open by now, and the way back."""
-    line = said(found.row).line
+    line = summarise(found.row).line
     text = f"{DONE.get(action, 'Done')}: {line[:60].rstrip()}{'…' if len(line) > 60 else ''}"
     if action == "reopen":
         return Toast(text)

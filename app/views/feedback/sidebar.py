@@ -14,9 +14,9 @@ from app.errors import Invalid
 from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
 from app.services import audit as services_audit
 from app.services.feedback import teamwork
-from app.services.feedback.review import FeedbackDetail
+from app.services.feedback.lists import FeedbackDetail
 from app.services.feedback.teamwork import Colleague
-from app.views.feedback.summary import said
+from app.views.feedback.summary import summarise
 
 # What each entry of the audit log means for whoever asks what became of a row.
 STEPS = {
@@ -101,7 +101,7 @@ def _wrong(refusal: Invalid | None) -> list[tuple[str, str]]:
     return list(refusal.fields.items()) if refusal else []
 
 
-def beside(found: FeedbackDetail) -> dict[str, Any]:
+def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
     """What the panel shows around the moment. Four queries."""
     row = found.row
     colleagues = teamwork.colleagues(actor=g.actor)
@@ -109,7 +109,7 @@ def beside(found: FeedbackDetail) -> dict[str, Any]:
     return {
         "found": found,
         "row": row,
-        "said": said,
+        "said": summarise,
         "colleagues": colleagues,
         "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": AssessmentForm.stored(found.assessment, names),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.services.feedback.review import FeedbackRow
+from app.services.feedback.lists import FeedbackRow
 from app.views.format import value_line
 
 SIGNAL_WORDS = {
@@ -15,12 +15,12 @@ SIGNAL_WORDS = {
     "edit": "rewrote the answer",
     "regenerate": "asked for another answer",
 }
-LONGEST_EDIT = 300
+MAX_EDIT_LENGTH = 300
 RATING_WORDS = {"positive": "liked it", "negative": "did not like it", "neutral": "no opinion"}
 
 
 @dataclass(frozen=True)
-class Said:
+class Summary:
     """`lead` our words, `quote` theirs, `tail` a figure that matters beside them."""
 
     lead: str = ""
@@ -33,14 +33,14 @@ class Said:
         return " ".join(part for part in (self.lead, quoted) if part)
 
 
-def said(row: FeedbackRow) -> Said:
+def summarise(row: FeedbackRow) -> Summary:
     """The row as one line. Only people's words are quoted; the reason of a failure is the machine's."""
     comment = " ".join((row.comment or "").split())
     if row.signal == "edit":
         # An edit's comment is the whole answer that was wanted, which the page of the row shows.
-        comment = value_line(comment, LONGEST_EDIT)
+        comment = value_line(comment, MAX_EDIT_LENGTH)
     failed = row.kind in {"session_failure", "replay_failure"}
-    return Said(_lead(row, comment), "" if failed else comment, _tail(row))
+    return Summary(_lead(row, comment), "" if failed else comment, _tail(row))
 
 
 def _lead(row: FeedbackRow, comment: str) -> str:

@@ -13,15 +13,16 @@ from app.errors import Invalid, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.feedback import assessment, teamwork
+from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.views.feedback import bp
 from app.views.feedback.pages import DONE, listed, notes
-from app.views.feedback.sidebar import AssessmentForm, beside
+from app.views.feedback.sidebar import AssessmentForm, load_sidebar
 from app.views.htmx import Toast, swap, wants_fragment
 from app.views.layout.shell import own_path
 
 # Without a script a toast waits in a cookie, which holds 4 KB.
-MOST_IN_COOKIE = 40
+MAX_IN_COOKIE = 40
 
 
 @bp.post("/admin/agent-review/feedback/review")
@@ -73,7 +74,7 @@ def _counted(word: str, moved: int, asked: int) -> str:
 def _toast_of(text: str, moved: int, fields: tuple[tuple[str, str], ...]) -> Toast:
     if not moved:
         return Toast(text, "info")
-    if not fields or (moved > MOST_IN_COOKIE and not wants_fragment()):
+    if not fields or (moved > MAX_IN_COOKIE and not wants_fragment()):
         return Toast(text)
     return Toast(text, undo=url_for(".review_many"), target="#list", fields=(*fields, ("next", own_path())))
 
@@ -126,7 +127,7 @@ def comment(feedback_id: UUID) -> Any:
         with transaction():
             said = teamwork.add_comment(feedback_id, body, actor=g.actor)
     except Invalid as refusal:
-        more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.LONGEST_COMMENT + 100]}
+        more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.MAX_COMMENT_LENGTH + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
     undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=said)
     added = Toast("Comment added.", undo=undo, target="#toasts")
@@ -152,7 +153,7 @@ def assess(feedback_id: UUID) -> Any:
     """Keep what an admin thinks of the answer."""
     try:
         with transaction():
-            before = assessment.assess(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
+            before = assessment.assess_feedback(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
     except Invalid as refusal:
         form = AssessmentForm.sent(request.form, refusal)
         toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")
@@ -165,6 +166,6 @@ def assess(feedback_id: UUID) -> Any:
 
 
 def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, **more: Any) -> Any:
-    found = feedback_review.get_feedback(feedback_id, actor=g.actor)
+    found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     back = url_for(".detail", feedback_id=feedback_id)
-    return swap(template, fallback=back, status=status, toasts=[toast], **{**beside(found), **more})
+    return swap(template, fallback=back, status=status, toasts=[toast], **{**load_sidebar(found), **more})

@@ -29,7 +29,7 @@ class Strip:
     height: int = HEIGHT
 
 
-def draw(volume: Volume, args: Mapping[str, str]) -> Strip:
+def draw_chart(volume: Volume, args: Mapping[str, str]) -> Strip:
     days = volume.days
     return Strip(
         label=_label(volume),

@@ -62,13 +62,13 @@ class Pill:
 @access("admin")
 def index() -> Any:
     """The knowledge of the workspace, last changed first."""
-    views = saved_views.of("knowledge")
+    views = saved_views.load_views("knowledge")
     return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **listed())
 
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
-    asked = listing.read(KnowledgeFilters, given, rows=CARDS, local_days=False)
+    asked = listing.read_listing(KnowledgeFilters, given, rows=CARDS, local_days=False)
     found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
@@ -83,7 +83,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
         "unchecked": proposed,
         "findings": {},
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     }
 
 

@@ -32,7 +32,7 @@ FILTERS: dict[str, type[Filters]] = {
 
 
 @dataclass(frozen=True)
-class Views:
+class TabViews:
     """The views of one tab, as its menu shows them. `swapped`: only a part of the page is wanted, and the menu with
     it."""
 
@@ -69,10 +69,10 @@ class Views:
         return redirect(self.href(self.default), 303)
 
 
-def of(tab: str) -> Views:
+def load_views(tab: str) -> TabViews:
     """The views of a tab. One query."""
     rows = saved_views.list_views(tab, actor=g.actor)
-    found = Views(tab, url_for(f"{tab}.index"), rows, wants_fragment())
+    found = TabViews(tab, url_for(f"{tab}.index"), rows, wants_fragment())
     g.tab_opens_with_view = found.default is not None
     return found
 

@@ -104,7 +104,7 @@ def search() -> Any:
 def _found() -> dict[str, Any]:
     query = global_search.clean(request.args.get("q", ""))
     opens = _openable()
-    records = global_search.find(query, actor=g.actor, kinds=opens)
+    records = global_search.search_workspace(query, actor=g.actor, kinds=opens)
     lines = {"This id": [_record(found, opens) for found in records if found.by_id], "Pages": _pages(query)}
     for kind, title, _ in GROUPS:
         lines[title] = [_record(found, opens) for found in records if found.kind == kind and not found.by_id]

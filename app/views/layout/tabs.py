@@ -12,19 +12,19 @@ from werkzeug.wrappers import Response
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.agents import versions
-from app.services.feedback.review import FeedbackRow
+from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.transcript import KnownRow
 from app.views import format
-from app.views.feedback.summary import said
+from app.views.feedback.summary import summarise
 from app.views.format import value_line
 from app.views.layout import bp
 from app.views.lists import Field
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.turns import Turn
 
-MOST_ROWS = 200
-NOTE = 400
+MAX_ROWS = 200
+MAX_NOTE_LENGTH = 400
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ def notes_of(rows: Iterable[FeedbackRow], *, linked: bool = True) -> list[tuple[
 
 
 def _note(row: FeedbackRow, linked: bool) -> Note:
-    words = said(row)
+    words = summarise(row)
     who = row.author or "somebody"
     if row.origin == "machine":
         who = f"machine, {row.confidence:.2f}"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
-    text = value_line(words.quote or words.lead, NOTE)
+    text = value_line(words.quote or words.lead, MAX_NOTE_LENGTH)
     state = f"{row.status}, taken back" if row.retracted else row.status
     return Note(row.rating, text, who, row.created_at, href, state, quoted=bool(words.quote))
 
@@ -94,14 +94,16 @@ def marks_of(row: FeedbackRow) -> list[str]:
 def rows_loaded(payload: dict[str, Any] | None) -> list[KnownRow]:
     """The knowledge that a `context.loaded` event names, as far as it is still there."""
     named = (payload or {}).get("row_ids")
-    ids = [parse_id(str(value)) for value in named[:MOST_ROWS]] if isinstance(named, list) else []
-    return session_transcript.known_rows([value for value in ids if value], actor=g.actor)
+    ids = [parse_id(str(value)) for value in named[:MAX_ROWS]] if isinstance(named, list) else []
+    return session_transcript.load_knowledge([value for value in ids if value], actor=g.actor)
 
 
 def call_by_name(turns: Sequence[Turn]) -> None:
     """Give the changed records of a transcript their names."""
     ids = [parse_id(text) for text in transcript_turns.records_in(turns)]
-    transcript_turns.name_records(turns, session_transcript.names_of([value for value in ids if value], actor=g.actor))
+    transcript_turns.name_records(
+        turns, session_transcript.record_names([value for value in ids if value], actor=g.actor)
+    )
 
 
 def register(app: Flask) -> None:

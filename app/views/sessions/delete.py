@@ -48,7 +48,7 @@ def delete_sessions() -> Any:
     except Refused as refusal:
         return _refused(refusal, back)
     toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
-    shown = {**listed(_query(back)), "views": saved_views.of("sessions")} if wants_fragment() else {}
+    shown = {**listed(_query(back)), "views": saved_views.load_views("sessions")} if wants_fragment() else {}
     return swap("sessions/_list.html", fallback=back, toasts=[toast], **shown)
 
 
@@ -71,8 +71,8 @@ def _query(back: str) -> dict[str, str]:
 
 
 def _all_of(back: str) -> list[UUID]:
-    asked = listing.read(SessionFilters, _query(back))
-    return session_delete.ids_matching(asked.filters, actor=g.actor)
+    asked = listing.read_listing(SessionFilters, _query(back))
+    return session_delete.find_ids(asked.filters, actor=g.actor)
 
 
 def _ticked() -> list[UUID]:

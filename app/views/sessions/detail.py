@@ -14,9 +14,10 @@ from app.services.chats import store as chat_store
 from app.services.feedback import lists as feedback_lists
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
-from app.services.sessions.budget import full_size, shown_bytes
-from app.services.sessions.paging import Part
-from app.services.sessions.store import Event, SessionDetail
+from app.services.sessions.budget import format_bytes, full_size
+from app.services.sessions.events import Event
+from app.services.sessions.paging import SessionPart
+from app.services.sessions.store import SessionDetail
 from app.views.format import short_id
 from app.views.layout.tabs import Note, call_by_name, notes_of, rows_loaded, with_version
 from app.views.transcript import timeline
@@ -25,7 +26,7 @@ from app.views.transcript.turns import Turn
 
 PANEL_TURNS = 8
 # From so many bytes on, a page says how large a session is.
-LARGE = 1_000_000
+LARGE_SESSION = 1_000_000
 Notes = Sequence[tuple[Sequence[str], Note]]
 
 
@@ -54,12 +55,12 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "later": later,
         "feedback": rows,
         "notes": [note for _, note in notes],
-        "timeline": timeline.of_events(outline),
+        "timeline": timeline.build_timeline(outline),
         "outlined": len(outline),
         "tool_calls": sum(event.event_type == "tool.call" for event in outline),
         "loaded": loaded[0] if loaded else None,
         "loaded_rows": rows_loaded(_joined(loaded)) if loaded and g.actor.is_admin else [],
-        "size": shown_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE else None,
+        "size": format_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE_SESSION else None,
         "full": full_size(found.session),
         "replay_of": parse_id(found.session.eval_source or ""),
         "replayed": _replayed(found) if within_admin else None,
@@ -96,7 +97,7 @@ def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:
     return {"own_url": own_url, "events_url": f"{own_url}/events/", "within_admin": within_admin}
 
 
-def _read(session_id: UUID, after: str | None) -> tuple[Part, list[Event]]:
+def _read(session_id: UUID, after: str | None) -> tuple[SessionPart, list[Event]]:
     if after is None:
         return session_paging.read_first(session_id, actor=g.actor)
     return session_paging.read_part(session_id, after, actor=g.actor), []
@@ -115,8 +116,8 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
     return {"turns": turns, "part": part, **addresses(session_id, within_admin)}
 
 
-def _turns(found: SessionDetail, part: Part) -> list[Turn]:
-    turns = transcript_turns.of_events(
+def _turns(found: SessionDetail, part: SessionPart) -> list[Turn]:
+    turns = transcript_turns.build_turns(
         part.events,
         person=found.person or "somebody",
         agent=found.agent,
@@ -159,5 +160,5 @@ def read_event(session_id: UUID, event_id: UUID, *, within_admin: bool = True) -
     event = session_paging.get_event(session_id, event_id, actor=g.actor)
     payload = event.payload
     names = {"tool.call": "arguments", "tool.result": "output", "user.message": "text", "agent.message": "text"}
-    value = transcript_turns.readable(payload.get(names.get(event.event_type, ""), payload))
+    value = transcript_turns.parse_output(payload.get(names.get(event.event_type, ""), payload))
     return {"event": event, "value": value, **addresses(session_id, within_admin)}

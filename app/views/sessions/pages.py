@@ -13,7 +13,8 @@ from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.feedback import intake as feedback_intake
-from app.services.lists.menus import menus_of
+from app.services.lists.menus import load_menus
+from app.services.sessions import lists as session_lists
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
@@ -36,26 +37,26 @@ OFFERED = (
 @access("admin")
 def index() -> Any:
     """The sessions of the workspace, newest first."""
-    views = saved_views.of("sessions")
+    views = saved_views.load_views("sessions")
     return views.opening or page("sessions/index.html", "sessions/_list.html", views=views, **listed())
 
 
 def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows, for the address or for the query that was given."""
-    asked = listing.read(SessionFilters, given)
-    found = session_store.list_sessions(asked.filters, asked.page, actor=g.actor)
+    asked = listing.read_listing(SessionFilters, given)
+    found = session_lists.list_sessions(asked.filters, asked.page, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
         "asked": asked,
         "fields": _fields(),
         "looked_at": SCAN_LIMIT,
-        **listing.neighbours(found),
+        **listing.pager_links(found),
     }
 
 
 def _fields() -> list[listing.Field]:
-    menus = menus_of(actor=g.actor)
+    menus = load_menus(actor=g.actor)
     names = OFFERED if menus.imports or "import" in request.args else OFFERED[:-1]
     fields = listing.offer(SessionFilters, *names, agent=menus.agents, import_id=menus.imports)
     return [*fields, *listing.DAYS]
@@ -161,7 +162,7 @@ def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
 
 def _asked_place(session_id: UUID) -> str | None:
     wanted = parse_id(request.args.get("at", ""))
-    return session_paging.place_of(session_id, wanted, actor=g.actor) if wanted else None
+    return session_paging.cursor_of(session_id, wanted, actor=g.actor) if wanted else None
 
 
 def _in_panel() -> bool:

@@ -9,7 +9,7 @@ from flask import g
 from app.formats.ids import parse_id
 from app.services.sessions import transcript as session_transcript
 
-MOST = 500
+MAX_IDS = 500
 
 
 class RecordNames:
@@ -17,9 +17,9 @@ class RecordNames:
 
     def __init__(self, texts: Iterable[str | None]) -> None:
         ids = dict.fromkeys(found for text in texts if text for found in session_transcript.RECORD_ID.findall(text))
-        known = [one for text in list(ids)[:MOST] if (one := parse_id(text))]
-        self.names = session_transcript.names_of(known, actor=g.actor)
+        known = [one for text in list(ids)[:MAX_IDS] if (one := parse_id(text))]
+        self.names = session_transcript.record_names(known, actor=g.actor)
 
     def told(self, text: str | None) -> str:
         """The text with names where it had ids; an id without a name stays."""
-        return session_transcript.with_names(text or "", self.names)
+        return session_transcript.replace_ids(text or "", self.names)

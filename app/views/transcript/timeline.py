@@ -43,7 +43,7 @@ class Timeline:
 Stretch = tuple[str, float, float]
 
 
-def of_events(events: Sequence[Event]) -> Timeline | None:
+def build_timeline(events: Sequence[Event]) -> Timeline | None:
     """The picture, or None when there is no time to show."""
     rounds = [found for found in (_stretches(round_) for round_ in _rounds(events)) if found]
     total = sum(max(end for _, _, end in found) for found in rounds)

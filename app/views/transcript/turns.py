@@ -30,7 +30,7 @@ class Event(Protocol):
     def occurred_at(self) -> datetime: ...
 
 
-class Spoken(Protocol):
+class ChatMessage(Protocol):
     """A chat message, as much of it as is read here."""
 
     @property
@@ -102,7 +102,7 @@ class Turn:
 WRITES = {"entity.created", "entity.updated", "response.submitted", "knowledge.changed"}
 
 
-def of_events(
+def build_turns(
     events: Sequence[Event], *, person: str, agent: str, version: str = "", answers: Sequence[Event] = ()
 ) -> list[Turn]:
     """The turns of a session, in the order in which things happened. `answers` are results that come after the last of
@@ -208,7 +208,7 @@ def _tool(event: Event, results: Mapping[str, Event]) -> Part:
         "tool",
         name=str(payload.get("name") or "tool"),
         args=payload.get("arguments"),
-        result=readable(answer.get("output")) if result else "no result recorded",
+        result=parse_output(answer.get("output")) if result else "no result recorded",
         ms=_took(event, result),
         failed=result is None or bool(answer.get("is_error")),
         event=str(event.id),
@@ -231,10 +231,10 @@ def _orphan(event: Event) -> Part:
     payload = event.payload
     failed = bool(payload.get("is_error"))
     name = str(payload.get("name") or "tool")
-    return Part("tool", name=name, result=readable(payload.get("output")), failed=failed, answer=str(event.id))
+    return Part("tool", name=name, result=parse_output(payload.get("output")), failed=failed, answer=str(event.id))
 
 
-def readable(output: Any) -> Any:
+def parse_output(output: Any) -> Any:
     """Tools often answer with JSON in a text: shown as what it is."""
     if not isinstance(output, str) or output[:1] not in ("{", "["):
         return output
@@ -279,8 +279,8 @@ def _loaded(payload: Mapping[str, Any]) -> str:
     return f"{said}, {tokens:,} tokens" if isinstance(tokens, int) else said
 
 
-def of_messages(
-    messages: Sequence[Spoken],
+def build_chat_turns(
+    messages: Sequence[ChatMessage],
     *,
     person: str,
     agent: str,
@@ -307,13 +307,13 @@ def of_messages(
     return turns
 
 
-def _names_of(message: Spoken) -> set[str]:
+def _names_of(message: ChatMessage) -> set[str]:
     side = "user" if message.role == "user" else "agent"
     found = {str(message.id), f"{message.turn_id}:{side}", f"#{message.message_index}"}
     return found | ({message.external_id} if message.external_id else set())
 
 
-def _spoken(message: Spoken) -> Part:
+def _spoken(message: ChatMessage) -> Part:
     if message.role != "tool":
         return Part("say", message.content)
     details = message.details
@@ -322,7 +322,7 @@ def _spoken(message: Spoken) -> Part:
     return Part("tool", name=name, args=details.get("arguments"), result=message.content, failed=failed)
 
 
-def _work_before(message: Spoken, before: datetime | None, work: Mapping[UUID, Sequence[Event]]) -> list[Part]:
+def _work_before(message: ChatMessage, before: datetime | None, work: Mapping[UUID, Sequence[Event]]) -> list[Part]:
     events = work.get(message.session_id, ()) if message.session_id else ()
     results = _results(events)
     since = [e for e in events if (before is None or e.occurred_at >= before) and e.occurred_at <= message.created_at]
@@ -343,7 +343,7 @@ def name_records(turns: Iterable[Turn], names: Mapping[str, str]) -> None:
             part.name = names.get(part.record, part.name)
 
 
-def answers_of(turns: Sequence[Turn], messages: Sequence[Spoken]) -> None:
+def answers_of(turns: Sequence[Turn], messages: Sequence[ChatMessage]) -> None:
     """Let a session's turns be known by the chat messages that they became, when there are as many of both."""
     answers = [message for message in messages if message.role == "agent"]
     spoken = [turn for turn in turns if turn.agent and turn.text]
@@ -367,7 +367,7 @@ def place(turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]]) -> 
 
 
 def place_exactly(
-    turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]], messages: Sequence[Spoken]
+    turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]], messages: Sequence[ChatMessage]
 ) -> list[Any]:
     """Put each note beside the turn that it names, when these turns are only a part of the messages. What names none of
     the messages is given back."""
@@ -391,7 +391,7 @@ def find(turns: Sequence[Turn], marks: Sequence[str]) -> Turn | None:
     return None
 
 
-def around(turns: Sequence[Turn], target: Turn | None, before: int = 1) -> list[Turn]:
+def turns_around(turns: Sequence[Turn], target: Turn | None, before: int = 1) -> list[Turn]:
     """The target and what led to it: as much as a panel shows."""
     if target is None:
         return list(turns[-2:])
