@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import Blueprint, Response, g, make_response, render_template, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
@@ -14,6 +14,7 @@ from app.services.knowledge import memories
 from app.services.workspaces import last_used, logins, people, throttle
 from app.services.workspaces import store as workspace_store
 from app.views.auth import count_attempt, paused
+from app.views.htmx import leave
 
 bp = Blueprint("account", __name__, url_prefix="/account")
 
@@ -69,8 +70,7 @@ def rename() -> Any:
             people.rename_person(request.form.get("name", ""), actor=g.actor)
     except Invalid as wrong:
         return _page("name", wrong.fields, 422)
-    flash("Your name is changed.", "success")
-    return redirect(url_for("account.index"), 303)
+    return leave(url_for("account.index"), "Your name is changed.")
 
 
 @bp.post("/password")
@@ -93,8 +93,7 @@ def change_password() -> Any:
             raise throttle.too_many(attempt.retry_after) from None
     except Throttled as pause:
         return paused(_page("password", {"old": pause.detail}, 429), pause)
-    flash("Your password is changed. You are signed out everywhere else.", "success")
-    return redirect(url_for("account.index"), 303)
+    return leave(url_for("account.index"), "Your password is changed. You are signed out everywhere else.")
 
 
 @bp.post("/logins/<uuid:login_id>/end")
@@ -103,8 +102,7 @@ def end_login(login_id: UUID) -> Any:
     with transaction():
         if not logins.end_login(login_id, actor=g.actor):
             raise NotFound("No such login.")
-    flash("That browser is signed out.", "success")
-    return redirect(url_for("account.index"), 303)
+    return leave(url_for("account.index"), "That browser is signed out.")
 
 
 @bp.post("/logins/end-others")
@@ -112,8 +110,7 @@ def end_login(login_id: UUID) -> Any:
 def end_others() -> Any:
     with transaction():
         ended = logins.end_everywhere(actor=g.actor, keep=g.login_id)
-    flash(f"Signed out in {ended} other {'place' if ended == 1 else 'places'}.", "success")
-    return redirect(url_for("account.index"), 303)
+    return leave(url_for("account.index"), f"Signed out in {ended} other {'place' if ended == 1 else 'places'}.")
 
 
 @bp.post("/memories/<uuid:memory_id>/delete")
@@ -121,8 +118,7 @@ def end_others() -> Any:
 def delete_memory(memory_id: UUID) -> Any:
     with transaction():
         memories.delete_memory(memory_id, actor=g.actor)
-    flash("Forgotten: agents no longer know this about you.", "success")
-    return redirect(url_for("account.index") + "#h-memories", 303)
+    return leave(url_for("account.index") + "#h-memories", "Forgotten: agents no longer know this about you.")
 
 
 @bp.post("/memories/delete")
@@ -130,5 +126,6 @@ def delete_memory(memory_id: UUID) -> Any:
 def delete_memories() -> Any:
     with transaction():
         gone = memories.delete_memories(actor=g.actor)
-    flash(f"Forgotten: {gone} {'memory' if gone == 1 else 'memories'}.", "success")
-    return redirect(url_for("account.index") + "#h-memories", 303)
+    return leave(
+        url_for("account.index") + "#h-memories", f"Forgotten: {gone} {'memory' if gone == 1 else 'memories'}."
+    )

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import (
-    Response,
-    current_app,
-    flash,
-    g,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Response, current_app, flash, g, make_response, redirect, render_template, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
@@ -28,6 +18,7 @@ from app.services.agents import model_status, versions
 from app.tools.describe import describe_groups
 from app.views.agents import bp, playground
 from app.views.agents.form import KINDS
+from app.views.htmx import leave
 
 VERSIONS = 6
 
@@ -93,8 +84,7 @@ def archive(agent_id: UUID) -> Any:
         flash(refusal.detail, "error")
         return redirect(url_for(".detail", agent_id=agent_id), 303)
     done = "At work again. Its knowledge stays inactive until you activate it." if back else "Archived."
-    flash(done, "success")
-    return redirect(url_for(".detail", agent_id=agent_id), 303)
+    return leave(url_for(".detail", agent_id=agent_id), done)
 
 
 @bp.get("/<uuid:agent_id>/merge")
@@ -130,5 +120,4 @@ def merge(agent_id: UUID) -> Any:
         return _detail(agent_id, wrong.fields, 422)
     except Refused as refusal:
         return _confirm(agent_id, into, refusal.detail, 409)
-    flash(f"{source} is part of {target.slug} now.", "success")
-    return redirect(url_for(".detail", agent_id=target.id), 303)
+    return leave(url_for(".detail", agent_id=target.id), f"{source} is part of {target.slug} now.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import Response, g, make_response, render_template, request, url_for
 
 from app.db import transaction
 from app.db.paging import Page
@@ -14,7 +14,7 @@ from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
 from app.services import audit as services_audit
 from app.services.workspaces import store as workspace_store
-from app.views.htmx import page
+from app.views.htmx import leave, page
 from app.views.settings import bp
 from app.views.settings.audit import details_line, sentence
 
@@ -56,8 +56,7 @@ def save() -> Any:
                 raise Invalid("These settings do not fit.", errors)
     except Invalid:
         return _page(name, WorkspaceSettings().model_dump() | changes, errors, 422)
-    flash("The settings are saved.", "success")
-    return redirect(url_for("settings.index"), 303)
+    return leave(url_for("settings.index"), "The settings are saved.")
 
 
 def _read(form: Mapping[str, str]) -> dict[str, Any]:

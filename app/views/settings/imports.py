@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import flash, g, redirect, request, url_for
+from flask import g, request, url_for
 
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Refused
 from app.security.access import access
 from app.services.ingest import imports as ingest_imports
-from app.views.htmx import page
+from app.views.htmx import Toast, leave, page
 from app.views.settings import bp
 
 
@@ -37,7 +37,6 @@ def undo_import(import_id: UUID) -> Any:
         with transaction():
             removed = ingest_imports.undo_import(import_id, actor=g.actor)
     except Refused as refusal:
-        flash(refusal.detail, "error")
-    else:
-        flash(f"The import is undone: {removed:,} {'session is' if removed == 1 else 'sessions are'} gone.", "success")
-    return redirect(url_for("settings.list_imports"), 303)
+        return leave(url_for("settings.list_imports"), Toast(refusal.detail, "error"))
+    gone = "session is" if removed == 1 else "sessions are"
+    return leave(url_for("settings.list_imports"), f"The import is undone: {removed:,} {gone} gone.")

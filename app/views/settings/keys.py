@@ -6,16 +6,7 @@ from datetime import UTC, datetime, time
 from typing import Any
 from uuid import UUID
 
-from flask import (
-    Response,
-    flash,
-    g,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Response, g, make_response, render_template, request, url_for
 
 from app.actor import SCOPES
 from app.db import transaction
@@ -23,6 +14,7 @@ from app.errors import Invalid
 from app.security.access import access
 from app.services.workspaces import keys as workspace_keys
 from app.services.workspaces import last_used
+from app.views.htmx import leave
 from app.views.settings import bp
 
 ABOUT = {
@@ -89,5 +81,4 @@ def _end_of(day: str) -> datetime | None:
 def revoke_key(key_id: UUID) -> Any:
     with transaction():
         row = workspace_keys.revoke_key(key_id, actor=g.actor)
-    flash(f"The key {row.name} does not work any more.", "success")
-    return redirect(url_for("settings.list_keys"), 303)
+    return leave(url_for("settings.list_keys"), f"The key {row.name} does not work any more.")

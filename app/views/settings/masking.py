@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import flash, g, redirect, request, url_for
+from flask import g, request, url_for
 
 from app.db import transaction
 from app.security.access import access
 from app.services.workspaces import store as workspace_store
 from app.text.masking import Masking
-from app.views.htmx import page
+from app.views.htmx import leave, page
 from app.views.settings import bp
 
 LONGEST = 65_536
@@ -47,8 +47,7 @@ def save_masking() -> Any:
     changes = {name: request.form.get(name) == "1" for name in ("mask_emails", "mask_phones")}
     with transaction():
         workspace_store.change_settings(changes, actor=g.actor)
-    flash("The settings are saved. They hold for what comes in from now on.", "success")
-    return redirect(url_for("settings.show_masking"), 303)
+    return leave(url_for("settings.show_masking"), "The settings are saved. They hold for what comes in from now on.")
 
 
 @bp.post("/masking/try")

@@ -5,17 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import (
-    Response,
-    current_app,
-    flash,
-    g,
-    make_response,
-    redirect,
-    render_template,
-    request,
-    url_for,
-)
+from flask import Response, current_app, g, make_response, redirect, render_template, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused
@@ -23,6 +13,7 @@ from app.models.people import ROLES
 from app.security.access import access
 from app.services.workspaces import people
 from app.views.auth import forget_cookie
+from app.views.htmx import Toast, leave
 from app.views.settings import bp
 
 
@@ -72,8 +63,10 @@ def change_role(user_id: UUID) -> Any:
             name = people.get_person(user_id, actor=g.actor).name
     except (Refused, Invalid) as refusal:
         return _refused(refusal)
-    flash(f"{name} is {role} already." if before == role else f"{name} is now {role}.", "success")
-    return redirect("/" if user_id == g.actor.id and before != role else url_for("settings.list_members"), 303)
+    return leave(
+        "/" if user_id == g.actor.id and before != role else url_for("settings.list_members"),
+        f"{name} is {role} already." if before == role else f"{name} is now {role}.",
+    )
 
 
 @bp.post("/members/<uuid:user_id>/remove")
@@ -87,8 +80,7 @@ def remove_member(user_id: UUID) -> Any:
         return _refused(refusal)
     if user_id == g.actor.id:
         return forget_cookie(redirect("/sign-in", 303))
-    flash(f"{name} is not in the workspace any more.", "success")
-    return redirect(url_for("settings.list_members"), 303)
+    return leave(url_for("settings.list_members"), f"{name} is not in the workspace any more.")
 
 
 @bp.post("/members/invites/<uuid:invite_id>/withdraw")
@@ -96,10 +88,8 @@ def remove_member(user_id: UUID) -> Any:
 def withdraw_invitation(invite_id: UUID) -> Any:
     with transaction():
         people.withdraw_invite(invite_id, actor=g.actor)
-    flash("The invitation is withdrawn.", "success")
-    return redirect(url_for("settings.list_members"), 303)
+    return leave(url_for("settings.list_members"), "The invitation is withdrawn.")
 
 
 def _refused(refusal: Refused | Invalid) -> Any:
-    flash(refusal.detail, "error")
-    return redirect(url_for("settings.list_members"), 303)
+    return leave(url_for("settings.list_members"), Toast(refusal.detail, "error"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from flask import flash, g, redirect, render_template, url_for
+from flask import g, redirect, render_template, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.security.access import access
 from app.services.sessions import start as session_start
 from app.services.tasks import lists as task_lists
+from app.views.htmx import leave
 from app.views.tasks import bp
 
 
@@ -33,8 +34,7 @@ def stop(session_id: UUID) -> Response:
     """Stop a run: at once while it waits, within seconds while it runs."""
     with transaction():
         session = session_start.stop_run(session_id, actor=g.actor)
-    flash("Stopped." if session.status == "cancelled" else "It stops within a few seconds.", "success")
-    return redirect(url_for(".index"), 303)
+    return leave(url_for(".index"), "Stopped." if session.status == "cancelled" else "It stops within a few seconds.")
 
 
 @bp.get("/sessions")

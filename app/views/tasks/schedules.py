@@ -18,7 +18,7 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
-from app.views.htmx import varied
+from app.views.htmx import leave, varied
 from app.views.tasks import bp
 
 # What most people want, for whoever does not know the five fields by heart.
@@ -41,8 +41,7 @@ def create_schedule() -> Any:
             task = task_schedules.create_task(_plan(), actor=g.actor)
     except Invalid as wrong:
         return _form(None, request.form, wrong.fields, 422)
-    flash(f"{task.name} is scheduled.", "success")
-    return redirect(url_for("tasks.index"), 303)
+    return leave(url_for("tasks.index"), f"{task.name} is scheduled.")
 
 
 @bp.get("/tasks/<uuid:task_id>")
@@ -63,8 +62,7 @@ def save_schedule(task_id: UUID) -> Any:
     except Invalid as wrong:
         known, _ = task_schedules.get_task(task_id, actor=g.actor)
         return _form(known, request.form, wrong.fields, 422)
-    flash(f"{task.name} is saved.", "success")
-    return redirect(url_for(".show_schedule", task_id=task_id), 303)
+    return leave(url_for(".show_schedule", task_id=task_id), f"{task.name} is saved.")
 
 
 @bp.post("/tasks/<uuid:task_id>/switch")
@@ -74,8 +72,7 @@ def switch_schedule(task_id: UUID) -> Any:
     wanted = request.form.get("enabled") == "1"
     with transaction():
         task = task_schedules.switch_task(task_id, wanted, actor=g.actor)
-    flash(f"{task.name} is {'on' if wanted else 'off'}.", "success")
-    return redirect(url_for("tasks.index"), 303)
+    return leave(url_for("tasks.index"), f"{task.name} is {'on' if wanted else 'off'}.")
 
 
 @bp.post("/tasks/<uuid:task_id>/run")
@@ -96,8 +93,7 @@ def run_schedule(task_id: UUID) -> Any:
 def delete_schedule(task_id: UUID) -> Any:
     with transaction():
         name = task_schedules.delete_task(task_id, actor=g.actor)
-    flash(f"{name} is deleted. The sessions of its runs stay.", "success")
-    return redirect(url_for("tasks.index"), 303)
+    return leave(url_for("tasks.index"), f"{name} is deleted. The sessions of its runs stay.")
 
 
 @bp.get("/tasks/preview")
