@@ -13,7 +13,7 @@ from app.security.access import access
 from app.services.knowledge import memories
 from app.services.workspaces import last_used, logins, people, throttle
 from app.services.workspaces import store as workspace_store
-from app.views.auth import count_attempt, paused
+from app.views.auth import count_attempt, with_retry_after
 from app.views.htmx import leave
 
 bp = Blueprint("account", __name__, url_prefix="/account")
@@ -92,7 +92,7 @@ def change_password() -> Any:
                 return _page("password", wrong.fields, 422)
             raise throttle.too_many(attempt.retry_after) from None
     except Throttled as pause:
-        return paused(_page("password", {"old": pause.detail}, 429), pause)
+        return with_retry_after(_page("password", {"old": pause.detail}, 429), pause)
     return leave(url_for("account.index"), "Your password is changed. You are signed out everywhere else.")
 
 

@@ -17,7 +17,7 @@ from app.security import cookies, known_browsers
 from app.security.access import access
 from app.services.workspaces import identity, logins, people, throttle
 from app.services.workspaces.people import Invitation
-from app.views.htmx import local_path, varied
+from app.views.htmx import local_path, vary_by_htmx
 
 DEVICE = "upshot_device"
 bp = Blueprint("auth", __name__)
@@ -57,8 +57,8 @@ def sign_in_with_password() -> Any:
                 return _form(wanted, email, wrong.fields, 422)
             raise throttle.too_many(attempt.retry_after) from None
     except Throttled as pause:
-        return paused(_form(wanted, email, {"password": pause.detail}, 429), pause)
-    return signed_in(actor, token, local_path(wanted))
+        return with_retry_after(_form(wanted, email, {"password": pause.detail}, 429), pause)
+    return sign_in_as(actor, token, local_path(wanted))
 
 
 MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
@@ -90,7 +90,7 @@ def link(token: str) -> Any:
     """One button. Mail programs and chats open links by themselves, so opening it uses nothing up."""
     with acting_as(g.actor):
         works = logins.link_works(token)
-    return render_template("auth/link.html", token=token) if works else _spent(logins.SPENT_LINK)
+    return render_template("auth/link.html", token=token) if works else _show_spent(logins.SPENT_LINK)
 
 
 @bp.post("/sign-in/link/<token>")
@@ -100,8 +100,8 @@ def use_link(token: str) -> Any:
         with acting_as(g.actor), transaction():
             actor, login = logins.use_link(token, user_agent=request.user_agent.string, request_id=g.request_id)
     except NotFound as spent:
-        return _spent(spent.detail)
-    return signed_in(actor, login, "/")
+        return _show_spent(spent.detail)
+    return sign_in_as(actor, login, "/")
 
 
 @bp.post("/demo/enter")
@@ -111,7 +111,7 @@ def enter_demo() -> Any:
         raise NotFound("There is no demo here.")
     with acting_as(g.actor), transaction():
         actor, token = logins.enter_demo(user_agent=request.user_agent.string, request_id=g.request_id)
-    return signed_in(actor, token, local_path(request.form.get("next")))
+    return sign_in_as(actor, token, local_path(request.form.get("next")))
 
 
 @bp.get("/invite/<token>")
@@ -120,7 +120,7 @@ def invitation(token: str) -> Any:
     try:
         return _invitation(token, _look_up(token))
     except NotFound as spent:
-        return _spent(spent.detail)
+        return _show_spent(spent.detail)
 
 
 @bp.post("/invite/<token>")
@@ -128,13 +128,13 @@ def invitation(token: str) -> Any:
 def accept_invitation(token: str) -> Any:
     try:
         invited = _look_up(token)
-        return signed_in(*_join(token, invited), "/")
+        return sign_in_as(*_join(token, invited), "/")
     except Invalid as wrong:
         return _invitation(token, invited, wrong.fields, 422)
     except Throttled as pause:
-        return paused(_invitation(token, invited, {"password": pause.detail}, 429), pause)
+        return with_retry_after(_invitation(token, invited, {"password": pause.detail}, 429), pause)
     except NotFound as spent:
-        return _spent(spent.detail)
+        return _show_spent(spent.detail)
 
 
 def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
@@ -180,7 +180,7 @@ def _invitation(token: str, invited: Invitation, errors: dict[str, str] | None =
     return make_response(html, status)
 
 
-def _spent(sentence: str) -> Response:
+def _show_spent(sentence: str) -> Response:
     return make_response(render_template("auth/spent.html", sentence=sentence), 404)
 
 
@@ -204,12 +204,12 @@ def address() -> str:
     return request.remote_addr or ""
 
 
-def paused(answer: Response, pause: Throttled) -> Response:
+def with_retry_after(answer: Response, pause: Throttled) -> Response:
     answer.headers["Retry-After"] = str(pause.retry_after)
     return answer
 
 
-def signed_in(actor: Actor, token: str, to: str) -> Response:
+def sign_in_as(actor: Actor, token: str, to: str) -> Response:
     """Go on with the new login. The one that the browser had before, if any, ends: a login never changes hands."""
     if g.login_id is not None:
         with acting_as(g.actor), transaction():
@@ -217,16 +217,16 @@ def signed_in(actor: Actor, token: str, to: str) -> Response:
     answer: Any = redirect(to, 303)
     name = cookies.cookie_name(DEVICE)
     mark = known_browsers.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
-    _keep(answer, name, mark, known_browsers.LIFETIME)
+    _set_cookie(answer, name, mark, known_browsers.LIFETIME)
     return set_cookie(answer, token)
 
 
 def set_cookie(answer: Response, token: str) -> Response:
-    _keep(answer, cookies.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
-    return varied(answer)
+    _set_cookie(answer, cookies.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
+    return vary_by_htmx(answer)
 
 
-def _keep(answer: Response, name: str, value: str, seconds: int) -> None:
+def _set_cookie(answer: Response, name: str, value: str, seconds: int) -> None:
     secure = current_app.config["SECURE"]
     answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="Lax", secure=secure, path="/")
 
@@ -235,7 +235,7 @@ def forget_cookie(answer: Any) -> Response:
     answer.delete_cookie(
         cookies.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
     )
-    return varied(answer)
+    return vary_by_htmx(answer)
 
 
 @bp.post("/workspace")

@@ -44,12 +44,12 @@ def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
 
 # Machine text: tool calls on one line, readable JSON, addresses with a query
 
-A_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-LINE = 120
-ITEM = 40
+UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+LINE_LENGTH = 120
+ITEM_LENGTH = 40
 
 
-def value_line(value: Any, limit: int = ITEM) -> str:
+def value_line(value: Any, limit: int = ITEM_LENGTH) -> str:
     """One value on one line, cut where it gets long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(text.split())
@@ -61,14 +61,14 @@ def args_line(args: Any) -> str:
     if args is None or args == {}:
         return "()"
     if not isinstance(args, Mapping):
-        return f"({value_line(args, LINE)})"
+        return f"({value_line(args, LINE_LENGTH)})"
     return "(" + ", ".join(f"{name}={_argument(value)}" for name, value in args.items()) + ")"
 
 
 def _argument(value: Any) -> str:
     if isinstance(value, str):
         # An id would fill the line and tell nothing; whoever unfolds the call sees all of it.
-        return f'"…{value[-8:]}"' if A_UUID.fullmatch(value) else f'"{value_line(value)}"'
+        return f'"…{value[-8:]}"' if UUID_TEXT.fullmatch(value) else f'"{value_line(value)}"'
     return value_line(value)
 
 
@@ -83,7 +83,7 @@ def result_line(result: Any) -> str:
             name, value = next(iter(result.items()))
             return result_line(value) if isinstance(value, list) else f"{name}: {value_line(value)}"
         return f"{len(result)} fields"
-    return value_line(result, LINE)
+    return value_line(result, LINE_LENGTH)
 
 
 def pretty_json(value: Any) -> str:
@@ -105,7 +105,7 @@ def without(args: Mapping[str, Any], *names: str) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in args.items() if name not in names and value not in (None, ""))
 
 
-def chosen(field: Mapping[str, Any], value: str) -> str:
+def option_label(field: Mapping[str, Any], value: str) -> str:
     """What a filter's value is called in its menu."""
     return str(dict(field.get("options") or []).get(value, value))
 
@@ -230,8 +230,8 @@ def score(value: float | None) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "money": money, "span": span, "value_line": value_line, "args_line": args_line, "result_line": result_line,
-    "pretty_json": pretty_json, "query": query, "without": without, "chosen": chosen, "minute": minute, "age": age,
-    "ago": ago, "due": due, "exact": exact, "day": day, "clock": clock, "iso": iso, "number": number,
+    "pretty_json": pretty_json, "query": query, "without": without, "chosen": option_label, "minute": minute,
+    "age": age, "ago": ago, "due": due, "exact": exact, "day": day, "clock": clock, "iso": iso, "number": number,
     "percent": percent, "duration": duration, "short_id": short_id, "initials": initials, "readable": readable,
     "score": score, "schedule": describe_cron,
 }  # fmt: skip

@@ -30,7 +30,7 @@ def wants_fragment() -> bool:
 def page(template: str, fragment: str, *, status: int = 200, **context: Any) -> Response:
     """A resource: the whole page, or the one part of it that htmx asked for."""
     name = fragment if wants_fragment() else template
-    return varied(make_response(render_template(name, **context), status))
+    return vary_by_htmx(make_response(render_template(name, **context), status))
 
 
 def swap(
@@ -44,44 +44,44 @@ def swap(
         return leave(fallback, *toasts)
     shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
     html = render_template("layout/_swapped.html", changed=template, toasts=shown, **context)
-    return varied(make_response(html, status))
+    return vary_by_htmx(make_response(html, status))
 
 
 def leave(to: str, *toasts: Toast | str) -> Response:
     """The answer to an action after which another page is shown: a 303, and the toasts there."""
     for toast in toasts:
-        flash(_stored(toast), _kind(toast))
-    return varied(redirect(to, 303))
+        flash(_as_flash(toast), _flash_kind(toast))
+    return vary_by_htmx(redirect(to, 303))
 
 
 def toast_only(*toasts: Toast | str, status: int = 200) -> Response:
     """Nothing on the page changes but the toasts."""
     shown = [toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts]
-    return varied(make_response(render_template("layout/_toasts_oob.html", toasts=shown), status))
+    return vary_by_htmx(make_response(render_template("layout/_toasts_oob.html", toasts=shown), status))
 
 
 def flashed_toasts() -> list[Toast]:
     """What the last request left to say, whether it was flashed as text or as a toast."""
     flashed: Any = get_flashed_messages(with_categories=True)
-    return [_restored(message, kind) for kind, message in flashed]
+    return [_from_flash(message, kind) for kind, message in flashed]
 
 
-def varied(response: Any) -> Response:
+def vary_by_htmx(response: Any) -> Response:
     """One address answers in two shapes, so that a cache must keep them apart."""
     response.vary.add("HX-Request")
     answer: Response = response
     return answer
 
 
-def _stored(toast: Toast | str) -> Any:
+def _as_flash(toast: Toast | str) -> Any:
     return asdict(toast) if isinstance(toast, Toast) else toast
 
 
-def _kind(toast: Toast | str) -> str:
+def _flash_kind(toast: Toast | str) -> str:
     return toast.kind if isinstance(toast, Toast) else "success"
 
 
-def _restored(message: Any, kind: str) -> Toast:
+def _from_flash(message: Any, kind: str) -> Toast:
     if isinstance(message, dict):
         fields = tuple((str(name), str(value)) for name, value in message.get("fields", ()))
         return Toast(**{**message, "fields": fields})

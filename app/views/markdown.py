@@ -17,7 +17,7 @@ from app.text.hidden_characters import visible
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
-LONGEST = 100_000
+MAX_LENGTH = 100_000
 TAGS = frozenset(
     {"a", "blockquote", "br", "code", "del", "em", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s"}
     | {"strong", "table", "tbody", "td", "th", "thead", "tr", "ul"}
@@ -38,7 +38,7 @@ def render(text: str | None) -> Markup:
     """Markdown as safe HTML. Headings start at level 3, for a page has its own first and second."""
     import nh3
 
-    html = _parser().render(visible((text or "")[:LONGEST]))
+    html = _parser().render(visible((text or "")[:MAX_LENGTH]))
     for level in (1, 2):
         html = html.replace(f"<h{level}>", f"<h{level + 2}>").replace(f"</h{level}>", f"</h{level + 2}>")
     clean = nh3.clean(

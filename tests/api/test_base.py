@@ -174,7 +174,7 @@ def test_nothing_is_kept_of_what_fails(admin: Api, monkeypatch: pytest.MonkeyPat
         raise RuntimeError("after the work")
 
     with monkeypatch.context() as patched:
-        patched.setattr(settings, "shown", fail)
+        patched.setattr(settings, "settings_answer", fail)
         problem(admin.patch(PATH, {"context_top_n": 17}), 500)
     assert admin.get(PATH).get_json()["context_top_n"] == 8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bs4 import BeautifulSoup
 
-from app.views.markdown import ATTRIBUTES, LONGEST, TAGS, render
+from app.views.markdown import ATTRIBUTES, MAX_LENGTH, TAGS, render
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -63,4 +63,4 @@ def test_what_an_agent_may_write() -> None:
 def test_nothing_and_too_much() -> None:
     assert render(None) == ""
     assert render("") == ""
-    assert len(render("a" * (LONGEST * 2))) < LONGEST + 100
+    assert len(render("a" * (MAX_LENGTH * 2))) < MAX_LENGTH + 100

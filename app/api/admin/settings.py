@@ -60,7 +60,7 @@ class SettingsChange(Body):
     summary="Read the workspace's settings",
 )
 def read_settings() -> WorkspaceSettingsAnswer:
-    return shown(workspace_store.get_settings(g.actor))
+    return settings_answer(workspace_store.get_settings(g.actor))
 
 
 @route(
@@ -74,10 +74,10 @@ def read_settings() -> WorkspaceSettingsAnswer:
     about="Send only what changes; the answer has all of them, and says which of them do nothing yet.",
 )
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
-    return shown(workspace_store.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
+    return settings_answer(workspace_store.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
 
 
-def shown(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
+def settings_answer(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
     return WorkspaceSettingsAnswer(
         **settings.model_dump(exclude={"mask_emails", "mask_phones"}), without_effect=without_effect(settings)
     )

@@ -24,7 +24,7 @@ from app.security.access import access
 from app.tools.mcp_server import build_server
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
-HELD_BACK = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
+DROPPED_HEADERS = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
 
 
 @bp.post("/mcp")
@@ -34,14 +34,14 @@ def messages() -> Response:
     if g.actor.key_id is None:
         raise SignInNeeded("Send `Authorization: Bearer KEY`; MCP takes no cookie.")
     csrf.check_origin()
-    limits.take(g.actor.key_id)
+    limits.take_request(g.actor.key_id)
     try:
         message = read_body(request)
     except Invalid as wrong:
-        return refused(PARSE_ERROR, wrong.detail)
+        return error_answer(PARSE_ERROR, wrong.detail)
     fault = fault_of(message)
     if fault:
-        return refused(INVALID_REQUEST, fault)
+        return error_answer(INVALID_REQUEST, fault)
     # Whoever waits for a tool must not hold the connection that the tool needs.
     db.session.rollback()
     body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
@@ -67,14 +67,14 @@ def fault_of(message: Any) -> str | None:
     return None if isinstance(message.get("params", {}), dict) else "`params` is an object."
 
 
-def refused(code: int, sentence: str) -> Response:
+def error_answer(code: int, sentence: str) -> Response:
     document = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": sentence}}
     return Response(json.dumps(document, ensure_ascii=False), 400, mimetype="application/json")
 
 
 def scope_of(body: bytes) -> dict[str, Any]:
     """The request as ASGI tells it. The credential stays here; the length is that of the body as it is passed on."""
-    kept = [(name.lower(), value) for name, value in request.headers if name.lower() not in HELD_BACK]
+    kept = [(name.lower(), value) for name, value in request.headers if name.lower() not in DROPPED_HEADERS]
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -12,7 +12,19 @@ from flask import Response, g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.agents import bp
-from app.api.kit.fields import Answer, Body, Cursor, Id, Moment, Page, PastMoment, Query, Slug, read_limit, say
+from app.api.kit.fields import (
+    Answer,
+    Body,
+    Cursor,
+    Id,
+    Moment,
+    Page,
+    PastMoment,
+    Query,
+    Slug,
+    format_moment,
+    read_limit,
+)
 from app.api.kit.route import route
 from app.db import db, paging
 from app.errors import Invalid, Refused
@@ -37,10 +49,10 @@ Name = Annotated[str, Field(min_length=1, max_length=limits.NAME)]
 Tag = Annotated[str, Field(min_length=1, max_length=limits.TAG)]
 
 # What one answer holds of a session's events.
-MOST_EVENTS = 1000
-MOST_BYTES = 2_000_000
+MAX_EVENTS = 1000
+MAX_BYTES = 2_000_000
 READ_APART = ("events", "next_cursor", "max_event_bytes")
-EventLimit = Annotated[int, BeforeValidator(partial(read_limit, most=MOST_EVENTS)), WithJsonSchema({"type": "integer"})]
+EventLimit = Annotated[int, BeforeValidator(partial(read_limit, most=MAX_EVENTS)), WithJsonSchema({"type": "integer"})]
 
 
 class SessionEventBody(Body):
@@ -219,14 +231,14 @@ def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
     if agent is not None and agent.is_system and new.status in session_store.OPEN_STATUSES:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
     stored, created = session_store.create_session(new, actor=g.actor)
-    return shown(stored.id), 201 if created else 200
+    return session_answer(stored.id), 201 if created else 200
 
 
-def shown(session_id: UUID) -> SessionAnswer:
-    return SessionAnswer.model_validate(told(session_store.get_session(session_id, actor=g.actor)))
+def session_answer(session_id: UUID) -> SessionAnswer:
+    return SessionAnswer.model_validate(session_values(session_store.get_session(session_id, actor=g.actor)))
 
 
-def told(found: session_store.SessionDetail) -> dict[str, Any]:
+def session_values(found: session_store.SessionDetail) -> dict[str, Any]:
     """A session under the names of the API."""
     names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
     values = {name: getattr(found.session, name) for name in names}
@@ -264,9 +276,9 @@ def list_sessions(query: SessionQuery) -> SessionPage:
 )
 def read_session(session_id: UUID) -> Response:
     found = session_store.get_session(session_id, actor=g.actor)
-    events, following = read_raw_window(session_id, actor=g.actor, most=MOST_EVENTS, most_bytes=MOST_BYTES)
+    events, following = read_raw_window(session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
     apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
-    head = SessionRead.model_validate({**told(found), **apart})
+    head = SessionRead.model_validate({**session_values(found), **apart})
     return with_events(head, events)
 
 
@@ -283,7 +295,7 @@ def read_session(session_id: UUID) -> Response:
 def read_events(session_id: UUID, query: EventQuery) -> Response:
     session_store.get_session(session_id, actor=g.actor)
     after = EventCursor.read(query.cursor) if query.cursor else None
-    events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MOST_BYTES)
+    events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MAX_BYTES)
     return with_events(EventPage(events=[], next_cursor=following), events)
 
 
@@ -294,7 +306,7 @@ def with_events(head: SessionRead | EventPage, events: Sequence[RawEvent]) -> Re
     for place, one in enumerate(events):
         parts.append(
             f'{"," if place else ""}{{"id":"{one.id}","sequence":{one.sequence},"event_type":"{one.event_type}",'
-            f'"occurred_at":"{say(one.occurred_at)}","payload":{one.payload}}}'.encode()
+            f'"occurred_at":"{format_moment(one.occurred_at)}","payload":{one.payload}}}'.encode()
         )
     return Response([*parts, b"]}"], mimetype="application/json")
 
@@ -362,7 +374,7 @@ def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
         session_store.finish_session(
             session_id, body.status, actor=g.actor, error=body.error, finished_at=body.finished_at
         )
-    return shown(session_id)
+    return session_answer(session_id)
 
 
 def _check_times(body: SessionChange) -> None:

@@ -37,7 +37,7 @@ def preflight() -> Response:
     return response
 
 
-def dress(response: Response) -> Response:
+def add_headers(response: Response) -> Response:
     """Let the page that asked read the answer, if it is one of the workspace's own."""
     path = request.path
     if path in FILES:
@@ -71,4 +71,4 @@ def allowed_somewhere(origin: str) -> bool:
 def register(app: Flask) -> None:
     """Registered before the route itself: of two rules that take OPTIONS, the first answers."""
     app.register_blueprint(bp)
-    app.after_request(dress)
+    app.after_request(add_headers)

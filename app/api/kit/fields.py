@@ -64,7 +64,7 @@ def read_id(value: Any) -> UUID:
         raise ValueError("Give an id (a UUID).") from None
 
 
-def say(moment: datetime) -> str:
+def format_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -83,7 +83,7 @@ def read_slug(slug: str) -> str:
 _MOMENT = {"type": "string", "format": "date-time"}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[a-z0-9][a-z0-9._-]*$"}
 PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
-Moment = Annotated[datetime, PlainSerializer(say), WithJsonSchema(_MOMENT)]
+Moment = Annotated[datetime, PlainSerializer(format_moment), WithJsonSchema(_MOMENT)]
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
 # Its description names no bounds, because what is beyond them is not refused.
 Limit = Annotated[int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer"})]

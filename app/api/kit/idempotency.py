@@ -20,7 +20,7 @@ def is_last() -> bool:
     return "Idempotency-Key" not in request.headers
 
 
-def once(sent: Any, work: Callable[[], Response]) -> Response:
+def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
     of the work, so the two are kept together or not at all."""
     key = request.headers["Idempotency-Key"]
@@ -30,14 +30,14 @@ def once(sent: Any, work: Callable[[], Response]) -> Response:
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
     claim = idempotency.claim_key(key, route=place, body_hash=digest(sent), actor=g.actor)
     if claim.status is not None:
-        return replayed(claim)
+        return replay_answer(claim)
     response = work()
     body = response.get_data()
     idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
 
 
-def replayed(claim: idempotency.Claim) -> Response:
+def replay_answer(claim: idempotency.Claim) -> Response:
     """What the first request was told, marked as told again."""
     text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
     return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")

@@ -42,6 +42,6 @@ def register(app: Flask) -> None:
     app.extensions["upshot.buckets"] = Buckets()
 
 
-def take(key: UUID) -> None:
+def take_request(key: UUID) -> None:
     buckets: Buckets = current_app.extensions["upshot.buckets"]
     buckets.take(key)

@@ -73,7 +73,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
     """Limit, read, work, commit, answer; in this order."""
     actor = g.actor
     if actor is not None and actor.key_id is not None:
-        limits.take(actor.key_id)
+        limits.take_request(actor.key_id)
     sent: Any = None
     if declared.query is not None:
         arguments["query"] = read_query(declared.query)
@@ -81,12 +81,12 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
         sent = read_body(request)
         arguments["body"] = validate(declared.body, sent, "Field")
     if not declared.transactional:
-        return dressed(declared, view(**arguments))
+        return to_response(declared, view(**arguments))
     try:
         with transaction():
             if declared.idempotent and not idempotency.is_last():
-                return idempotency.once(sent, lambda: dressed(declared, view(**arguments)))
-            return dressed(declared, view(**arguments))
+                return idempotency.answer_once(sent, lambda: to_response(declared, view(**arguments)))
+            return to_response(declared, view(**arguments))
     except DataError as error:
         raise Invalid("A value is outside what can be stored.") from error
     except DBAPIError as error:
@@ -115,7 +115,7 @@ def validate(model: type[BaseModel], value: Any, what: str) -> Any:
         raise invalid(error, what) from None
 
 
-def dressed(declared: Declared, result: Any) -> Response:
+def to_response(declared: Declared, result: Any) -> Response:
     """The view's result as a response. It is written out inside the transaction: what cannot be said is not done."""
     if isinstance(result, Response):
         return result

@@ -46,15 +46,17 @@ class Operation:
 @access("public", also="person")
 def page() -> str:
     document = json.loads(described())
-    return render_template("api/docs.html", groups=grouped(document), problems=problems.ABOUT, info=document["info"])
+    return render_template(
+        "api/docs.html", groups=group_operations(document), problems=problems.ABOUT, info=document["info"]
+    )
 
 
-def grouped(document: dict[str, Any]) -> dict[str, list[Operation]]:
+def group_operations(document: dict[str, Any]) -> dict[str, list[Operation]]:
     """Operations under the noun of their path; what only watchers ask comes last."""
     groups: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():
         for method, told in methods.items():
-            groups.setdefault(group_of(path), []).append(shown(document, method.upper(), path, told))
+            groups.setdefault(group_of(path), []).append(read_operation(document, method.upper(), path, told))
     return dict(sorted(groups.items(), key=lambda group: (group[0] == SERVICE, group[0])))
 
 
@@ -63,7 +65,7 @@ def group_of(path: str) -> str:
     return words[0].capitalize() if path.startswith("/api/") and "." not in path else SERVICE
 
 
-def shown(document: dict[str, Any], method: str, path: str, told: dict[str, Any]) -> Operation:
+def read_operation(document: dict[str, Any], method: str, path: str, told: dict[str, Any]) -> Operation:
     answers = [(status, response["description"]) for status, response in told["responses"].items()]
     good = next(iter(told["responses"].values()))
     return Operation(

@@ -24,7 +24,7 @@ from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
 from app.views.forms import parse_count
 from app.views.htmx import page
 
-SHOWN = 30
+VERSIONS_SHOWN = 30
 
 
 @bp.get("/new")
@@ -45,11 +45,11 @@ def create() -> Any:
     form = form.without_blanks()
     try:
         with transaction():
-            agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allow())
+            agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
         return _form(form.refused(refusal), None, 422)
     flash(f"{agent.name} is there.", "success")
-    return _done(agent.id)
+    return _go_to_agent(agent.id)
 
 
 @bp.get("/<uuid:agent_id>/edit")
@@ -75,18 +75,18 @@ def edit(agent_id: UUID) -> Any:
     try:
         with transaction():
             saved = agent_edit.edit_agent(
-                agent_id, form.as_draft(), version=form.version, actor=g.actor, note=form.note, allow=_allow()
+                agent_id, form.as_draft(), version=form.version, actor=g.actor, note=form.note, allow=_allowed_hosts()
             )
     except Stale as stale:
-        return _overtaken(agent_id, form, stale)
+        return _stale_form(agent_id, form, stale)
     except (Invalid, Refused) as refusal:
         status = 422 if isinstance(refusal, Invalid) else 409
         return _form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
     flash(f"Saved as version {saved.version}." if saved else "Nothing was changed.", "success" if saved else "info")
-    return _done(agent_id)
+    return _go_to_agent(agent_id)
 
 
-def _overtaken(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
+def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
     """The form over what somebody else saved, with what saving it would change of that."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     draft = form.as_draft()
@@ -105,11 +105,11 @@ def _current(agent: Agent) -> dict[str, Any]:
     return agent_edit.content_of(agent, stored)
 
 
-def _allow() -> str:
+def _allowed_hosts() -> str:
     return str(current_app.config["SETTINGS"].outbound_allow)
 
 
-def _done(agent_id: UUID) -> Response:
+def _go_to_agent(agent_id: UUID) -> Response:
     return redirect(url_for("agents.detail", agent_id=agent_id), 303)
 
 
@@ -151,15 +151,15 @@ def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     newer = parse_count(request.values.get("to")) or agent.current_version
     older = parse_count(request.values.get("from")) or max(newer - 1, 1)
     before = parse_count(request.args.get("before"))
-    rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=SHOWN + 1)
+    rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=VERSIONS_SHOWN + 1)
     contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
         raise NotFound(f"{agent.slug} has no such version.")
     html = render_template(
         "agents/versions.html",
         agent=agent,
-        rows=rows[:SHOWN],
-        more=rows[SHOWN - 1].version if len(rows) > SHOWN else None,
+        rows=rows[:VERSIONS_SHOWN],
+        more=rows[VERSIONS_SHOWN - 1].version if len(rows) > VERSIONS_SHOWN else None,
         older=older,
         newer=newer,
         changes=_readable(diff_versions(contents[older], contents[newer])),
@@ -176,7 +176,7 @@ def restore(agent_id: UUID) -> Any:
     version = parse_count(request.form.get("version")) or 0
     try:
         with transaction():
-            saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allow())
+            saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
         return _versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
     flash(f"Version {saved.version} says what version {number} said.", "success")

@@ -33,7 +33,7 @@ MCP_SERVER = ("name", "url")
 PARTS = {"skills": SKILL, "http_tools": HTTP_TOOL, "mcp_servers": MCP_SERVER, "endpoint_headers": HEADER}
 WITHIN = {"headers": HEADER, "parameters": PARAMETER}
 HAS = {"skills": (), "http_tools": ("headers", "parameters"), "mcp_servers": ("headers",), "endpoint_headers": ()}
-MOST_ROWS = 40
+MAX_ROWS = 40
 
 Row = dict[str, Any]
 Form = Mapping[str, str]
@@ -139,7 +139,7 @@ class AgentForm:
         rows, part, place = _find(self.rows, path)
         if rows is None:
             return None
-        if action == "add" and place is None and len(rows) < MOST_ROWS:
+        if action == "add" and place is None and len(rows) < MAX_ROWS:
             rows.append(_empty(part))
             return replace(self, fresh=f"{path}.{len(rows) - 1}")
         if action == "remove" and place is not None and place < len(rows):
@@ -198,7 +198,7 @@ def _places(form: Form, path: str) -> list[int]:
     """The numbers of the rows that were sent, in order; they may have gaps."""
     begin = f"{path}."
     found = {name[len(begin) :].partition(".")[0] for name in form if name.startswith(begin)}
-    return sorted(int(text) for text in found if text.isascii() and text.isdigit() and len(text) < 4)[:MOST_ROWS]
+    return sorted(int(text) for text in found if text.isascii() and text.isdigit() and len(text) < 4)[:MAX_ROWS]
 
 
 def _find(rows: dict[str, list[Row]], path: str) -> tuple[list[Row] | None, str, int | None]:

@@ -18,7 +18,7 @@ from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
 from app.views.agents import bp
 from app.views.forms import form_text, parse_count
-from app.views.htmx import varied, wants_fragment
+from app.views.htmx import vary_by_htmx, wants_fragment
 from app.views.sessions import detail as session_detail
 
 ENDED = ("completed", "failed", "cancelled")
@@ -75,15 +75,15 @@ def show_try(agent_id: UUID, session_id: UUID) -> Any:
     progress = session_start.progress_of(session_id, actor=g.actor)
     if wants_fragment():
         if request.args.get("seen") == _mark(progress):
-            return varied(Response(status=204))
-        return varied(
-            Response(render_template("agents/_run_news.html", **_read(agent_id, progress)), mimetype="text/html")
+            return vary_by_htmx(Response(status=204))
+        return vary_by_htmx(
+            Response(render_template("agents/_run_news.html", **_read_try(agent_id, progress)), mimetype="text/html")
         )
-    found = _read(agent_id, progress)
+    found = _read_try(agent_id, progress)
     agent = versions.get_agent(agent_id, actor=g.actor)
     ran = found["found"].agent_version
     values = {"version": str(ran) if ran and ran != agent.current_version else ""}
-    return varied(
+    return vary_by_htmx(
         Response(
             render_template("agents/run.html", tried=agent, records=records(), values=values, errors={}, **found),
             mimetype="text/html",
@@ -95,19 +95,19 @@ def show_try(agent_id: UUID, session_id: UUID) -> Any:
 @access("admin")
 def stop_try(agent_id: UUID, session_id: UUID) -> Any:
     """Stop a run: at once while it waits, at its next step while it works."""
-    _read(agent_id, session_start.progress_of(session_id, actor=g.actor))
+    _read_try(agent_id, session_start.progress_of(session_id, actor=g.actor))
     try:
         with transaction():
             session_start.stop_run(session_id, actor=g.actor)
     except Refused as refusal:
         flash(refusal.detail, "info")
     if wants_fragment():
-        found = _read(agent_id, session_start.progress_of(session_id, actor=g.actor))
-        return varied(Response(render_template("agents/_run_news.html", **found), mimetype="text/html"))
+        found = _read_try(agent_id, session_start.progress_of(session_id, actor=g.actor))
+        return vary_by_htmx(Response(render_template("agents/_run_news.html", **found), mimetype="text/html"))
     return redirect(url_for(".show_try", agent_id=agent_id, session_id=session_id), 303)
 
 
-def _read(agent_id: UUID, progress: Progress) -> dict[str, Any]:
+def _read_try(agent_id: UUID, progress: Progress) -> dict[str, Any]:
     found = session_detail.read_session(progress.session_id)
     if found["session"].agent_id != agent_id:
         raise NotFound("This agent has no such session.")
@@ -116,7 +116,7 @@ def _read(agent_id: UUID, progress: Progress) -> dict[str, Any]:
         "progress": progress,
         "seen": _mark(progress),
         "ended": progress.status in ENDED,
-        "said": _said(progress, found["turns"]),
+        "said": _progress_text(progress, found["turns"]),
     }
 
 
@@ -125,7 +125,7 @@ def _mark(progress: Progress) -> str:
     return f"{progress.status}.{progress.event_count}.{len(progress.draft)}.{progress.stopping:d}"
 
 
-def _said(progress: Progress, turns: list[Any]) -> str:
+def _progress_text(progress: Progress, turns: list[Any]) -> str:
     """How far it is, for those who listen: the last tool, or how it ended."""
     if progress.status in ENDED:
         return f"The run is {progress.status}."

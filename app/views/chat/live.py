@@ -25,7 +25,7 @@ from app.services.sessions.chat_turns import ChatState
 from app.views.chat import bp
 from app.views.chat.messages import MessageView, build_messages, group_alternatives
 from app.views.forms import form_text
-from app.views.htmx import Toast, swap, varied, wants_fragment
+from app.views.htmx import Toast, swap, vary_by_htmx, wants_fragment
 from app.views.transcript import turns as transcript_turns
 
 # How often the page asks, in milliseconds: while an answer is written, when that takes long, and when all is quiet.
@@ -42,9 +42,9 @@ def follow_answer(chat_id: UUID) -> Any:
     """What is new since the page last asked; nothing, in 204, when nothing is."""
     now = chat_turns.chat_state(chat_id, actor=g.actor)
     if not wants_fragment():
-        return varied(redirect(_end_of(chat_id), 303))
+        return vary_by_htmx(redirect(_end_of(chat_id), 303))
     if request.args.get("seen") == now.mark:
-        return varied(make_response("", 204))
+        return vary_by_htmx(make_response("", 204))
     return _live(now)
 
 
@@ -103,7 +103,7 @@ def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     html = render_template(
         "chat/_live.html", moments=moments, replaced=replaced, spoken=spoken, error=error, **_end(now, last)
     )
-    return varied(make_response(html, status))
+    return vary_by_htmx(make_response(html, status))
 
 
 def _last_index() -> int:

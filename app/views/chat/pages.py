@@ -24,7 +24,7 @@ from app.views.chat.live import live_now
 from app.views.chat.messages import Form, OpenForm, build_messages, load_answer_feedback
 from app.views.format import query
 from app.views.forms import form_text
-from app.views.htmx import Toast, page, swap, varied, wants_fragment
+from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
 from app.views.layout.tabs import agent_menu
 
 FORMS = ("why", "edit")
@@ -95,7 +95,7 @@ def begin() -> Any:
         return _index(replace(opening, errors=refusal.fields), 422)
     except (NotFound, Refused) as refusal:
         return _index(replace(opening, errors={"agent": refusal.detail}), refusal.status)
-    return varied(redirect(url_for(".detail", chat_id=chat.id), 303))
+    return vary_by_htmx(redirect(url_for(".detail", chat_id=chat.id), 303))
 
 
 @bp.get("/<uuid:chat_id>")

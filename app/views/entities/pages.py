@@ -111,13 +111,13 @@ def detail(entity_id: UUID) -> Any:
     """One record: as a page, as the panel of the list, or only one response with a form open in it."""
     flag = FlagForm.asked(".detail", ".flag", entity_id=entity_id)
     reject = Rejection(at=parse_id(request.args.get("reject", "")))
-    return _shown(entity_id, reject, flag)
+    return _show_detail(entity_id, reject, flag)
 
 
-def _shown(
+def _show_detail(
     entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200, respond: ResponseForm | None = None
 ) -> Response:
-    read = _read(entity_id)
+    read = _detail_context(entity_id)
     if respond is None and (wanted := request.args.get("respond")):
         respond = blank_form(*_choices(parse_id(wanted), read["entity_type"]))
     read["respond"] = respond or ResponseForm()
@@ -126,13 +126,13 @@ def _shown(
         return page(part, part, status=status, reject=reject, flag=flag, **read)
     only = reject.at or parse_id(flag.at) or parse_id(request.args.get("response", ""))
     if wants_fragment() and request.args.get("panel") != "1" and only:
-        return _one(read, only, reject, flag, status)
+        return _show_response(read, only, reject, flag, status)
     template = "entities/detail.html"
     fragment = "entities/_panel.html" if request.args.get("panel") == "1" else template
     return page(template, fragment, status=status, reject=reject, flag=flag, **read)
 
 
-def _one(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, status: int) -> Response:
+def _show_response(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, status: int) -> Response:
     response = next((row for row in read["responses"] if row.id == only), None)
     if response is None:
         raise NotFound("There is no such response about this record.")
@@ -140,7 +140,7 @@ def _one(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, st
     return page(part, part, status=status, response=response, reject=reject, flag=flag, **read)
 
 
-def _read(entity_id: UUID) -> dict[str, Any]:
+def _detail_context(entity_id: UUID) -> dict[str, Any]:
     """What the page, the panel and a single response show."""
     found = entity_store.get_entity(entity_id, actor=g.actor)
     said = feedback_own.rows_about(entity_id, actor=g.actor)
@@ -203,7 +203,7 @@ def respond(entity_id: UUID) -> Any:
         with transaction():
             made = entity_responses.submit_response(new, actor=g.actor).id
     except Invalid as refusal:
-        return _shown(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
+        return _show_detail(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
     return swap(
         "entities/_responses.html",
         fallback=url_for(".detail", entity_id=entity_id) + f"#response-{made}",
@@ -211,7 +211,7 @@ def respond(entity_id: UUID) -> Any:
         reject=Rejection(),
         flag=nothing,
         respond=ResponseForm(),
-        **(_read(entity_id) if wants_fragment() else {}),
+        **(_detail_context(entity_id) if wants_fragment() else {}),
     )
 
 
@@ -232,10 +232,10 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
         errors = {name.replace("rejection_reason", "reason"): said for name, said in refusal.fields.items()}
         errors = {"reason": errors.pop("comment")} | errors if "comment" in errors else errors
         wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
-        return _shown(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
+        return _show_detail(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
     except Refused as refusal:
         code, toast = 409, Toast(refusal.detail, "error")
-    return _moved(entity_id, response_id, toast, code)
+    return _show_changed(entity_id, response_id, toast, code)
 
 
 @bp.post("/<uuid:entity_id>/flag")
@@ -264,16 +264,16 @@ def flag(entity_id: UUID) -> Any:
                 actor=g.actor,
             )
     except Invalid as refusal:
-        return _shown(entity_id, Rejection(), form.with_errors(refusal), 422)
-    return _moved(entity_id, response_id, Toast("Flagged. It is in Feedback as pending."))
+        return _show_detail(entity_id, Rejection(), form.with_errors(refusal), 422)
+    return _show_changed(entity_id, response_id, Toast("Flagged. It is in Feedback as pending."))
 
 
-def _moved(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:
+def _show_changed(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:
     """The response as it is now; without a script, its place on the page."""
     back = url_for(".detail", entity_id=entity_id) + f"#response-{response_id}"
     if not wants_fragment():
         return swap("entities/_response.html", fallback=back, toasts=[toast])
-    read = _read(entity_id)
+    read = _detail_context(entity_id)
     response = next(row for row in read["responses"] if row.id == response_id)
     none = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
     return swap(

@@ -25,7 +25,7 @@ from app.text.diff import GONE, NEW, SAME, Part, exact_diff
 from app.views.evals import bp
 from app.views.format import result_line, value_line
 from app.views.forms import form_text, parse_count
-from app.views.htmx import page, varied, wants_fragment
+from app.views.htmx import page, vary_by_htmx, wants_fragment
 from app.views.transcript.names import RecordNames
 
 MAX_STEPS = 120
@@ -109,7 +109,7 @@ def _state(found: Diff) -> Response:
     answer = Response(status=204)
     if not found.still_running:
         answer.headers["HX-Refresh"] = "true"
-    return varied(answer)
+    return vary_by_htmx(answer)
 
 
 def _page_context(found: Diff) -> dict[str, Any]:

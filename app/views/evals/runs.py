@@ -23,7 +23,7 @@ from app.services.evals.runs import NewRun, left_out_notes
 from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import parse_count
-from app.views.htmx import Toast, leave, page, varied, wants_fragment
+from app.views.htmx import Toast, leave, page, vary_by_htmx, wants_fragment
 from app.views.lists import PAGE_ROWS, pager_links
 from app.views.transcript.names import RecordNames
 
@@ -174,7 +174,7 @@ def _leave(target: str) -> Response:
         return redirect(target, 303)
     answer = Response(status=204)
     answer.headers["HX-Redirect"] = target
-    return varied(answer)
+    return vary_by_htmx(answer)
 
 
 def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 200) -> Response:
@@ -195,7 +195,7 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
         plus=run_detail.list_addable_rows(actor=g.actor),
         minus=run_detail.list_removable_rows(actor=g.actor, **about),
     )
-    return varied(make_response(html, status))
+    return vary_by_htmx(make_response(html, status))
 
 
 @bp.get("/runs/<uuid:run_id>")

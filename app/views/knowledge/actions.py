@@ -26,23 +26,23 @@ from app.views.knowledge import bp
 from app.views.knowledge.form import Unconfirmed
 from app.views.knowledge.pages import (
     REVERSIBLE,
-    UNCHECKED,
-    card,
+    UNCHECKED_STATES,
     check_return,
-    chosen,
-    listed,
-    read,
-    refused,
-    undo_edit,
+    detail_context,
+    edit_toast,
+    list_context,
+    read_choice,
+    show_card,
+    show_refusal,
 )
 from app.views.layout.shell import own_path
 
-MOST_SHOWN = 200
-MOST_AT_ONCE = 100
-OFFERED = 8
-MANY = {"active": "In use now", "inactive": "Taken out of use", "proposed": "Proposed again"}
+MAX_FINDINGS = 200
+MAX_SELECTED = 100
+MAX_OFFERED = 8
+DONE_WORDS = {"active": "In use now", "inactive": "Taken out of use", "proposed": "Proposed again"}
 # Without a script a toast waits in a cookie, which holds 4 KB.
-MOST_IN_COOKIE = 40
+MAX_IN_COOKIE = 40
 
 
 @bp.post("/<uuid:row_id>/set")
@@ -52,20 +52,20 @@ def set_one(row_id: UUID) -> Any:
     try:
         with transaction():
             before = knowledge_lists.get_row(row_id, actor=g.actor).row
-            version = _number("version") or before.version
-            now = knowledge_rows.edit_row(row_id, _wanted(before), version, actor=g.actor).version
+            version = _read_number("version") or before.version
+            now = knowledge_rows.edit_row(row_id, _read_changes(before), version, actor=g.actor).version
     except (Invalid, Refused) as refusal:
-        return refused(row_id, refusal)
-    return card(row_id, undo_edit(row_id, version, now, "Saved."), shown=read(row_id, checked=True))
+        return show_refusal(row_id, refusal)
+    return show_card(row_id, edit_toast(row_id, version, now, "Saved."), shown=detail_context(row_id, checked=True))
 
 
-def _wanted(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
+def _read_changes(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
     form = request.form
     if "pinned" in form:
         return {"pinned": form["pinned"] == "1"}
     if "clean" in form:
         return {"content": strip_hidden(row.content), "context": strip_hidden(row.context) if row.context else None}
-    wanted = {name: chosen(form[name]) for name in ("agent_id", "entity_type_id") if name in form}
+    wanted = {name: read_choice(form[name]) for name in ("agent_id", "entity_type_id") if name in form}
     if not wanted:
         raise Invalid("There is nothing to change.")
     return wanted
@@ -75,15 +75,17 @@ def _wanted(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
 @access("admin")
 def roll_back(row_id: UUID) -> Any:
     """Make a row what it was in an earlier version."""
-    to, version = _number("to"), _number("version")
+    to, version = _read_number("to"), _read_number("version")
     reason = request.form.get("reason", "").strip() or None
     try:
         with transaction():
             now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
     except (Invalid, Refused, NotFound) as refusal:
-        return refused(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
-    return card(
-        row_id, undo_edit(row_id, version, now, f"As it was in version {to}."), shown=read(row_id, checked=True)
+        return show_refusal(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
+    return show_card(
+        row_id,
+        edit_toast(row_id, version, now, f"As it was in version {to}."),
+        shown=detail_context(row_id, checked=True),
     )
 
 
@@ -93,28 +95,28 @@ def choose(row_id: UUID) -> Response:
     """Which row it should be merged into, or replaced by: the nearest in meaning, or what a search finds."""
     fragment = "knowledge/_offered.html" if request.args.get("only") == "rows" else "knowledge/_choose.html"
     place = "panel-" if request.args.get("place") == "panel" else ""
-    return page("knowledge/choose.html", fragment, place=place, **_offered(row_id))
+    return page("knowledge/choose.html", fragment, place=place, **_offer_rows(row_id))
 
 
-def _offered(row_id: UUID) -> dict[str, Any]:
+def _offer_rows(row_id: UUID) -> dict[str, Any]:
     """The rows to choose from. One that a check found comes first; none is chosen, because whose text stays is for the
     person to say."""
     found = knowledge_lists.get_row(row_id, actor=g.actor)
     query = request.values.get("q", "").strip()[:200]
     if query:
         filters = KnowledgeFilters(state="active", q=query)
-        rows = knowledge_lists.list_rows(filters, Page(OFFERED + 1), actor=g.actor).items
+        rows = knowledge_lists.list_rows(filters, Page(MAX_OFFERED + 1), actor=g.actor).items
     else:
-        rows = knowledge_lists.get_rows(hygiene.nearest_rows(row_id, actor=g.actor, most=OFFERED), actor=g.actor)
+        rows = knowledge_lists.get_rows(hygiene.nearest_rows(row_id, actor=g.actor, most=MAX_OFFERED), actor=g.actor)
     found_by_check = parse_id(request.args.get("into", ""))
     first = knowledge_lists.get_rows([found_by_check] if found_by_check else [], actor=g.actor)
     active = [row for row in [*first, *rows] if row.state == "active" and row.id != row_id]
-    return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:OFFERED], "q": query}
+    return {"row": found.row, "offered": list({row.id: row for row in active}.values())[:MAX_OFFERED], "q": query}
 
 
 def _choose_again(row_id: UUID, error: str) -> Response:
     """The same choice where it was open, and what is missing."""
-    offered = {**_offered(row_id), "error": error}
+    offered = {**_offer_rows(row_id), "error": error}
     if not wants_fragment():
         return page("knowledge/choose.html", "knowledge/_choose.html", status=422, place="", **offered)
     return swap("knowledge/_choose_again.html", fallback="", status=422, **offered)
@@ -125,14 +127,14 @@ def _choose_again(row_id: UUID, error: str) -> Response:
 def merge(row_id: UUID) -> Any:
     """Let another row stand for a proposal too."""
     try:
-        into = chosen(request.form.get("into", ""))
+        into = read_choice(request.form.get("into", ""))
         if into is None:
             return _choose_again(row_id, "Choose the row whose text stays.")
         with transaction():
             knowledge_rows.merge_row(row_id, into, actor=g.actor)
     except (Invalid, Refused) as refusal:
-        return refused(row_id, refusal)
-    return card(row_id, Toast("Merged. Its signals are behind the other row now."))
+        return show_refusal(row_id, refusal)
+    return show_card(row_id, Toast("Merged. Its signals are behind the other row now."))
 
 
 @bp.post("/<uuid:row_id>/replace")
@@ -141,14 +143,14 @@ def replace(row_id: UUID) -> Any:
     """Let another row take the place of one that is in use."""
     reason = request.form.get("reason", "").strip() or None
     try:
-        heir = chosen(request.form.get("superseded_by", ""))
+        heir = read_choice(request.form.get("superseded_by", ""))
         if heir is None:
             return _choose_again(row_id, "Choose the row that takes its place.")
         with transaction():
             knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
     except (Invalid, Refused) as refusal:
-        return refused(row_id, refusal)
-    return card(row_id, Toast("Replaced."))
+        return show_refusal(row_id, refusal)
+    return show_card(row_id, Toast("Replaced."))
 
 
 @bp.post("/decide")
@@ -159,18 +161,18 @@ def decide_many() -> Any:
     ids = [row_id for value in request.form.getlist("ids") for row_id in map(parse_id, value.split(",")) if row_id]
     try:
         with transaction():
-            toast = _decide(list(dict.fromkeys(ids)), wanted, reason)
+            toast = _decide_rows(list(dict.fromkeys(ids)), wanted, reason)
     except Unconfirmed:
         toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
     back = own_path()
     back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
     given = dict(parse_qsl(urlsplit(back).query))
-    return swap("knowledge/_list.html", fallback=back, toasts=[toast], views=None, **listed(given))
+    return swap("knowledge/_list.html", fallback=back, toasts=[toast], views=None, **list_context(given))
 
 
-def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
-    if not ids or len(ids) > MOST_AT_ONCE or wanted not in ("active", "inactive", "proposed"):
-        return Toast(f"Select between one and {MOST_AT_ONCE} rows first.", "error")
+def _decide_rows(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
+    if not ids or len(ids) > MAX_SELECTED or wanted not in ("active", "inactive", "proposed"):
+        return Toast(f"Select between one and {MAX_SELECTED} rows first.", "error")
     if wanted == "inactive" and not reason:
         return Toast("Say why they should not apply.", "error")
     moved: list[UUID] = []
@@ -178,19 +180,19 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
     returned: list[UUID] = []
     for row in knowledge_lists.get_rows(ids, actor=g.actor):
         try:
-            after = _moved(row.id, wanted, reason)
+            after = _move_row(row.id, wanted, reason)
         except (Invalid, Refused):
             continue
         if after.version != row.version:
             moved.append(row.id)
             states.add(row.state)
-            returned += [row.id] if wanted == "active" and row.state in UNCHECKED else []
+            returned += [row.id] if wanted == "active" and row.state in UNCHECKED_STATES else []
     check_return(returned)
-    word = MANY[wanted]
+    word = DONE_WORDS[wanted]
     text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
     # Rows that were not all the same before have no one way back.
     back = states.pop() if len(states) == 1 else ""
-    if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MOST_IN_COOKIE:
+    if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:
         return Toast(text, "success" if moved else "info")
     fields = (
         ("state", back),
@@ -202,7 +204,7 @@ def _decide(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
     return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
 
 
-def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
+def _move_row(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
     if wanted == "proposed":
         return knowledge_rows.reopen_row(row_id, actor=g.actor)
     return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
@@ -212,7 +214,7 @@ def _moved(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
 @access("admin")
 def checks() -> Response:
     """What the checks find in all that agents get or may get; or in the few rows that a list asks about."""
-    ids = [row_id for row_id in map(parse_id, request.args.get("ids", "").split(",")) if row_id][:MOST_AT_ONCE]
+    ids = [row_id for row_id in map(parse_id, request.args.get("ids", "").split(",")) if row_id][:MAX_SELECTED]
     if ids:
         found = hygiene.check_rows(ids, actor=g.actor)
         rows = {row.id: row for row in knowledge_lists.get_rows(ids, actor=g.actor)}
@@ -222,13 +224,15 @@ def checks() -> Response:
     all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
     shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]
     counts = {name: sum(finding.check == name for _, finding in all_found) for name in CHECKS}
-    rows = {row.id: row for row in knowledge_lists.get_rows([kept.id for kept, _ in shown[:MOST_SHOWN]], actor=g.actor)}
+    rows = {
+        row.id: row for row in knowledge_lists.get_rows([kept.id for kept, _ in shown[:MAX_FINDINGS]], actor=g.actor)
+    }
     return page(
         "knowledge/checks.html", "knowledge/_checks.html", report=report, counts=counts, wanted=wanted,
-        shown=shown[:MOST_SHOWN], left_out=max(len(shown) - MOST_SHOWN, 0), rows=rows,
+        shown=shown[:MAX_FINDINGS], left_out=max(len(shown) - MAX_FINDINGS, 0), rows=rows,
     )  # fmt: skip
 
 
-def _number(name: str) -> int:
+def _read_number(name: str) -> int:
     text = request.form.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0

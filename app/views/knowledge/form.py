@@ -65,8 +65,8 @@ class KnowledgeForm:
         version = form.get("version", "")
         return cls(
             form.get("type", ""),
-            _typed(form.get("content", "")),
-            _typed(form.get("context", "")),
+            _clean_text(form.get("content", "")),
+            _clean_text(form.get("context", "")),
             form.get("agent_id", ""),
             form.get("entity_type_id", ""),
             form.get("pinned") == "1",
@@ -88,8 +88,8 @@ class KnowledgeForm:
             "type": self.type,
             "content": self.content,
             "context": self.context or None,
-            "agent_id": _id("agent_id", self.agent_id),
-            "entity_type_id": _id("entity_type_id", self.entity_type_id),
+            "agent_id": _read_id("agent_id", self.agent_id),
+            "entity_type_id": _read_id("entity_type_id", self.entity_type_id),
             "pinned": self.pinned,
         }
 
@@ -122,12 +122,12 @@ class KnowledgeForm:
         return word_diff(str((self.theirs or {}).get("content", "")), self.content)
 
 
-def _typed(text: str) -> str:
+def _clean_text(text: str) -> str:
     """What was typed, without the line breaks around it and the spaces at its end that a text field invites."""
     return text.replace("\r\n", "\n").lstrip("\n").rstrip()
 
 
-def _id(name: str, text: str) -> UUID | None:
+def _read_id(name: str, text: str) -> UUID | None:
     try:
         return UUID(text) if text else None
     except ValueError:

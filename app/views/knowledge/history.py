@@ -21,7 +21,7 @@ WORDS = {
     "deleted": "Deleted",
     "proposed": "Proposed",
 }
-NAMED = (("type", "kind"), ("context", "when"), ("agent_id", "agent"), ("entity_type_id", "entity type"))
+NAMED_FIELDS = (("type", "kind"), ("context", "when"), ("agent_id", "agent"), ("entity_type_id", "entity type"))
 
 
 @dataclass(frozen=True)
@@ -57,15 +57,15 @@ def _changes(row: HistoryRow, names: dict[str, str]) -> list[tuple[str, str, str
     if not row.before:
         return []
     found = []
-    for name, word in NAMED:
+    for name, word in NAMED_FIELDS:
         before, after = row.before.get(name), row.after.get(name)
         if before != after:
-            found.append((word, _said(before, names), _said(after, names)))
+            found.append((word, _name_value(before, names), _name_value(after, names)))
     if row.before.get("pinned") != row.after.get("pinned"):
         now = bool(row.after.get("pinned"))
         found.append(("always first", "no" if now else "yes", "yes" if now else "no"))
     return found
 
 
-def _said(value: Any, names: dict[str, str]) -> str:
+def _name_value(value: Any, names: dict[str, str]) -> str:
     return names.get(str(value), str(value)) if value else "none"

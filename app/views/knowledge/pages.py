@@ -42,10 +42,10 @@ DONE = {
     "proposed": "Proposed again.",
 }
 REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
-CARDS = 25
-READ_BY_CHECKS = ("content", "context", "agent_id", "entity_type_id")
+PAGE_SIZE = 25
+CHECKED_FIELDS = ("content", "context", "agent_id", "entity_type_id")
 # States from which a row comes back without anybody having looked at its checks on the way.
-UNCHECKED = ("inactive", "superseded")
+UNCHECKED_STATES = ("inactive", "superseded")
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Pill:
 def index() -> Any:
     """The knowledge of the workspace, last changed first."""
     views = saved_views.load_views("knowledge")
-    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **listed())
+    return views.opening or page("knowledge/index.html", "knowledge/_list.html", views=views, **list_context())
 
 
-def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
+def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
-    asked = listing.read_listing(KnowledgeFilters, given, rows=CARDS, local_days=False)
+    asked = listing.read_listing(KnowledgeFilters, given, rows=PAGE_SIZE, local_days=False)
     found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
@@ -79,7 +79,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "found": found,
         "asked": asked,
         "fields": fields,
-        "pills": pills(),
+        "pills": list_pills(),
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
         "unchecked": proposed,
         "findings": {},
@@ -87,7 +87,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     }
 
 
-def pills() -> list[Pill]:
+def list_pills() -> list[Pill]:
     """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
     counts = knowledge_lists.count_rows(g.actor)
     in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
@@ -98,7 +98,7 @@ def pills() -> list[Pill]:
     return [Pill("All", counts.all), waits, *in_use, off, replaced]
 
 
-def scopes() -> dict[str, Any]:
+def scope_choices() -> dict[str, Any]:
     """Whom a row can be for."""
     return {"agents": versions.list_agents(actor=g.actor), "types": entity_store.list_types(actor=g.actor)}
 
@@ -112,7 +112,7 @@ def new() -> Response:
 
 
 def _new_form(form: KnowledgeForm, status: int = 200) -> Response:
-    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=None, **scopes())
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=None, **scope_choices())
 
 
 def _to_confirm(row_id: UUID) -> list[Finding]:
@@ -134,9 +134,9 @@ def add() -> Any:
     except (Invalid, Refused) as refusal:
         return _new_form(form.refused(refusal), 422)
     found = hygiene.check_rows([row_id], actor=g.actor)
-    toast = Toast(f"Added. It is in the next prompt.{_to_look_at(found[row_id])}")
+    toast = Toast(f"Added. It is in the next prompt.{_findings_hint(found[row_id])}")
     back = url_for(".detail", row_id=row_id) if found[row_id] else url_for(".index")
-    return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**listed({}), "findings": found})
+    return swap("knowledge/_added.html", fallback=back, toasts=[toast], **{**list_context({}), "findings": found})
 
 
 @bp.get("/<uuid:row_id>")
@@ -144,16 +144,16 @@ def add() -> Any:
 def detail(row_id: UUID) -> Response:
     """One row with the feedback behind it and its history; or only its card, as it is when an edit is given up."""
     fragment = "knowledge/_card.html" if request.args.get("card") == "1" else "knowledge/_panel.html"
-    return page("knowledge/detail.html", fragment, **read(row_id))
+    return page("knowledge/detail.html", fragment, **detail_context(row_id))
 
 
-def read(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
+def detail_context(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
     """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
     found = knowledge_lists.get_row(row_id, actor=g.actor)
     return {
         "found": found,
         "row": found.row,
-        "steps": steps_of(knowledge_lists.history_of(row_id, actor=g.actor), scopes()),
+        "steps": steps_of(knowledge_lists.history_of(row_id, actor=g.actor), scope_choices()),
         "evidence": {row_id: found.signals[:3]},
         "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
         "form": None,
@@ -192,25 +192,25 @@ def edit(row_id: UUID) -> Any:
         return _form(row_id, form.overtaken(stale), 409)
     except (Invalid, Refused) as refusal:
         return _form(row_id, form.refused(refusal), 422)
-    shown = read(row_id, checked=True)
-    advice = _to_look_at(shown["findings"].get(row_id, []))
+    shown = detail_context(row_id, checked=True)
+    advice = _findings_hint(shown["findings"].get(row_id, []))
     if approves:
-        return card(row_id, _undoable(row_id, "proposed", "active", advice), shown=shown)
+        return show_card(row_id, _decision_toast(row_id, "proposed", "active", advice), shown=shown)
     text = f"Saved. It is in the next prompt.{advice}" if row.active else f"Saved.{advice}"
-    return card(row_id, undo_edit(row_id, form.version, version, text), shown=shown)
+    return show_card(row_id, edit_toast(row_id, form.version, version, text), shown=shown)
 
 
-def _to_look_at(findings: list[Any]) -> str:
+def _findings_hint(findings: list[Any]) -> str:
     number = len(findings)
     return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
 
 
 def _reads_differently(before: knowledge_lists.KnowledgeRow, after: SharedContext) -> bool:
     """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
-    return any(getattr(before, name) != getattr(after, name) for name in READ_BY_CHECKS)
+    return any(getattr(before, name) != getattr(after, name) for name in CHECKED_FIELDS)
 
 
-def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
+def edit_toast(row_id: UUID, before: int, now: int, text: str) -> Toast:
     """Taking an edit back is going back to the version before."""
     if before == now:
         return Toast(text)
@@ -220,7 +220,7 @@ def undo_edit(row_id: UUID, before: int, now: int, text: str) -> Toast:
 
 def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
     row = knowledge_lists.get_row(row_id, actor=g.actor).row
-    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scopes())
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scope_choices())
 
 
 @bp.post("/<uuid:row_id>/state")
@@ -236,12 +236,12 @@ def state(row_id: UUID) -> Any:
                 knowledge_rows.reopen_row(row_id, actor=g.actor)
             else:
                 knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
-            check_return([row_id] if wanted == "active" and before in UNCHECKED else [])
+            check_return([row_id] if wanted == "active" and before in UNCHECKED_STATES else [])
     except Unconfirmed as unconfirmed:
         return _ask_to_activate(row_id, unconfirmed)
     except (Invalid, Refused) as refusal:
-        return refused(row_id, refusal)
-    return card(row_id, _undoable(row_id, before, wanted))
+        return show_refusal(row_id, refusal)
+    return show_card(row_id, _decision_toast(row_id, before, wanted))
 
 
 def check_return(row_ids: list[UUID]) -> None:
@@ -261,7 +261,7 @@ def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
     return swap("knowledge/_activate_swap.html", fallback="", status=422, row=row, asked=asked)
 
 
-def chosen(text: str) -> UUID | None:
+def read_choice(text: str) -> UUID | None:
     """The row that was picked from a list."""
     try:
         return UUID(text) if text else None
@@ -269,13 +269,13 @@ def chosen(text: str) -> UUID | None:
         raise Invalid("Choose a row from the list.") from None
 
 
-def refused(row_id: UUID, refusal: Invalid | Refused) -> Response:
+def show_refusal(row_id: UUID, refusal: Invalid | Refused) -> Response:
     """The row as it is, and why it was not changed."""
     first = next(iter(refusal.fields.values()), "") if isinstance(refusal, Invalid) else ""
-    return card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
+    return show_card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
 
 
-def _undoable(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
+def _decision_toast(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
     decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
     text = (decided.get(after) or DONE.get(after, "Done.")) + advice
     if (before, after) not in REVERSIBLE:
@@ -284,10 +284,12 @@ def _undoable(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
     return Toast(text, undo=url_for(".state", row_id=row_id), target="#toasts", fields=fields)
 
 
-def card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
+def show_card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
     """The row wherever it is shown; without a script, its page or the page that the form names."""
     back = request.form.get("next", "")
     inside = back.startswith(url_for(".index"))
-    shown = shown or read(row_id)
+    shown = shown or detail_context(row_id)
     fallback = back if inside else url_for(".detail", row_id=row_id)
-    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], pills=pills(), **shown)
+    return swap(
+        "knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], pills=list_pills(), **shown
+    )

@@ -25,8 +25,8 @@ from app.views.knowledge import bp
 def preview() -> Response:
     """The exact prompt for an agent and a kind of record; with `row`, where that one stands in it."""
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
-    row = _row()
-    agent, kind = (_asked(name, row) for name in ("agent", "entity_type"))
+    row = _read_row()
+    agent, kind = (_read_scope(name, row) for name in ("agent", "entity_type"))
     agent_id = versions.resolve_agent(agent, actor=g.actor).id if agent else None
     type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
     offered = _as_prompt_row(row) if row and row.state != "active" else None
@@ -37,7 +37,7 @@ def preview() -> Response:
     )  # fmt: skip
 
 
-def _row() -> knowledge_lists.KnowledgeRow | None:
+def _read_row() -> knowledge_lists.KnowledgeRow | None:
     row_id = parse_id(request.args.get("row", ""))
     if row_id is None:
         return None
@@ -47,7 +47,7 @@ def _row() -> knowledge_lists.KnowledgeRow | None:
         return None
 
 
-def _asked(name: str, row: Any) -> str:
+def _read_scope(name: str, row: Any) -> str:
     """What the address asks for, else whom the row is for."""
     if name in request.args:
         return request.args[name].strip()[:120]

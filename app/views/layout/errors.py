@@ -19,7 +19,7 @@ from app.db.watch import NO_SPACE, database_watch, is_out_of_space
 from app.errors import Problem, SignInNeeded, Throttled
 from app.security import authentication
 from app.security.access import Access
-from app.views.htmx import Toast, varied, wants_fragment
+from app.views.htmx import Toast, vary_by_htmx, wants_fragment
 
 JSON_ANSWER = "json_problem"
 JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz", "/metrics")
@@ -111,8 +111,8 @@ def to_sign_in() -> Response:
     """To the sign-in page, and back to this one afterwards."""
     wanted = request.full_path.rstrip("?") if request.method == "GET" else None
     if wants_fragment():
-        return varied(Response(status=401, headers={"HX-Redirect": url_for("auth.sign_in")}))
-    return varied(redirect(url_for("auth.sign_in", next=wanted if wanted != "/" else None), 303))
+        return vary_by_htmx(Response(status=401, headers={"HX-Redirect": url_for("auth.sign_in")}))
+    return vary_by_htmx(redirect(url_for("auth.sign_in", next=wanted if wanted != "/" else None), 303))
 
 
 def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool = True) -> Response:
@@ -124,10 +124,10 @@ def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool 
     if wants_fragment():
         toast = Toast(detail or f"{words.title}. {words.advice}", "error")
         html = render_template("layout/_toasts_oob.html", toasts=[toast])
-        return varied(make_response(html, status, {"HX-Reswap": "none"}))
+        return vary_by_htmx(make_response(html, status, {"HX-Reswap": "none"}))
     plain = not (frame and _recognised())
     html = render_template("layout/error.html", words=words, status=status, detail=detail, plain=plain)
-    return varied(make_response(html, status))
+    return vary_by_htmx(make_response(html, status))
 
 
 def _recognised() -> bool:

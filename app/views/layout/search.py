@@ -14,7 +14,7 @@ from app.security import access
 from app.security.access import access as open_to
 from app.services.lists import global_search
 from app.services.lists.global_search import Found
-from app.views.htmx import varied
+from app.views.htmx import vary_by_htmx
 from app.views.layout import bp
 from app.views.layout.navigation import TABS, navigation
 
@@ -91,7 +91,7 @@ class Group:
 @open_to("signed_in")
 def palette() -> Any:
     """What the dialog shows while somebody types."""
-    return varied(current_app.make_response(render_template("layout/_search_results.html", **_found())))
+    return vary_by_htmx(current_app.make_response(render_template("layout/_search_results.html", **_found())))
 
 
 @bp.get("/search")

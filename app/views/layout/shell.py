@@ -15,7 +15,7 @@ from app.security.access import access
 from app.security.authentication import Person
 from app.text import hidden_characters
 from app.views import format, markdown
-from app.views.htmx import Toast, flashed_toasts, varied
+from app.views.htmx import Toast, flashed_toasts, vary_by_htmx
 from app.views.layout import bp
 from app.views.layout.navigation import TABS, Group, Tab, navigation
 
@@ -106,7 +106,7 @@ def theme() -> Response:
         httponly=True,
         samesite="Lax",
     )
-    return varied(answer)
+    return vary_by_htmx(answer)
 
 
 def own_path() -> str:

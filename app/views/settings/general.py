@@ -40,7 +40,7 @@ def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: 
 @access("admin")
 def save() -> Any:
     """All or nothing: the name and the settings are one form."""
-    name, changes = request.form.get("name", ""), _read(request.form)
+    name, changes = request.form.get("name", ""), _read_form(request.form)
     errors: dict[str, str] = {}
     try:
         with transaction():
@@ -59,7 +59,7 @@ def save() -> Any:
     return leave(url_for("settings.index"), "The settings are saved.")
 
 
-def _read(form: Mapping[str, str]) -> dict[str, Any]:
+def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
     """The form's texts in the settings' own types; what is no number stays a text, and is refused as such."""
     changes: dict[str, Any] = {name: form.get(name) == "1" for name in CHECKS}
     changes |= {name: form.get(name, "").strip() for name in TEXTS}

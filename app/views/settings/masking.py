@@ -13,7 +13,7 @@ from app.text.masking import Masking
 from app.views.htmx import leave, page
 from app.views.settings import bp
 
-LONGEST = 65_536
+MAX_LENGTH = 65_536
 EXAMPLE = (
     "Use api_key=9f8a7b6c5d4e3f2a1b0c and pay with 4242 4242 4242 4242. Questions: sam@example.com, +49 30 1234567."
 )
@@ -36,8 +36,8 @@ def _page(text: str = "", status: int = 200) -> Any:
         text=text or EXAMPLE,
         tried=bool(text),
         masked=masking.text(text or EXAMPLE),
-        errors={"text": f"Use at most {LONGEST:,} characters."} if status == 422 else {},
-        longest=LONGEST,
+        errors={"text": f"Use at most {MAX_LENGTH:,} characters."} if status == 422 else {},
+        longest=MAX_LENGTH,
     )
 
 
@@ -55,4 +55,4 @@ def save_masking() -> Any:
 def try_masking() -> Any:
     """Nothing of it is stored or logged."""
     text = request.form.get("text", "").replace("\r\n", "\n")
-    return _page(text[:LONGEST], 422 if len(text) > LONGEST else 200)
+    return _page(text[:MAX_LENGTH], 422 if len(text) > MAX_LENGTH else 200)

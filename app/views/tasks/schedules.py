@@ -18,7 +18,7 @@ from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
-from app.views.htmx import leave, varied
+from app.views.htmx import leave, vary_by_htmx
 from app.views.tasks import bp
 
 # What most people want, for whoever does not know the five fields by heart.
@@ -101,7 +101,7 @@ def delete_schedule(task_id: UUID) -> Any:
 def preview_schedule() -> Response:
     """When a schedule would run next, while it is being written."""
     cron = request.args.get("cron", "")
-    return varied(make_response(render_template("tasks/_next.html", cron=cron, **_next(cron))))
+    return vary_by_htmx(make_response(render_template("tasks/_next.html", cron=cron, **_next(cron))))
 
 
 def _plan() -> Plan:
