@@ -17,7 +17,7 @@ from app.formats.session_limits import SESSION_BYTES
 
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
-SHORTEST_SECRET = 8
+MIN_SECRET_LENGTH = 8
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -87,7 +87,7 @@ class Settings:
         return settings
 
     def check(self) -> None:
-        """Refuse what could never work, with the sentence that says what to change."""
+        """Refuse settings that cannot work, with a sentence that says what to change."""
         for name, text, least, most, wanted in (
             ("UPSHOT_PORT", self.port_text, 0, 65535, "a port from 1 to 65535"),
             ("UPSHOT_PROCESSES", self.processes_text or "1", 1, 64, "a whole number from 1 to 64"),
@@ -196,8 +196,8 @@ class Settings:
 
 
 class _Address(str):
-    """An IPv6 address as it stands in a request's `Host`. Werkzeug cuts the names to compare with at their first colon,
-    where it expects a port; this one is whole."""
+    """An IPv6 address as a request's `Host` has it. Werkzeug cuts trusted names at their first colon, where it expects
+    a port; this one stays whole."""
 
     __slots__ = ()
 
@@ -225,7 +225,7 @@ def _is_address(text: str) -> bool:
 
 
 def variable(name: str) -> str:
-    """A variable that is nobody's setting, such as a provider's key; empty when it is not there."""
+    """A variable that is no setting of ours, such as a provider's key; empty when unset."""
     return os.environ.get(name, "").strip()
 
 
@@ -236,7 +236,7 @@ def secret_values() -> list[str]:
     """
     named = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and not name.endswith("_HOSTS")]
     found = {part for value in named for part in (value.strip(), *value.split())}
-    return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+    return sorted((value for value in found if len(value) >= MIN_SECRET_LENGTH), key=len, reverse=True)
 
 
 def documented() -> list[tuple[str, str, str]]:

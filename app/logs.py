@@ -16,7 +16,7 @@ from app.config import secret_values
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # At their usual level these tell every request with its address, in which the arguments of tools stand.
-CHATTY = ("alembic", "apscheduler", "httpx", "httpx2", "httpcore2", "mcp", "openai", "anthropic")
+NOISY_LOGGERS = ("alembic", "apscheduler", "httpx", "httpx2", "httpcore2", "mcp", "openai", "anthropic")
 
 
 class RedactingFormatter(logging.Formatter):
@@ -29,8 +29,8 @@ class RedactingFormatter(logging.Formatter):
         return text
 
 
-class OneLineInAnOutage(logging.Filter):
-    """While the database is away, everything that fails for it is one line a second instead of a trace each."""
+class OutageFilter(logging.Filter):
+    """Replaces the traces of a database outage with one line a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -76,8 +76,8 @@ def write_logs() -> None:
     if not root.handlers:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(RedactingFormatter(FORMAT))
-        handler.addFilter(OneLineInAnOutage())
+        handler.addFilter(OutageFilter())
         root.addHandler(handler)
         root.setLevel(logging.INFO)
-    for name in CHATTY:
+    for name in NOISY_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)

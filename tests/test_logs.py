@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from app.logs import FORMAT, OneLineInAnOutage
+from app.logs import FORMAT, OutageFilter
 
 DOWN = OperationalError("SELECT secret", {}, psycopg.OperationalError("server closed the connection\nunexpectedly"))
 
@@ -20,7 +20,7 @@ def written() -> tuple[logging.Logger, io.StringIO, list[float]]:
     target = io.StringIO()
     handler = logging.StreamHandler(target)
     handler.setFormatter(logging.Formatter(FORMAT))
-    handler.addFilter(OneLineInAnOutage(lambda: now[0]))
+    handler.addFilter(OutageFilter(lambda: now[0]))
     logger = logging.Logger("outage")
     logger.addHandler(handler)
     return logger, target, now

@@ -41,7 +41,7 @@ class Lazy(click.Group):
 
 
 def main() -> None:
-    """Run the command. Whoever interrupts it gets no traceback."""
+    """Run the command. Ctrl-C ends it without a traceback."""
     try:
         command(prog_name="upshot")
     except KeyboardInterrupt:

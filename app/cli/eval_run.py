@@ -86,13 +86,13 @@ def run_set(
         "left_out": run.options.get("left_out", {}),
         "results": results,
     }
-    emit(payload, _told(run, fail_under), as_json)
+    emit(payload, _summarise(run, fail_under), as_json)
     sys.exit(exit_code(run.results, fail_under, whole=run.status == "completed"))
 
 
 def exit_code(results: dict[str, Any], fail_under: float, *, whole: bool) -> int:
     """Regression when something failed and the accuracy is too low; inconclusive when too little could be judged, or
-    the run is not `whole` because somebody cancelled it."""
+    the run is not `whole` because it was cancelled."""
     verdicts, accuracy = results.get("verdicts", {}), results.get("accuracy")
     broken = verdicts.get("fail", 0) + verdicts.get("flaky", 0)
     if accuracy is not None and broken and accuracy < fail_under:
@@ -176,7 +176,7 @@ def _progress(run: EvalRun, system: Actor) -> str:
     return f"\r{found.ended} of {found.total} replays{f': {verdicts}' if verdicts else ''}{left}      "
 
 
-def _told(run: EvalRun, fail_under: float) -> str:
+def _summarise(run: EvalRun, fail_under: float) -> str:
     from app.services.evals.runs import left_out_notes
 
     accuracy = run.results.get("accuracy")

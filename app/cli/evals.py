@@ -18,7 +18,7 @@ PASSED, REGRESSION, CONFIGURATION, UNREACHABLE, INCONCLUSIVE = 0, 1, 3, 4, 5
 # What shells say of a command that Ctrl-C ended.
 STOPPED = 130
 EXIT = {PASS: PASSED, FAIL: REGRESSION, FLAKY: REGRESSION, ERRORED: INCONCLUSIVE, UNKNOWN: INCONCLUSIVE}
-SHOWN = 10
+MAX_DIFFERENCES = 10
 
 
 @click.group()
@@ -30,7 +30,7 @@ def evals() -> None:
 
 
 def coded_failures(command: Command) -> Command:
-    """What cannot be done is one sentence on stderr; the exit code tells a wrong set-up from a network that is down."""
+    """Print a failure as one sentence on stderr; the exit code tells a wrong set-up from an unreachable database."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -66,20 +66,20 @@ def compare_sessions(golden: UUID, replay: UUID, slug: str, as_json: bool) -> No
     system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     with acting_as(system), transaction():
         found = eval_compare.compare_sessions(golden, replay, actor=system)
-    emit(found.as_json(), _told(found), as_json)
+    emit(found.as_json(), _describe(found), as_json)
     sys.exit(EXIT[found.verdict])
 
 
 _WORDS: dict[str, str] = {PASS: "Passes", FAIL: "Fails", ERRORED: "Errored", UNKNOWN: "Not judged", FLAKY: "Flaky"}
 
 
-def _told(found: Comparison) -> str:
+def _describe(found: Comparison) -> str:
     """The verdict in a sentence, then the dimensions, then the first differences."""
     accuracy = "" if found.overall_accuracy is None else f" (accuracy {found.overall_accuracy:.2f})"
     lines = [f"{_WORDS[found.verdict]}: {found.reason}.{accuracy}"]
     for each in found.dimensions:
         mark = "ok  " if each.passed else "FAIL"
         lines.append(f"  {mark} {each.name:<18} {each.score:.2f}  {'decides  ' if each.decides else ''}{each.reason}")
-    lines += [f"  - {each['text']}" for each in found.divergences[:SHOWN]]
-    left = len(found.divergences) - SHOWN
+    lines += [f"  - {each['text']}" for each in found.divergences[:MAX_DIFFERENCES]]
+    left = len(found.divergences) - MAX_DIFFERENCES
     return "\n".join([*lines, f"  … and {left} more; --json lists them."] if left > 0 else lines)

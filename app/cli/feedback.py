@@ -1,4 +1,4 @@
-"""`upshot feedback`: feedback from the command line, in somebody's name."""
+"""`upshot feedback`: feedback from the command line, in the name of a member."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from app.errors import Invalid
 if TYPE_CHECKING:
     from app.services.ingest.imports import Result
 
-SHOWN_ERRORS = 20
+MAX_ERRORS = 20
 
 
 @click.group("import")
@@ -67,10 +67,10 @@ def _progress(result: Result) -> None:
 
 
 def _list_errors(result: Result) -> None:
-    for error in result.errors[:SHOWN_ERRORS]:
+    for error in result.errors[:MAX_ERRORS]:
         click.echo(f"line {error.line}: {error.message}", err=True)
-    if result.failed > SHOWN_ERRORS:
-        click.echo(f"… and {result.failed - SHOWN_ERRORS:,} more; --json lists them.", err=True)
+    if result.failed > MAX_ERRORS:
+        click.echo(f"… and {result.failed - MAX_ERRORS:,} more; --json lists them.", err=True)
 
 
 def _sentence(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""What commands share: one way to answer, one way to fail, one way to reach the database."""
+"""Shared by all commands: printing an answer, printing a failure, opening the database."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def emit(payload: dict[str, Any], text: str, as_json: bool) -> None:
-    """Answer: one JSON object, or a sentence."""
+    """Print one JSON object, or a sentence."""
     click.echo(json.dumps(payload, ensure_ascii=False, default=str) if as_json else text)
 
 
@@ -35,7 +35,7 @@ def fail(sentence: str, code: int = 1) -> None:
 
 
 def plain_failures(command: Command) -> Command:
-    """What cannot be done is one sentence on stderr and exit 1, never a traceback."""
+    """Print a failure as one sentence on stderr and exit with 1, without a traceback."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:

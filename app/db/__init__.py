@@ -43,7 +43,7 @@ db = SQLAlchemy(
 
 @event.listens_for(Session, "after_begin")
 def bind_actor(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
-    """Tell PostgreSQL who acts. Savepoints keep what their transaction was told."""
+    """Tell PostgreSQL who acts. Savepoints inherit it from their transaction."""
     actor: Actor | None = session.info.get("actor")
     if actor is None or transaction.nested:
         return
@@ -69,10 +69,11 @@ def transaction() -> Iterator[Session]:
 def run(
     statement: str, parameters: Mapping[str, Any], *, first: bool = False, last: bool = False
 ) -> list[tuple[Any, ...]]:
-    """One of our own statements as it stands, in the transaction of the session: for what happens with every request
-    and every thumb, where building a statement and an object costs more than PostgreSQL does. The `first` of a
-    transaction begins it in the same round trip, and the `last` commits it: the session's own commit finds nothing left
-    to do."""
+    """Run a statement in the session's transaction without building SQLAlchemy objects.
+
+    For the hot paths, where those cost more than PostgreSQL does. `first` begins the transaction in the same round
+    trip; `last` commits it, and the session's own commit then has nothing to do.
+    """
     session = db.session()
     session.flush()
     connection, driver = _connection_of(session)
@@ -93,7 +94,7 @@ def run(
 
 
 def _connection_of(session: Session) -> tuple[Connection, Any]:
-    """The connection of the session's transaction and what is under it. Asked for once: finding it takes a while."""
+    """The SQLAlchemy connection of the session's transaction and psycopg's under it, looked up once per transaction."""
     known = session.info.get("direct")
     if known is None or known[0] is not session.get_transaction():
         connection = session.connection()
@@ -103,14 +104,14 @@ def _connection_of(session: Session) -> tuple[Connection, Any]:
 
 
 def act_as(actor: Actor | None) -> None:
-    """From the next transaction on, this session works for the actor. Whatever was open ends here."""
+    """Work for the actor from the next transaction on. Rolls back what is open."""
     db.session.rollback()
     db.session().info["actor"] = actor
 
 
 @contextmanager
 def acting_as(actor: Actor | None) -> Iterator[None]:
-    """Work for the actor for a while, then for whoever it was before."""
+    """Work for the actor inside the block, and for the previous actor again after it."""
     before = db.session().info.get("actor")
     act_as(actor)
     try:

@@ -20,7 +20,7 @@ from app.errors import Unusable
 if TYPE_CHECKING:
     from app.db.embedded.shared import Embedded
 
-OLDEST = 150000
+OLDEST_SERVER = 150000
 # A server that vanished is noticed within ten seconds. Connections by socket file ignore all but the first.
 NETWORK_TIMEOUTS: dict[str, Any] = {
     "connect_timeout": 5,
@@ -79,7 +79,7 @@ def secret_key(settings: Settings) -> str:
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
-    if connection.info.server_version < OLDEST:
+    if connection.info.server_version < OLDEST_SERVER:
         raise Unusable(f"PostgreSQL {connection.info.server_version // 10000} is too old; use 15 or newer.")
 
 

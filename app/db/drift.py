@@ -1,4 +1,4 @@
-"""Where a migrated database differs from the models: in what `alembic check` cannot see, too."""
+"""Differences between a migrated database and the models, also those that `alembic check` cannot see."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Definition = tuple[str, str, str, str]
 def differences(connection: Connection) -> list[str]:
     """One sentence for each difference. What the models would create is created beside it and rolled back."""
     there, wanted = definitions(connection, "public"), _of_models(connection)
-    missing = [f"Missing: {_told(item)}" for item in sorted(wanted - there)]
-    extra = [f"Not in the models: {_told(item)}" for item in sorted(there - wanted)]
+    missing = [f"Missing: {_describe(item)}" for item in sorted(wanted - there)]
+    extra = [f"Not in the models: {_describe(item)}" for item in sorted(there - wanted)]
     unwalled = [f"{table} has no forced row-level security." for table in connection.scalars(OPEN_TABLES)]
     return missing + extra + unwalled
 
@@ -62,6 +62,6 @@ def _of_models(connection: Connection) -> set[Definition]:
     return found
 
 
-def _told(item: Definition) -> str:
+def _describe(item: Definition) -> str:
     kind, table, name, definition = item
     return f"{kind} {name} of {table}: {definition}"

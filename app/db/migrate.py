@@ -58,7 +58,7 @@ def _engine(url: str) -> Engine:
 
 @contextmanager
 def _migrating(owner_url: str) -> Iterator[Config]:
-    """One transaction, one process at a time: whoever comes second finds the work done."""
+    """Migrate in one transaction and one process at a time; a second process finds the work done."""
     with _engine(owner_url).begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
         refuse_newer(connection)

@@ -33,7 +33,7 @@ Connection = psycopg.Connection[Any]
 
 
 def ensure_roles(superuser_connection: Connection, *, owner_password: str, app_password: str, dbname: str) -> None:
-    """Make the roles and the database, or bring what is there up to date. Safe to repeat, and from several places."""
+    """Make the roles and the database, or bring existing ones up to date. Safe to repeat and to run twice at once."""
     with _another(superuser_connection, superuser_connection.info.dbname) as admin:
         admin.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         for role in (OWNER, APP, DOOR, REPLAY):
@@ -44,7 +44,7 @@ def ensure_roles(superuser_connection: Connection, *, owner_password: str, app_p
         _ensure_database(admin, dbname)
         with _another(superuser_connection, dbname) as inside, inside.transaction():
             _ensure_grants(inside, dbname)
-            # The passwords come last: whoever can log in finds everything else in place.
+            # The passwords come last: a role that can log in finds everything else in place.
             _set_password(inside, OWNER, owner_password)
             _set_password(inside, APP, app_password)
 

@@ -1,4 +1,4 @@
-"""Secrets kept in files: made once, whoever comes first, and the same for every process after that."""
+"""Secrets in files: made by the first process that needs one, and the same for every process after that."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from app.errors import Unusable
 def read_or_make(path: Path, make: Callable[[], str]) -> str:
     """The secret in `path`, made if there is none. Several processes may ask at once: all get the same text."""
     with suppress(FileNotFoundError):
-        return _read(path)
+        return _read_secret(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     _publish(path, make())
-    return _read(path)
+    return _read_secret(path)
 
 
-def _read(path: Path) -> str:
+def _read_secret(path: Path) -> str:
     text = path.read_text(encoding="utf-8").strip()
     if not text:
         raise Unusable(f"The secret file {path} is empty: restore it from a backup, or delete it to get a new secret.")
@@ -28,7 +28,7 @@ def _read(path: Path) -> str:
 
 
 def _publish(path: Path, text: str) -> None:
-    """Give the name to a file that is already complete and on disk, so that nobody ever reads a half-written one."""
+    """Give the name to a file that is already complete and on disk, so that no process reads a half-written one."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

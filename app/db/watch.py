@@ -19,7 +19,7 @@ from app.db.revisions import is_current
 EVERY_SECONDS = 1.0
 # Without an answer for so long the database counts as down; a probe may wait that long for the very first answer.
 SILENT_SECONDS = 2.0
-# A watch that nobody reads stops asking, and begins again with the next reader.
+# A watch without readers stops asking, and starts again with the next reader.
 UNREAD_SECONDS = 30.0
 SILENT = "The database does not answer."
 NO_SPACE = "No space left on the database's disk."

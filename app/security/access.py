@@ -1,4 +1,4 @@
-"""Who may reach a route. Every view declares it; a route without a declaration answers nobody."""
+"""Who may reach a route. Every view declares it; a route without a declaration is never served."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LEVELS = ("public", "signed_in", "member", "admin", "owner")
 
 @dataclass(frozen=True)
 class Access:
-    """`level` is the least role (`public` needs nobody, `signed_in` any person). `scope` is what a key must have;
-    without one, keys are not taken and only a browser session will do. `context|feedback` asks for one of the two.
+    """`level` is the least role (`public` needs no sign-in, `signed_in` any person). `scope` is what a key must have;
+    without one only a browser session is accepted. `context|feedback` asks for one of the two.
 
     `also` names one more credential that the route reads: the `person` on a public page, a `visitor` with a feedback
     token, or the `operator` with the server's token.

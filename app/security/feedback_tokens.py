@@ -1,5 +1,5 @@
-"""People on other sites. Their team's own server asks for a token that stands for them, for an hour at most; with it
-their browser gives feedback and does nothing else."""
+"""Feedback tokens for people on other sites. Their team's own server asks for one; for an hour at most it lets their
+browser give feedback, and nothing else."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FIND = text(
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who a token stands for, the key that asked for it, and the second at which it runs out."""
+    """The person a token is for, the key that asked for it, and the second at which it runs out."""
 
     tenant_id: UUID
     user_id: UUID
@@ -58,7 +58,7 @@ def make_token(secret: str, visitor: Visitor) -> str:
 
 
 def read_token(secret: str, token: str) -> Visitor | None:
-    """Who the token stands for; None when we did not make it, when it was changed, or when it has run out."""
+    """The person the token is for; None when it is forged, changed or expired."""
     body, _, signature = token.removeprefix(PREFIX).partition(".")
     if not tokens.same(signature, tokens.sign(secret, PURPOSE, body)):
         return None
@@ -71,7 +71,7 @@ def read_token(secret: str, token: str) -> Visitor | None:
 
 
 def find(visitor: Visitor, request_id: str) -> Found | None:
-    """The visitor as they are now, for whom this transaction works from here on; None when nobody vouches for them."""
+    """Load the visitor and work for them in this transaction; None when the key or its person is no longer valid."""
     actor = Actor(visitor.user_id, visitor.tenant_id, "member", "", frozenset({"feedback"}), visitor.key_id)
     db.session().info["actor"] = actor
     parameters = {"user": visitor.user_id, "key": visitor.key_id, "tenant": visitor.tenant_id}

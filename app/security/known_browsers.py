@@ -1,6 +1,6 @@
 """Known browsers: a signed cookie names up to five people who signed in with this browser within a year.
 
-A mark signs nobody in. It only spares the person the wait that strangers cause by guessing their password elsewhere.
+A mark does not sign in. It exempts its person from the wait that others cause by guessing their password elsewhere.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from app import tokens
 
 PURPOSE = "device"
 LIFETIME = 365 * 24 * 3600
-MOST_MARKS = 5
+MAX_MARKS = 5
 
 
 def find_mark(secret: str, cookie: str, user_id: UUID) -> str | None:
     """The mark of this person in the cookie, or None. Anything that we did not write is passed over."""
-    for mark in cookie.split("|")[:MOST_MARKS]:
+    for mark in cookie.split("|")[:MAX_MARKS]:
         made_at, _, rest = mark.partition(".")
         name, _, signature = rest.partition(".")
         payload = f"{made_at}.{name}"
@@ -33,4 +33,4 @@ def add_mark(secret: str, cookie: str, user_id: UUID) -> str:
     payload = f"{int(time.time())}.{secrets.token_urlsafe(12)}"
     mark = f"{payload}.{tokens.sign(secret, PURPOSE, f'{payload}.{user_id}')}"
     others = [one for one in cookie.split("|") if one and find_mark(secret, one, user_id) is None]
-    return "|".join([mark, *others][:MOST_MARKS])
+    return "|".join([mark, *others][:MAX_MARKS])

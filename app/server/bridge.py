@@ -25,11 +25,11 @@ from app.server.turns import Busy, Turns
 
 log = logging.getLogger("upshot")
 Headers = list[tuple[str, str]]
-# These answer from what a watcher saw last and ask nobody, so two threads of their own always have time for them.
+# These read what the database watcher saw last, so two threads of their own always have time for them.
 PROBES = frozenset({"/healthz", "/readyz"})
 JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz", "/metrics")
 WRITE_SECONDS = 30
-# A request may take a minute, but nobody waits this long for a database that does not answer.
+# A request may take a minute, but it is refused after this long when the database does not answer.
 PATIENCE_SECONDS = 9.0
 LONGEST_SECONDS = 60.0
 JOINED = 1024 * 1024

@@ -22,7 +22,7 @@ HEAD_MILLISECONDS = 10_000
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CONNECTIONS = 20_000
 BACKLOG = 4096
-# Requests that were accepted get this long to finish when the server is told to stop.
+# Requests that were accepted get this long to finish when the server is asked to stop.
 DRAIN_SECONDS = 15
 
 

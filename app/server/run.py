@@ -187,13 +187,20 @@ def keep_house(app: Flask, report: JobsReport, jobs: Jobs | None) -> None:
         time.sleep(REPORT_SECONDS)
         if jobs is not None:
             report.write(jobs.trouble())
-        with app.app_context():
-            note_connections(app)
-            if number % COUNTS_EVERY == 0:
-                write_memory(usage)
-                count_once()
-            elif number % USAGE_EVERY == 0:
-                usage.write()
+        try:
+            with app.app_context():
+                _keep_house_once(app, usage, number)
+        except Exception:  # A thread that ended would leave counts unwritten until the process ends.
+            log.exception("housekeeping failed and is tried again")
+
+
+def _keep_house_once(app: Flask, usage: UsageWriter, number: int) -> None:
+    note_connections(app)
+    if number % COUNTS_EVERY == 0:
+        write_memory(usage)
+        count_once()
+    elif number % USAGE_EVERY == 0:
+        usage.write()
 
 
 def write_memory(usage: UsageWriter) -> None:

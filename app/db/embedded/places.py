@@ -125,7 +125,7 @@ def belongs_to(root: Path, directory: Path) -> bool:
 
 
 def prepare_socket_dir(directory: Path, account: Account) -> None:
-    """Make it for the account alone. A directory that somebody else put there is not used."""
+    """Make it for the account alone. A directory of another user is refused."""
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     found = directory.lstat()

@@ -91,7 +91,7 @@ class Server:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield handle
         finally:
-            os.close(handle)  # Without unlocking: a child that inherited it goes on holding it.
+            os.close(handle)  # Without unlocking: a child that inherited it still holds the lock.
 
     # -- making the data directory
 

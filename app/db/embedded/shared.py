@@ -1,8 +1,8 @@
 """The embedded PostgreSQL: shared by every process that asks for it, gone with the last of them.
 
 Two lock files in its directory do the counting, and the kernel does it for us: `start.lock` lets one process at a
-time make, start or stop the server; each user holds `users.lock` shared, so whoever gets it alone is the last one.
-A process that is killed drops its locks; the server it leaves behind is adopted by the next one.
+time make, start or stop the server; each user holds `users.lock` shared, so the process that gets it alone is the last
+one. A process that is killed drops its locks; the server it leaves behind is adopted by the next one.
 """
 
 from __future__ import annotations
