@@ -1,4 +1,4 @@
-"""Everything runs on a real PostgreSQL: one server for the machine, one migrated database for each test process."""
+"""Run everything on a real PostgreSQL: one server for all test processes, one migrated database for each of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOW_FIRST = ("tests/demo/", "tests/browser/", "tests/contract/", "tests/session
 
 
 def golden_mark(set_name: str = "smoke", said: str = "Hello") -> dict[str, Any]:
-    """The metadata of a golden that a test makes by hand, of a session in which somebody said this."""
+    """Build the metadata of a golden whose only user message is this."""
     from app.evals.snapshot import snapshot_hash
 
     snapshot = {"turns": [said]}
@@ -64,7 +64,7 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 
 class Server:
-    """A PostgreSQL that tests may make databases on: how each role reaches a database of it."""
+    """A PostgreSQL server for tests; `conninfo` gives the address of a database for a role."""
 
     def __init__(self, conninfo: Callable[[str, str], str]) -> None:
         self.conninfo = conninfo
@@ -105,7 +105,7 @@ class Server:
             yield
 
     def prepare(self, dbname: str) -> None:
-        """Roles and rights in a database, which is made where it is missing, as `upshot db init` does."""
+        """Create a database if it is missing, with the roles and grants of `upshot db init`."""
         from app.db.roles import ensure_roles
 
         def password(role: str) -> str:
@@ -117,7 +117,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    """The server named by UPSHOT_TEST_SERVER, or an embedded one that all tests of this checkout share."""
+    """Use the server named by UPSHOT_TEST_SERVER, or an embedded one that all tests of this clone share."""
     named = os.environ.get("UPSHOT_TEST_SERVER")
     if named:
         yield Server(lambda role, dbname: named_conninfo(named, role, dbname))
@@ -137,7 +137,7 @@ def named_conninfo(superuser: str, role: str, dbname: str) -> str:
 
 
 def schema_mark() -> str:
-    """Changes whenever a migration does, so that a stale template is never used."""
+    """Hash the migrations, so that a stale template is never used."""
     files = sorted((ROOT / "migrations").rglob("*.py")) + sorted((ROOT / "migrations").rglob("*.sql"))
     files += [ROOT / "app/db/roles.py", ROOT / "app/db/migrate.py"]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
@@ -145,7 +145,7 @@ def schema_mark() -> str:
 
 @pytest.fixture(scope="session")
 def template(server: Server) -> str:
-    """A migrated, empty database, made once for each state of the migrations."""
+    """Give the name of a migrated, empty database, created once for each state of the migrations."""
     from app.db.migrate import upgrade
 
     name = f"tpl_{schema_mark()}"
@@ -168,7 +168,7 @@ def database(server: Server, template: str) -> Iterator[str]:
 
 @pytest.fixture
 def empty_database(server: Server) -> Iterator[str]:
-    """A database of its own with roles and no table, for tests of the migrations."""
+    """Give the name of a database with roles but no tables, for tests of the migrations."""
     name = f"empty_{secrets.token_hex(6)}"
     server.prepare(name)
     yield name
@@ -192,7 +192,7 @@ def superuser_url(server: Server, database: str) -> str:
 
 @pytest.fixture(scope="session")
 def app(app_url: str, owner_url: str, tmp_path_factory: pytest.TempPathFactory) -> Flask:
-    """The product on this process's database, as the app role. Nothing is replaced."""
+    """Create the real app, connected to this test process's database as the app role."""
     from app import create_app
     from app.config import Settings
     from app.db.boot import Opened
@@ -205,13 +205,13 @@ def app(app_url: str, owner_url: str, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def app_context(app: Flask) -> Iterator[None]:
-    """An application context for tests of services."""
+    """Push an application context for tests of services."""
     with app.app_context():
         yield
 
 
 class Workspace:
-    """A workspace with people in it, made through the product's own services."""
+    """A workspace and an actor for each of its people."""
 
     def __init__(self, tenant_id: UUID, slug: str, people: dict[str, Any]) -> None:
         self.id = tenant_id
@@ -224,7 +224,7 @@ class Workspace:
 
 @pytest.fixture
 def make_workspace(app: Flask) -> Callable[..., Workspace]:
-    """Make a workspace with an owner, an admin, a member and a second member (`other`), each with an Actor."""
+    """Create workspaces with an owner, an admin, a member and a second member (`other`)."""
     from app.actor import Actor
     from app.db import acting_as, transaction
     from app.services.workspaces import people
@@ -254,7 +254,7 @@ def workspace(make_workspace: Callable[..., Workspace]) -> Workspace:
 
 @pytest.fixture
 def sign_in(app: Flask) -> Callable[..., FlaskClient]:
-    """A browser without JavaScript that is signed in as somebody. `client.csrf` is its token."""
+    """Sign an actor in and give the test client; `client.csrf` is its CSRF token."""
     from app import tokens
     from app.db import acting_as, transaction
     from app.security import cookies
@@ -292,7 +292,7 @@ def write_last_used() -> Iterator[Callable[[UUID], None]]:
 
 @pytest.fixture(scope="session")
 def executor(app: Flask) -> Iterator[Any]:
-    """The executor of this test process. It runs sessions only when it is told to."""
+    """Create the executor of this test process, which runs sessions only through `drain`."""
     from app.jobs.executor import Executor
 
     one = Executor(app, slots=8)
@@ -302,13 +302,13 @@ def executor(app: Flask) -> Iterator[Any]:
 
 @pytest.fixture
 def run_sessions(executor: Any) -> Callable[[], int]:
-    """Run every session that waits in the test database to its end; how many there were."""
+    """Run every pending session to its end and give their number."""
     run: Callable[[], int] = executor.drain
     return run
 
 
 class Api:
-    """An agent's program: a key and JSON."""
+    """A client of the JSON API with a key."""
 
     def __init__(self, client: FlaskClient, key: str) -> None:
         self.client = client
@@ -333,7 +333,7 @@ class Api:
 
 @pytest.fixture
 def api(app: Flask) -> Callable[..., Api]:
-    """A key of somebody's with scopes, ready to call."""
+    """Create an API client with a new key of this actor and these scopes."""
     from app.db import acting_as, transaction
     from app.services.workspaces import keys as workspace_keys
 
@@ -349,8 +349,10 @@ def api(app: Flask) -> Callable[..., Api]:
 
 @pytest.fixture
 def count_queries(app: Flask) -> Callable[[], Any]:
-    """`with count_queries() as seen:` then `len(seen)`: statements besides sign-in and tenant binding. What is written
-    beside the requests, by threads of its own, is nobody's page."""
+    """Collect the SQL statements of a block: `with count_queries() as seen:`, then `len(seen)`.
+
+    Statements of sign-in, of binding the tenant and of other threads do not count.
+    """
     from app.db import db, direct
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A real browser on the product's own server, over this process's database."""
+"""Open a real browser on the product's own server, with this test process's database."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 
 @pytest.fixture(scope="session")
 def live(app: Flask) -> Iterator[str]:
-    """The product behind a port of its own."""
+    """Serve the app and give its address."""
     with served(app, threads=8) as address:
         yield address
 
 
 class Visitor:
-    """Somebody at a browser. Whatever the page complains about fails the test, violations of the CSP included."""
+    """A person at a browser. Errors on the console fail the test, violations of the CSP included."""
 
     def __init__(self, page: Page, base: str) -> None:
         self.page = page
@@ -75,7 +75,7 @@ class Visitor:
 
 @pytest.fixture
 def visit(browser: Browser, live: str, app: Flask) -> Iterator[Callable[..., Visitor]]:
-    """Open a browser for somebody: signed in as the actor, or as a stranger without one."""
+    """Open a browser page, signed in as the actor if there is one."""
     from app.db import acting_as, transaction
     from app.security import cookies
     from app.services.workspaces import logins

@@ -66,6 +66,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Every module that a file imports, wherever in it; what only the type checker reads does not count."""
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""The demo workspace, made once for all that is tested about it."""
+"""Seed the demo workspace once for all its tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.services.workspaces import store as workspace_store
 
 @pytest.fixture(scope="session")
 def place(server: Any, template: str) -> Iterator[str]:
-    """A database of its own: other tests may have a demo too."""
+    """Give a database of its own, since other tests may have a demo too."""
     with server.database(template, "demo") as name:
         yield name
 
@@ -42,7 +42,7 @@ def demo_app(server: Any, place: str, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def demo(demo_app: Flask) -> Iterator[Any]:
-    """In the demo, as its system user."""
+    """Act as the system user of the demo."""
     with demo_app.app_context():
         with transaction():
             actor = identity.system_in(workspace_store.find_workspace("demo"))
