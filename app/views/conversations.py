@@ -22,8 +22,9 @@ from app.views.feedback.flag_form import FlagForm, flagged_note
 from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
-from app.views.layout.tabs import call_by_name, notes_of, with_version
+from app.views.layout.tabs import with_version
 from app.views.transcript import turns as transcript_turns
+from app.views.transcript.notes import attach_notes, build_notes, name_changed_records
 
 PANEL_TURNS = 8
 PAGE_MESSAGES = 100
@@ -133,14 +134,15 @@ def _read(chat_id: UUID) -> dict[str, Any]:
         versions={row.id: f"v{row.agent_version}" for row in behind if row.agent_version},
         work=work,
     )
-    call_by_name(turns)
+    name_changed_records(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
     rows = feedback_lists.feedback_about(actor=g.actor, chats=names)
-    notes = notes_of(rows)
+    notes = build_notes(rows)
     whole = len(shown) == len(found.messages)
-    about = (
-        transcript_turns.place(turns, notes) if whole else transcript_turns.place_exactly(turns, notes, found.messages)
-    )
+    about = attach_notes(turns, notes, whole=whole)
+    if not whole:
+        elsewhere = {name for message in found.messages for name in transcript_turns.message_ids(message)}
+        about = [note for note in about if elsewhere.isdisjoint(note.ids)]
     return {
         "found": found,
         "chat": found.chat,
@@ -149,7 +151,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
         "first": after < 0,
         "following": shown[-1].message_index if len(here) > PAGE_MESSAGES else None,
         "about": about,
-        "notes": [note for _, note in notes],
+        "notes": notes,
         "feedback": rows,
         "behind": behind,
         "asked_times": sum(message.role == "user" for message in found.messages),

@@ -18,8 +18,9 @@ from app.services.sessions import transcript as session_transcript
 from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
 from app.views.feedback.summary import summarise
-from app.views.layout.tabs import call_by_name, marks_of, rows_loaded, with_version
+from app.views.layout.tabs import with_version
 from app.views.transcript import turns as transcript_turns
+from app.views.transcript.notes import ids_of, load_known_rows, name_changed_records
 from app.views.transcript.turns import Turn
 
 MAX_EVENTS = 2000
@@ -36,7 +37,7 @@ def load_context(found: FeedbackDetail) -> dict[str, Any]:
     if target is not None:
         target.target = True
     shown = transcript_turns.turns_around(turns, target)
-    call_by_name(shown)
+    name_changed_records(shown)
     return {
         "found": found,
         "row": row,
@@ -73,7 +74,7 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
 def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
     """The turn that the row means: the one it names, the last that used its tool, the last of a session that failed."""
     row = found.row
-    named = transcript_turns.find(turns, [*marks_of(row), f"#{found.message_index}"])
+    named = transcript_turns.find_turn(turns, [*ids_of(row), f"#{found.message_index}"])
     if named is not None:
         return named
     if row.tool_slug:
@@ -113,7 +114,7 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
 
 def _known(events: Sequence[transcript_turns.Event]) -> list[KnownRow]:
     payload = next((event.payload for event in events if event.event_type == "context.loaded"), None)
-    return rows_loaded(payload) if payload else []
+    return load_known_rows(payload) if payload else []
 
 
 def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) -> str:

@@ -13,7 +13,7 @@ from app.errors import Invalid
 from app.models import Feedback
 from app.models.feedback import RATINGS
 from app.views.format import value_line
-from app.views.layout.tabs import MAX_NOTE_LENGTH, Note
+from app.views.transcript.notes import MAX_NOTE_LENGTH, Note
 
 
 @dataclass(frozen=True)

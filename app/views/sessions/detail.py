@@ -19,15 +19,15 @@ from app.services.sessions.events import Event
 from app.services.sessions.paging import SessionPart
 from app.services.sessions.store import SessionDetail
 from app.views.format import short_id
-from app.views.layout.tabs import Note, call_by_name, notes_of, rows_loaded, with_version
+from app.views.layout.tabs import with_version
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns
+from app.views.transcript.notes import Note, attach_notes, build_notes, load_known_rows, name_changed_records
 from app.views.transcript.turns import Turn
 
 PANEL_TURNS = 8
 # From so many bytes on, a page says how large a session is.
 LARGE_SESSION = 1_000_000
-Notes = Sequence[tuple[Sequence[str], Note]]
 
 
 def read_session(session_id: UUID, *, within_admin: bool = True, after: str | None = None) -> dict[str, Any]:
@@ -38,12 +38,11 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
     whole = part.first and part.following is None
     if whole and found.session.chat_id:
         said = chat_store.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
-        transcript_turns.answers_of(turns, said)
+        transcript_turns.add_message_ids(turns, said)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
-    notes = notes_of(rows, linked=within_admin)
-    about, later = (
-        (transcript_turns.place(turns, notes), []) if whole else _place(turns, notes, outline, found, within_admin)
-    )
+    notes = build_notes(rows, linked=within_admin)
+    left = attach_notes(turns, notes, whole=whole)
+    about, later = (left, []) if whole else _split_notes(left, outline, session_id, within_admin)
     loaded = [event.payload for event in part.events if event.event_type == "context.loaded"]
     return {
         "found": found,
@@ -54,12 +53,12 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "about": about,
         "later": later,
         "feedback": rows,
-        "notes": [note for _, note in notes],
+        "notes": notes,
         "timeline": timeline.build_timeline(outline),
         "outlined": len(outline),
         "tool_calls": sum(event.event_type == "tool.call" for event in outline),
         "loaded": loaded[0] if loaded else None,
-        "loaded_rows": rows_loaded(_joined(loaded)) if loaded and g.actor.is_admin else [],
+        "loaded_rows": load_known_rows(_joined(loaded)) if loaded and g.actor.is_admin else [],
         "size": format_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE_SESSION else None,
         "full": full_size(found.session),
         "replay_of": parse_id(found.session.eval_source or ""),
@@ -109,10 +108,7 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
     part = session_paging.read_part(session_id, after, actor=g.actor)
     turns = _turns(found, part)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
-    for marks, note in notes_of(rows, linked=within_admin):
-        turn = transcript_turns.find(turns, marks)
-        if turn is not None:
-            turn.notes.append(note)
+    attach_notes(turns, build_notes(rows, linked=within_admin), whole=False)
     return {"turns": turns, "part": part, **addresses(session_id, within_admin)}
 
 
@@ -124,7 +120,7 @@ def _turns(found: SessionDetail, part: SessionPart) -> list[Turn]:
         version=f"v{found.agent_version}" if found.agent_version else "",
         answers=part.answers,
     )
-    call_by_name(turns)
+    name_changed_records(turns)
     return turns
 
 
@@ -134,21 +130,17 @@ def _joined(loaded: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"row_ids": list(dict.fromkeys(map(str, ids)))}
 
 
-def _place(
-    turns: Sequence[Turn], notes: Notes, outline: Sequence[Event], found: SessionDetail, within_admin: bool
+def _split_notes(
+    notes: Sequence[Note], outline: Sequence[Event], session_id: UUID, within_admin: bool
 ) -> tuple[list[Note], list[tuple[str, Note]]]:
-    """Put notes beside the turns that are here. What is left is about the whole, or stands further on: then it comes
-    with the address of its place."""
-    own_url = addresses(found.session.id, within_admin)["own_url"]
-    where = {mark: event for event in outline for mark in transcript_turns.marks_of(event)}
+    """Split notes that are beside no turn here: those about the whole, and those further on with their address."""
+    own_url = addresses(session_id, within_admin)["own_url"]
+    where = {name: event for event in outline for name in transcript_turns.event_ids(event)}
     about: list[Note] = []
     later: list[tuple[str, Note]] = []
-    for marks, note in notes:
-        turn = transcript_turns.find(turns, marks)
-        event = next((where[mark] for mark in marks if mark in where), None)
-        if turn is not None:
-            turn.notes.append(note)
-        elif event is not None:
+    for note in notes:
+        event = next((where[name] for name in note.ids if name in where), None)
+        if event is not None:
             later.append((f"{own_url}?at={event.id}#e-{short_id(event.id)}", note))
         else:
             about.append(note)

@@ -75,7 +75,7 @@ class Part:
 @dataclass
 class Turn:
     """What one side did before the other spoke. `anchor` is its place on the page, `key` the id of the event or the
-    index of the message that a flag on it names, `marks` all names by which feedback can mean it."""
+    index of the message that a flag on it names, `ids` all ids by which feedback names it."""
 
     name: str
     agent: bool
@@ -84,7 +84,7 @@ class Turn:
     key: str = ""
     detail: str = ""
     parts: list[Part] = field(default_factory=list)
-    marks: set[str] = field(default_factory=set)
+    ids: set[str] = field(default_factory=set)
     notes: list[Any] = field(default_factory=list)
     target: bool = False
     until: datetime | None = None
@@ -128,7 +128,7 @@ def build_turns(
             waiting = []
         turn = turns[-1]
         turn.parts.append(part)
-        turn.marks.update(marks_of(event))
+        turn.ids.update(event_ids(event))
         turn.key = str(event.id)
         turn.cut_off = turn.cut_off or is_truncated(event.event_type, event.payload)
         turn.until = max(turn.until or event.occurred_at, _ended(event, results))
@@ -144,12 +144,12 @@ def _said_by_user(event: Event, person: str) -> Turn:
     turn = Turn(person, False, event.occurred_at, anchor=f"e-{short_id(event.id)}", until=event.occurred_at)
     turn.key = str(event.id)
     turn.parts.append(Part("say", text, event=turn.key))
-    turn.marks.update(marks_of(event))
+    turn.ids.update(event_ids(event))
     return turn
 
 
-def marks_of(event: Event) -> set[str]:
-    """All names by which feedback can mean an event."""
+def event_ids(event: Event) -> set[str]:
+    """Return all ids by which feedback names an event."""
     named = (event.payload.get(name) for name in ("message_id", "turn_id", "call_id", "id"))
     return {str(event.id), *(str(value) for value in named if value)}
 
@@ -299,7 +299,7 @@ def build_chat_turns(
             turn.name = "system"
         if message.role == "agent" and message.session_id:
             turn.detail = (versions or {}).get(message.session_id, "")
-        turn.marks = _names_of(message)
+        turn.ids = message_ids(message)
         turn.parts = [] if message.role != "agent" else _work_before(message, before, work or {})
         turn.parts.append(_spoken(message))
         turns.append(turn)
@@ -307,7 +307,7 @@ def build_chat_turns(
     return turns
 
 
-def _names_of(message: ChatMessage) -> set[str]:
+def message_ids(message: ChatMessage) -> set[str]:
     side = "user" if message.role == "user" else "agent"
     found = {str(message.id), f"{message.turn_id}:{side}", f"#{message.message_index}"}
     return found | ({message.external_id} if message.external_id else set())
@@ -343,52 +343,19 @@ def name_records(turns: Iterable[Turn], names: Mapping[str, str]) -> None:
             part.name = names.get(part.record, part.name)
 
 
-def answers_of(turns: Sequence[Turn], messages: Sequence[ChatMessage]) -> None:
-    """Let a session's turns be known by the chat messages that they became, when there are as many of both."""
+def add_message_ids(turns: Sequence[Turn], messages: Sequence[ChatMessage]) -> None:
+    """Add the ids of the chat messages that a session's turns became, when there are as many of both."""
     answers = [message for message in messages if message.role == "agent"]
     spoken = [turn for turn in turns if turn.agent and turn.text]
     if len(answers) == len(spoken):
         for turn, message in zip(spoken, answers, strict=True):
-            turn.marks |= _names_of(message)
+            turn.ids |= message_ids(message)
 
 
-def place(turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]]) -> list[Any]:
-    """Put each note beside the turn that one of its marks names, the last agent turn when it means the whole; what
-    has no turn at all is given back."""
-    last = next((turn for turn in reversed(turns) if turn.agent), turns[-1] if turns else None)
-    homeless = []
-    for marks, note in notes:
-        turn = find(turns, marks) or last
-        if turn is None:
-            homeless.append(note)
-        else:
-            turn.notes.append(note)
-    return homeless
-
-
-def place_exactly(
-    turns: Sequence[Turn], notes: Iterable[tuple[Sequence[str], Any]], messages: Sequence[ChatMessage]
-) -> list[Any]:
-    """Put each note beside the turn that it names, when these turns are only a part of the messages. What names none of
-    the messages is given back."""
-    elsewhere = {name for message in messages for name in _names_of(message)}
-    homeless = []
-    for marks, note in notes:
-        turn = find(turns, marks)
-        if turn is not None:
-            turn.notes.append(note)
-        elif elsewhere.isdisjoint(marks):
-            homeless.append(note)
-    return homeless
-
-
-def find(turns: Sequence[Turn], marks: Sequence[str]) -> Turn | None:
-    """The turn that the first mark which means anything here names."""
-    for mark in marks:
-        for turn in turns:
-            if mark and mark in turn.marks:
-                return turn
-    return None
+def find_turn(turns: Sequence[Turn], ids: Iterable[str]) -> Turn | None:
+    """Return the turn that the first of these ids names."""
+    by_id = {name: turn for turn in reversed(turns) for name in turn.ids}
+    return next((by_id[name] for name in ids if name in by_id), None)
 
 
 def turns_around(turns: Sequence[Turn], target: Turn | None, before: int = 1) -> list[Turn]:

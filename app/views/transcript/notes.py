@@ -1,0 +1,84 @@
+"""What stands beside a transcript: feedback in its margin, the knowledge it had, the names of changed records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import g, url_for
+
+from app.formats.ids import parse_id
+from app.services.feedback.lists import FeedbackRow
+from app.services.sessions import transcript as session_transcript
+from app.services.sessions.transcript import KnownRow
+from app.views.feedback.summary import summarise
+from app.views.format import value_line
+from app.views.transcript import turns as transcript_turns
+from app.views.transcript.turns import Turn
+
+MAX_ROWS = 200
+MAX_NOTE_LENGTH = 400
+
+
+@dataclass(frozen=True)
+class Note:
+    """Feedback in the margin of a transcript. `ids` name its turn, the most exact first."""
+
+    rating: str
+    text: str
+    who: str
+    at: Any
+    href: str | None
+    status: str
+    quoted: bool = True
+    ids: tuple[str, ...] = ()
+
+
+def build_notes(rows: Iterable[FeedbackRow], *, linked: bool = True) -> list[Note]:
+    """Return feedback rows as notes."""
+    return [_note(row, linked) for row in rows]
+
+
+def _note(row: FeedbackRow, linked: bool) -> Note:
+    words = summarise(row)
+    who = f"machine, {row.confidence:.2f}" if row.origin == "machine" else row.author or "somebody"
+    href = url_for("feedback.detail", feedback_id=row.id) if linked else None
+    text = value_line(words.quote or words.lead, MAX_NOTE_LENGTH)
+    state = f"{row.status}, taken back" if row.retracted else row.status
+    return Note(row.rating, text, who, row.created_at, href, state, bool(words.quote), ids_of(row))
+
+
+def ids_of(row: FeedbackRow) -> tuple[str, ...]:
+    """Return the ids of what a row is about: its event, its message, the answer of its turn, its turn."""
+    found = (row.event_id, row.message_id, f"{row.turn_id}:agent" if row.turn_id else None, row.turn_id)
+    return tuple(name for name in found if name)
+
+
+def attach_notes(turns: Sequence[Turn], notes: Iterable[Note], *, whole: bool) -> list[Note]:
+    """Put each note beside its turn and return the others.
+
+    Where the turns are the whole transcript, a note about none of them goes beside the last answer.
+    """
+    last = next((turn for turn in reversed(turns) if turn.agent), turns[-1] if turns else None)
+    left = []
+    for note in notes:
+        turn = transcript_turns.find_turn(turns, note.ids) or (last if whole else None)
+        if turn is None:
+            left.append(note)
+        else:
+            turn.notes.append(note)
+    return left
+
+
+def load_known_rows(payload: dict[str, Any] | None) -> list[KnownRow]:
+    """Return the knowledge that a `context.loaded` event names, as far as it still exists."""
+    names = (payload or {}).get("row_ids")
+    ids = [parse_id(str(value)) for value in names[:MAX_ROWS]] if isinstance(names, list) else []
+    return session_transcript.load_knowledge([value for value in ids if value], actor=g.actor)
+
+
+def name_changed_records(turns: Sequence[Turn]) -> None:
+    """Call the changed records of a transcript by their names."""
+    ids = [found for text in transcript_turns.records_in(turns) if (found := parse_id(text))]
+    transcript_turns.name_records(turns, session_transcript.record_names(ids, actor=g.actor))
