@@ -77,7 +77,7 @@ class Skill(Part):
 
 
 class HttpTool(Part):
-    """A tool that is somebody's HTTP address. `parameters` is a JSON schema."""
+    """A tool behind an HTTP address. `parameters` is a JSON schema."""
 
     name: Name
     description: Annotated[str, Field(max_length=2000)] = ""
@@ -124,7 +124,7 @@ class AgentConfig(Part):
 
 
 def check_config(given: dict[str, Any]) -> AgentConfig:
-    """What somebody wrote as a configuration, or Invalid with a sentence for each place, such as `http_tools.0.url`."""
+    """Check a configuration; Invalid has a sentence for each place, such as `http_tools.0.url`."""
     try:
         config = AgentConfig.model_validate(given)
     except ValidationError as error:

@@ -135,7 +135,7 @@ def _tags(given: Any) -> tuple[str, ...]:
 
 
 def _metadata(line: Mapping[str, Any], system: str) -> dict[str, Any]:
-    """What the line says, with the tools that the run had and what the system told it."""
+    """What the line says, with the tools and the system messages of the run."""
     metadata = line.get("metadata", {})
     if not isinstance(metadata, dict):
         raise Invalid.of({"metadata": "Send a JSON object."})
@@ -252,7 +252,7 @@ _ROLES: dict[str, Callable[[dict[str, Any], str, _Calls], Made]] = {
 
 
 def _content(content: Any, name: str) -> str:
-    """Text as it stands, or the texts of a list of parts; what is no text is named in its place."""
+    """The text, or the texts of a list of parts; other parts are replaced by their name."""
     if content is None:
         return ""
     if isinstance(content, str):

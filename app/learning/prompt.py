@@ -188,7 +188,7 @@ def parse_prompt(text: str) -> list[ParsedRow]:
 
 
 def place(position: int) -> str:
-    """`ninth`, `21st`: where a row stands among those of its type."""
+    """`ninth`, `21st`: the place of a row among those of its type."""
     if position <= len(PLACES):
         return PLACES[position - 1]
     ending = {1: "st", 2: "nd", 3: "rd"}.get(position % 10, "th") if position % 100 not in (11, 12, 13) else "th"
@@ -196,7 +196,7 @@ def place(position: int) -> str:
 
 
 def _body(text: str) -> tuple[str, str]:
-    """What stands inside the first section, and the key of its lines."""
+    """The content of the first section, and the key of its lines."""
     for opening in OPENING.finditer(text):
         end = text.find(f"\n<<<end workspace-knowledge {opening[1]}>>>", opening.end())
         if end >= 0:

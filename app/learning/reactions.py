@@ -106,7 +106,7 @@ def _print_value(value: Any) -> str:
 
 
 def resource_name(tenant: str, project: str, reaction: Reaction) -> str:
-    """What a reaction is called in reports. Whoever has it can find the row."""
+    """The name of a reaction in reports, by which its row can be found."""
     return f"up:{tenant}:{project}:{reaction.conversation_id}:{reaction.turn_id}:reaction:{reaction.id}"
 
 

@@ -28,7 +28,7 @@ REACTIONS = {"ok": Meaning("positive"), "not_ok": Meaning("negative"), "neutral"
 
 
 def rating_of(signal: str) -> str:
-    """The rating a signal stands for."""
+    """The rating of a signal."""
     return MEANINGS[signal].rating
 
 

@@ -102,7 +102,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
 
 
 def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
-    """What the people and keys are called whose ids stand in the details. One query, none without ids."""
+    """The names of people and keys whose ids are in the details. One query, none without ids."""
     ids = {value for line in lines for value in _ids_in(line).values()}
     if not ids:
         return {}
@@ -121,7 +121,7 @@ def _ids_in(line: AuditLine) -> dict[str, UUID]:
 
 
 def _with_names(line: AuditLine, names: dict[str, str]) -> dict[str, Any]:
-    """The details with names for ids. Whoever is not there any more is somebody who left."""
+    """The details with names in place of ids."""
     named = {name: names.get(str(value), "somebody who left") for name, value in _ids_in(line).items()}
     if line.action in ASSIGNMENTS:
         named = {name: named.get(name, "nobody") for name in ("before", "after")} | named
@@ -130,7 +130,7 @@ def _with_names(line: AuditLine, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _is_revealing() -> ColumnElement[bool]:
-    """Whether who did it tells who talked or judged. An agent from outside is made by whoever first talks with it."""
+    """Whether the actor reveals an author. The first person who talks with an external agent creates it."""
     met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
     return or_(AuditEntry.action.in_(REVEALING), met)
 
@@ -175,7 +175,7 @@ class Step:
 
 
 def history_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
-    """What changed a record, oldest first. That somebody read it is no change."""
+    """The changes of a record, oldest first. Reads are left out."""
     by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(BY_AUTHORS))
     rows = db.session.execute(
         select(AuditEntry.action, func.coalesce(Agent.slug, by), AuditEntry.details, AuditEntry.created_at)

@@ -1,4 +1,4 @@
-"""Requests that may come again: who asked what under which key, and what they were told. Kept for a day."""
+"""Idempotency keys: the request behind each key and its answer, kept for a day."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PURGE_BATCH = 500
 
 @dataclass(frozen=True)
 class Claim:
-    """`status` is None for whoever came first and has to do the work."""
+    """`status` is None for the first request, which has to do the work."""
 
     id: UUID
     status: int | None = None
@@ -84,7 +84,7 @@ def save_answer(claim_id: UUID, *, status: int, answer: Any) -> None:
 
 
 def purge_answers() -> None:
-    """Delete keys that are older than a day, skipping those that somebody is taking again just now."""
+    """Delete keys older than a day, skipping locked ones."""
     old = (
         select(IdempotencyKey.id)
         .where(IdempotencyKey.created_at < func.now() - RETENTION)

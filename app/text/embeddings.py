@@ -113,7 +113,7 @@ def nearness_of(embed: Embed, remembered: int = 512) -> Nearness:
 
 
 def _load() -> Any:
-    """The model, read from disk once; whoever comes meanwhile waits for it."""
+    """The model, read from disk once; other threads wait for it."""
     global _model
     if _model is None:
         with _lock:

@@ -121,7 +121,7 @@ def _private_keys(text: str) -> str:
 
 
 def _known(found: Found) -> str:
-    """Most keys hold digits, and those that begin like an ordinary word are told from one."""
+    """Most keys hold digits, which tells those that begin like an ordinary word from words."""
     token = found[0]
     if token.startswith("sk-"):
         is_key = _is_sk_key(token[3:])

@@ -57,7 +57,7 @@ def drop_stop_words(text: str) -> str:
 
 
 def quotations(text: str) -> list[str]:
-    """What stands in double quotes."""
+    """The texts in double quotes."""
     return [first or second for first, second in _QUOTED.findall(text) if first or second]
 
 

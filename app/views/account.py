@@ -76,7 +76,7 @@ def rename() -> Any:
 @bp.post("/password")
 @access("signed_in")
 def change_password() -> Any:
-    """A wrong old password counts like one on the sign-in page: whoever found an open browser must not guess."""
+    """A wrong old password counts like a failed sign-in, so that an open browser is no way to guess it."""
     new = request.form.get("new", "")
     if new != request.form.get("again", ""):
         return _page("password", {"again": "This is not the same as the new password."}, 422)

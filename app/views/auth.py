@@ -26,7 +26,7 @@ bp = Blueprint("auth", __name__)
 @bp.get("/sign-in")
 @access("public", also="person")
 def sign_in() -> Any:
-    """The form, or straight on for whoever is signed in."""
+    """The form, or a redirect for people who are signed in."""
     if g.actor is not None:
         return redirect(local_path(request.args.get("next")), 303)
     return _form(request.args.get("next"))

@@ -67,7 +67,7 @@ def args_line(args: Any) -> str:
 
 def _argument(value: Any) -> str:
     if isinstance(value, str):
-        # An id would fill the line and tell nothing; whoever unfolds the call sees all of it.
+        # An id would fill the line and say little; the unfolded call shows all of it.
         return f'"…{value[-8:]}"' if UUID_TEXT.fullmatch(value) else f'"{value_line(value)}"'
     return value_line(value)
 

@@ -42,7 +42,7 @@ def messages() -> Response:
     fault = fault_of(message)
     if fault:
         return error_answer(INVALID_REQUEST, fault)
-    # Whoever waits for a tool must not hold the connection that the tool needs.
+    # A request that waits for a tool must not hold the connection that the tool needs.
     db.session.rollback()
     body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     # A server that speaks ASGI itself has a running loop in this thread, and a thread runs only one.

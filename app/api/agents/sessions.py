@@ -1,4 +1,4 @@
-"""Sessions over the API: told as they happen or afterwards, found again, ended, removed."""
+"""Sessions over the API: create, list, read, add events, end and delete."""
 
 from __future__ import annotations
 

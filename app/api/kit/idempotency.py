@@ -26,7 +26,7 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     key = request.headers["Idempotency-Key"]
     if not (0 < len(key) <= MAX_LENGTH and key.isascii() and key.isprintable()):
         raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
-    # What an admin was answered is not told again to the same person with less: they may see less by then.
+    # An answer to an admin is not replayed to the same person without the role: they may see less by then.
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
     claim = idempotency.claim_key(key, route=place, body_hash=digest(sent), actor=g.actor)
     if claim.status is not None:
@@ -38,7 +38,7 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
 
 
 def replay_answer(claim: idempotency.Claim) -> Response:
-    """What the first request was told, marked as told again."""
+    """The answer of the first request, marked as a replay."""
     text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
     return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
 

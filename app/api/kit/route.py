@@ -1,6 +1,6 @@
 """One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it.
 
-What it is told is also what `/api/openapi.json` and `/api/docs` say, so that these cannot differ from what happens.
+`/api/openapi.json` and `/api/docs` are made from the same declarations.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def route(
 ) -> Callable[[Handler], Handler]:
     """Declare a view as a JSON route of the blueprint.
 
-    The view gets what stands in the path, `body` and `query` as keyword arguments. It gives an answer, or an answer and
-    a status, or None, or a Response of its own. With `idempotent` a POST may carry an `Idempotency-Key`.
+    The view gets the variables of the path, `body` and `query` as keyword arguments. It returns an answer, an answer
+    and a status, None, or a Response of its own. With `idempotent` a POST may carry an `Idempotency-Key`.
     """
     declared = Declared(method, path, access, summary, **more)
 

@@ -55,8 +55,8 @@ def group_operations(document: dict[str, Any]) -> dict[str, list[Operation]]:
     """Operations under the noun of their path; what only watchers ask comes last."""
     groups: dict[str, list[Operation]] = {}
     for path, methods in document["paths"].items():
-        for method, told in methods.items():
-            groups.setdefault(group_of(path), []).append(read_operation(document, method.upper(), path, told))
+        for method, operation in methods.items():
+            groups.setdefault(group_of(path), []).append(read_operation(document, method.upper(), path, operation))
     return dict(sorted(groups.items(), key=lambda group: (group[0] == SERVICE, group[0])))
 
 
@@ -65,22 +65,22 @@ def group_of(path: str) -> str:
     return words[0].capitalize() if path.startswith("/api/") and "." not in path else SERVICE
 
 
-def read_operation(document: dict[str, Any], method: str, path: str, told: dict[str, Any]) -> Operation:
-    answers = [(status, response["description"]) for status, response in told["responses"].items()]
-    good = next(iter(told["responses"].values()))
+def read_operation(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> Operation:
+    answers = [(status, response["description"]) for status, response in operation["responses"].items()]
+    good = next(iter(operation["responses"].values()))
     return Operation(
-        id=told["operationId"],
+        id=operation["operationId"],
         method=method,
         path=path,
-        summary=told["summary"],
-        about=told["description"],
+        summary=operation["summary"],
+        about=operation["description"],
         parameters=[
             Field(
                 one["name"], type_of(one["schema"]).removesuffix(" | null"), one["required"], one.get("description", "")
             )
-            for one in told.get("parameters", [])
+            for one in operation.get("parameters", [])
         ],
-        body=fields_of(document, told.get("requestBody", {})),
+        body=fields_of(document, operation.get("requestBody", {})),
         answers=answers,
         answer=fields_of(document, good),
         item=fields_of_items(document, good),

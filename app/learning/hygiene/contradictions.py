@@ -24,7 +24,7 @@ from app.learning.hygiene.words import (
 )
 
 NEGATORS = bag("never not don't doesn't cannot can't mustn't shouldn't won't isn't aren't avoid stop nor no")
-# Behind these two-word forms stands what is not to be used.
+# What follows these two words is not to be used.
 PASSED_OVER = (("instead", "of"), ("rather", "than"))
 ENDS = frozenset(".;:!?,()\n")
 # A clause that says when or which is no order: what it negates is not forbidden.

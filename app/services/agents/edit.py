@@ -34,7 +34,7 @@ MAX_NOTE = 500
 
 @dataclass(frozen=True)
 class Draft:
-    """An agent as somebody wrote it. `config` is not checked yet."""
+    """An agent as a form gives it. `config` is not checked yet."""
 
     kind: str
     slug: str
@@ -67,7 +67,7 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
 def edit_agent(
     agent_id: UUID, draft: Draft, *, version: int, actor: Actor, note: str = "", allow: str = ""
 ) -> AgentVersion | None:
-    """Save what somebody wrote over the version that they had read; None when it changes nothing.
+    """Save a draft over the version that was read; return None when it changes nothing.
 
     Of an agent that belongs to the workspace only the model and the limits change, whatever else the draft says.
     """

@@ -105,7 +105,7 @@ class AgentStatsPage:
 
 
 def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> AgentStatsPage:
-    """A hundred agents by name, the workspace's own last. Names that lead to another stand beside it. One query."""
+    """A hundred agents by name, the workspace's own last. Each has the names that were merged into it. One query."""
     system, _, slug = after.partition(":")
     place = {"system": "true" if system == "system" else "false", "slug": slug[:200]}
     found = _read_stats(ARCHIVED if archived else AT_WORK, actor, rows=PAGE_SIZE + 1, **place)

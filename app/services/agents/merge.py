@@ -1,6 +1,6 @@
 """Agents put in order: one that a typo made is merged into the one that was meant.
 
-The old name keeps working. Whatever still arrives under it belongs to the agent that it now stands for.
+The old name keeps working: work that arrives under it belongs to the agent it was merged into.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _find_twin(rule: SharedContext, target_id: UUID) -> UUID | None:
 
 
 def find_target(slug: str, *, actor: Actor) -> Agent:
-    """The agent that somebody chose to merge into."""
+    """The agent to merge into, by its slug."""
     found = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if found is None:
         raise Invalid.of({"into": "Choose one of the agents."})

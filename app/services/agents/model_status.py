@@ -29,5 +29,5 @@ def status_of(configured: str, settings: Settings) -> ModelStatus:
 
 
 def suggest_models(settings: Settings) -> list[str]:
-    """Models to offer while somebody types: ours, the server's, and some of the providers'."""
+    """Models to offer in the form: ours, the server's, and some of the providers'."""
     return list(dict.fromkeys([OFFLINE, settings.model, *EXAMPLES]))

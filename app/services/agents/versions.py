@@ -136,7 +136,7 @@ def add_version(
     created_at: datetime | None = None,
     note: str | None = None,
 ) -> AgentVersion:
-    """Write a version. Whoever calls it has locked the agent and says in the audit trail what happened."""
+    """Write a version. The caller has locked the agent and records the change in the audit trail."""
     version = AgentVersion(
         tenant_id=actor.tenant_id, agent_id=agent_id, version=number, config=config, created_by=actor.id, note=note
     )
@@ -148,7 +148,7 @@ def add_version(
 
 
 def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_version") -> UUID:
-    """The id of one version of an agent; of the current one unless told. `field` is what the caller calls it."""
+    """The id of one version of an agent; the current one by default. `field` is the name that an error uses."""
     wanted = number or agent.current_version
     found = db.session.scalar(
         select(AgentVersion.id).where(
@@ -168,7 +168,7 @@ def list_versions(agent_id: UUID, *, actor: Actor, before: int | None = None, li
     where = [AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id]
     if before is not None:
         where.append(AgentVersion.version < before)
-    # An agent from outside is made by whoever first talks with it.
+    # An external agent is created by the first person who talks with it, so its author may have to be hidden.
     by = name_of(AgentVersion.created_by, actor, AgentVersion.version == 1, Agent.kind == "external")
     rows: Any = db.session.execute(
         select(AgentVersion.id, AgentVersion.version, by, AgentVersion.created_at, AgentVersion.note)
@@ -230,7 +230,7 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
 
 
 def restore_agent(agent_id: UUID, *, actor: Actor) -> None:
-    """Put an archived agent back to work. Its knowledge stays inactive until somebody activates what still holds."""
+    """Restore an archived agent. Its knowledge stays inactive until it is activated again."""
     actor.check_admin("Only an admin restores agents.")
     now = datetime.now(UTC)
     moved = db.session.scalar(

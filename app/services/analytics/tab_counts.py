@@ -98,13 +98,13 @@ def _sets() -> Any:
 def _newest_run(which: Callable[[Any], Any]) -> Select[*tuple[Any, ...]]:
     """The newest run that speaks for its set, of those in question, with its figures read from its results at once."""
     run = aliased(EvalRun)
-    told = func.jsonb_to_record(run.results).table_valued(column("accuracy", Float), column("judged", Integer))
-    told = told.render_derived(with_types=True)
-    passed = cast(func.round(told.c.accuracy * told.c.judged), Integer).label("passed")
+    results = func.jsonb_to_record(run.results).table_valued(column("accuracy", Float), column("judged", Integer))
+    results = results.render_derived(with_types=True)
+    passed = cast(func.round(results.c.accuracy * results.c.judged), Integer).label("passed")
     return (
-        select(run.id, run.set_name, run.created_at, passed, told.c.judged)
+        select(run.id, run.set_name, run.created_at, passed, results.c.judged)
         .select_from(run)
-        .join(told, true())
+        .join(results, true())
         .where(run.tenant_id == TENANT, counts_for_set(run), which(run))
         .order_by(run.created_at.desc(), run.id.desc())
         .limit(1)

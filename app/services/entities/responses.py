@@ -228,7 +228,7 @@ def _start_retry(
     marks: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
     if row.criteria_set_id:
         marks["criteria_set_id"] = str(row.criteria_set_id)
-    told = NewEvent("user.message", {"text": instruction}, at)
+    message = NewEvent("user.message", {"text": instruction}, at)
     elsewhere = agent.kind == "external"
     retry, _ = create_session(
         NewSession(
@@ -240,7 +240,7 @@ def _start_retry(
             owner_id=row.owner_id,
             marks=marks if elsewhere else marks | {"turns": [instruction]},
             created_at=at,
-            events=[told] if elsewhere else [],
+            events=[message] if elsewhere else [],
         ),
         # A retry has no more permissions than the first run, no matter who rejected the response.
         actor=actor.limited_to(first.key_scopes if first is not None else None),

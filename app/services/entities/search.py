@@ -64,7 +64,7 @@ def recent_names(*, actor: Actor, limit: int = 100) -> list[str]:
 
 
 def find_record(name: str, *, actor: Actor) -> UUID:
-    """The record that somebody named, by its id or by its whole name."""
+    """Find a record by its id or by its whole name."""
     name = name.strip()
     with suppress(ValueError):
         found = db.session.scalar(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, Entity.id == UUID(name)))

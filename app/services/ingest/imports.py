@@ -117,7 +117,7 @@ def import_messages(
 
 
 def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
-    """The lines with their numbers, without empty ones. None stands for a line that is too long; it is read past."""
+    """The lines with their numbers, without empty ones. A line that is too long comes as None."""
     number = 0
     while raw := stream.readline(LINE_BYTES + 2):
         number += 1
@@ -168,7 +168,7 @@ def _store(batch: list[tuple[int, ImportedSession]], result: Result, within: Wit
 
 
 class _Undone(Refused):
-    """Somebody undid the import while it ran."""
+    """The import was undone while it ran."""
 
 
 def _one_by_one(

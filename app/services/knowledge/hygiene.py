@@ -81,7 +81,7 @@ def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, 
 
 
 def check_all(*, actor: Actor) -> Report:
-    """What is wrong with all active and proposed rows. A pair is told once: at the proposal, else at the newer row."""
+    """Check all active and proposed rows. A pair is reported once: at the proposal, else at the newer row."""
     kept, more = _read_rows(actor)
     world, today = read_world(actor=actor), _today()
     vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})

@@ -87,7 +87,7 @@ def list_memories(*, actor: Actor) -> list[Memory]:
 
 
 def delete_memory(memory_id: UUID, *, actor: Actor) -> None:
-    """Forget one thing. Somebody else's is unknown, also to admins."""
+    """Delete one of the actor's memories. Other people's are not found, even by admins."""
     gone = db.session.scalar(
         delete(UserMemory)
         .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id, UserMemory.id == memory_id)
@@ -133,7 +133,7 @@ def format_section(contents: list[str], *, actor: Actor) -> MemorySection:
 
 
 def _find_person(actor: Actor, session_id: UUID | None) -> UUID:
-    """Whose memory it is: of whoever acts, or where the product itself acts, of the session's person."""
+    """Whose memory it is: the actor's, or the session's person's when the product itself acts."""
     if actor.role != "system":
         return actor.id
     person = db.session.scalar(

@@ -21,7 +21,7 @@ LIVE_STATES = ("proposed", "active")
 def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = None, at: datetime | None = None) -> int:
     """Close the open feedback behind a rule that was just decided about; how many rows moved.
 
-    Feedback that another rule still stands for stays open when this one is rejected.
+    Feedback behind another live rule stays open when this one is rejected.
     """
     if row.active:
         outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
@@ -35,7 +35,7 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
 
 
 def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: Actor) -> int:
-    """Open again what a decision about a rule had closed; what somebody decided otherwise stays. How many moved."""
+    """Reopen the feedback that a decision about a rule closed, unless it was decided again since. Return how many."""
     closed = (
         Feedback.outcome["id"].astext == str(row.id)
         if decided.action == "active"

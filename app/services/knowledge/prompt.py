@@ -17,7 +17,7 @@ from app.learning.prompt import DEFAULT_BUDGET, SECTIONS, TOP_N, Dropped, Prompt
 
 # What the query gives: secret, setting, and the columns of a row.
 Found = tuple[tuple[Any, ...], ...]
-# How many rows of each type a preview looks at; what stands lower is only counted.
+# How many rows of each type a preview reads; the rest is only counted.
 PREVIEW_ROWS = 100
 
 _SCOPES = {
@@ -69,7 +69,7 @@ def load_shared_context_prompt(
 ) -> Prompt:
     """What an agent gets with its next prompt: the workspace's knowledge, its own, and that of the entity type.
 
-    The session must be bound to somebody of this workspace. One query.
+    The database session must be bound to this workspace. One query.
     """
     return _format_cached(_read_found(tenant_id, agent_id, entity_type_id))
 

@@ -260,7 +260,7 @@ def _lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedCo
 
 
 def _check_version(row: SharedContext, version: int | None) -> None:
-    """Whoever says which version they read changes that one, or nothing."""
+    """Refuse a change to another version than the one that was read."""
     if version is not None and row.version != version:
         current = {"id": str(row.id), "version": row.version, **_versioned_values(row)}
         raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
@@ -398,7 +398,7 @@ def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
 
 
 def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:
-    """Let a row that is in use stand for a proposal too: the signals join it, the proposal is superseded by it."""
+    """Merge a proposal into an active row: its signals move there, and the row supersedes it."""
     if into == row_id:
         raise Invalid.of({"into": "Choose another row."})
     # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.

@@ -1,6 +1,6 @@
 """How often knowledge was used. Counted in batches, off the rows that prompts read.
 
-Whoever asks for a prompt over the API writes nothing: it is noted in memory and written with the uses of keys.
+Reading a prompt over the API writes nothing: the use is noted in memory and written later with the uses of keys.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PendingUsage:
 
 _lock = threading.Lock()
 _pending: dict[UUID, PendingUsage] = {}
-# What `learning.ranking.rank` says now, where it is no longer what the row says. Rows that somebody holds wait.
+# What `learning.ranking.rank` says now, where it differs from the stored rank. Locked rows are skipped.
 _FRESH = """
     WITH fresh AS (
         SELECT c.id, r.rank FROM shared_context AS c
@@ -88,7 +88,7 @@ def _add_counts(counts: Counts, row_ids: Iterable[UUID], at: datetime) -> None:
 
 
 def take_pending() -> dict[UUID, PendingUsage]:
-    """What was noted since, by workspace. It is forgotten here: whoever takes it writes it or puts it back."""
+    """Take what was noted, by workspace. The caller writes it or puts it back."""
     with _lock:
         taken = {tenant: noted for tenant, noted in _pending.items() if noted.counts}
         _pending.clear()
@@ -173,7 +173,7 @@ def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = 
 
 RECEPTION_BATCH = 200
 WAITING = text("SELECT door_receptions()")
-# What somebody else counts or marks just now is left to them.
+# Sessions that another process counts or marks just now are skipped.
 TAKE_WAITING = text("""
     SELECT r.session_id, r.helpful, r.harmful, r.row_ids FROM session_receptions AS r
      WHERE r.tenant_id = app_tenant() AND r.waiting ORDER BY r.session_id LIMIT :most FOR UPDATE SKIP LOCKED
@@ -219,7 +219,7 @@ ADD_RECEPTIONS = text("""
 
 
 def waiting_workspaces() -> list[UUID]:
-    """The workspaces in which somebody said something that is not counted."""
+    """The workspaces with ratings that are not counted yet."""
     return list(db.session.scalars(WAITING))
 
 
@@ -264,6 +264,6 @@ def _add_receptions(moved: dict[UUID, list[int]], row_ids: Any, helpful: int, ha
 def _write_receptions(moved: dict[UUID, list[int]], actor: Actor) -> None:
     if not moved:
         return
-    told = [{"id": str(row_id), "helpful": by[0], "harmful": by[1]} for row_id, by in moved.items()]
-    db.session.execute(ADD_RECEPTIONS, {"moved": json.dumps(told)})
+    changes = [{"id": str(row_id), "helpful": by[0], "harmful": by[1]} for row_id, by in moved.items()]
+    db.session.execute(ADD_RECEPTIONS, {"moved": json.dumps(changes)})
     refresh_ranks(actor=actor, most=len(moved), only=list(moved))

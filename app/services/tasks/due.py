@@ -43,7 +43,7 @@ def read_clock() -> datetime:
 
 
 def run_due(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
-    """Claim what is due of a task and begin it; None when somebody else did. `actor` is the product."""
+    """Claim a due task and start it; None when another process did. `actor` is the product itself."""
     now = read_clock()
     task = db.session.scalar(
         select(Task)
@@ -72,7 +72,7 @@ def _next_at_usual_pace(cron: str, now: datetime) -> datetime | None:
 
 
 def run_now(task_id: UUID, *, actor: Actor) -> TaskTick:
-    """Run a task once, in the name of whoever wants it, whether it is on or not."""
+    """Run a task once as the actor, whether it is enabled or not."""
     task = db.session.scalar(
         select(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task_id).with_for_update()
     )
@@ -178,7 +178,7 @@ def _close(tick: TaskTick, status: str, detail: str) -> None:
 
 
 def _actor_of(task: Task) -> Actor:
-    """A schedule may do what whoever set it up may do, for as long as they may."""
+    """The person who saved the schedule, with the role they have now."""
     row = db.session.execute(
         select(User.name, Membership.role)
         .join(Membership, (Membership.user_id == User.id) & (Membership.tenant_id == task.tenant_id))

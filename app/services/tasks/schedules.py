@@ -31,7 +31,7 @@ MAX_RUNS = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """A task as a form gives it: an agent that is told something, or a set of goldens that is replayed."""
+    """A task as a form gives it: a message for an agent, or a set of goldens to replay."""
 
     name: str
     agent: str
@@ -70,7 +70,7 @@ def create_task(plan: Plan, *, actor: Actor) -> Task:
 
 
 def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
-    """Save a task as it shall be; from now on it runs in the name of whoever saved it."""
+    """Save a task. From now on it runs as the actor."""
     task = _lock_task(task_id, actor)
     before = {"name": task.name, "cron": task.cron}
     for name, value in _check_plan(plan, actor).items():
@@ -83,7 +83,7 @@ def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
 
 
 def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
-    """Turn a task on or off. What runs already goes on."""
+    """Enable or disable a task. A run under way continues."""
     task = _lock_task(task_id, actor)
     if task.enabled == enabled:
         return task
@@ -137,7 +137,7 @@ def list_runs(task_id: UUID, *, actor: Actor) -> list[RunRow]:
 
 
 def next_runs(cron: str, moment: datetime) -> list[datetime]:
-    """When a schedule runs next, for whoever is writing it."""
+    """The next runs of a schedule, for the preview in its form."""
     return upcoming(_check_cron(cron), moment, NEXT_RUNS)
 
 

@@ -28,7 +28,7 @@ def find_user(email: str) -> UUID | None:
 
 
 def tenants_of(user_id: UUID) -> list[UUID]:
-    """The workspaces somebody is a member of, the newest membership last."""
+    """The workspaces of a user, the newest membership last."""
     return list(db.session.scalars(MEMBERSHIPS, {"user": user_id}))
 
 

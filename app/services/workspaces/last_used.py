@@ -28,7 +28,7 @@ class Batch:
     logins: Uses
 
 
-# Held by whoever writes, from taking to forgetting.
+# Held from taking a batch until it is written and forgotten.
 writing = threading.Lock()
 _lock = threading.Lock()
 _keys: dict[UUID, tuple[UUID, datetime]] = {}

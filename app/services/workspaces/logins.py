@@ -146,7 +146,7 @@ def list_logins(*, actor: Actor) -> list[LoginSession]:
 
 
 def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
-    """The token of a link that signs somebody in once."""
+    """Create a one-time sign-in link and return its token."""
     user_id = identity.find_user(email)
     tenants = identity.tenants_of(user_id) if user_id else []
     if not tenants:
@@ -168,7 +168,7 @@ def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
 
 
 def link_works(token: str) -> bool:
-    """Whether the link would sign somebody in now. Looking does not use it up."""
+    """Whether a sign-in link is still valid. Checking does not use it up."""
     return _find_link(token) is not None
 
 
@@ -238,7 +238,7 @@ def _printable(user_agent: str | None) -> str | None:
 
 # Passwords
 
-LEAST, MOST = 10, 200
+MIN_PASSWORD, MAX_PASSWORD = 10, 200
 
 
 @lru_cache(maxsize=1)
@@ -260,19 +260,19 @@ def verify_password(stored: str | None, password: str) -> bool:
 
     nobody = _nobodys()
     try:
-        hasher().verify(stored or nobody, _same_form(password[: MOST * 2]))
+        hasher().verify(stored or nobody, _same_form(password[: MAX_PASSWORD * 2]))
     except (Argon2Error, InvalidHashError):
         return False
     return stored is not None
 
 
 def check_password(password: str, email: str | None, field: str = "password") -> None:
-    """Raise unless it may become somebody's password."""
+    """Refuse a password that is too short, too long or the e-mail address itself."""
     sentence = None
-    if len(password) < LEAST:
-        sentence = f"Use at least {LEAST} characters."
-    elif len(password) > MOST:
-        sentence = f"Use at most {MOST} characters."
+    if len(password) < MIN_PASSWORD:
+        sentence = f"Use at least {MIN_PASSWORD} characters."
+    elif len(password) > MAX_PASSWORD:
+        sentence = f"Use at most {MAX_PASSWORD} characters."
     elif email and password.strip().lower() == email.lower():
         sentence = "Use something other than the e-mail address."
     if sentence:

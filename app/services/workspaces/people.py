@@ -27,7 +27,7 @@ SPENT_INVITE = "This invitation is not valid any more: it was used, withdrawn, o
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody in the workspace."""
+    """A member of the workspace."""
 
     id: UUID
     name: str
@@ -58,7 +58,7 @@ class Invitation:
 
 
 def create_person(*, email: str, name: str, role: str, actor: Actor, password: str | None = None) -> User:
-    """Somebody new in the workspace. Whoever has an account keeps it, with its name and password, and joins."""
+    """Add a person to the workspace. An existing account keeps its name and password."""
     email, name = clean_email(email), clean_name(name)
     _check_grant(role, actor)
     user_id = identity.find_user(email)
@@ -95,7 +95,7 @@ def _add_membership(user_id: UUID, role: str, *, actor: Actor) -> None:
 
 
 def get_person(user_id: UUID, *, actor: Actor) -> User:
-    """Somebody of this workspace, or the actor."""
+    """A person of this workspace, or the actor."""
     user = db.session.scalars(select(User).where(User.id == user_id)).one_or_none()
     if user is None:
         raise NotFound("No such person.")
@@ -141,7 +141,7 @@ def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
 
 
 def remove_member(user_id: UUID, *, actor: Actor) -> None:
-    """Take somebody out of the workspace: their logins, keys and open invitations end. What they said stays."""
+    """Remove a member: their logins, keys and open invitations end, their feedback stays."""
     member = _lock_member(user_id, actor)
     logins.end_all(user_id, actor=actor)
     _withdraw_invites_of(user_id, actor=actor)
@@ -205,7 +205,7 @@ def rename_person(name: str, *, actor: Actor) -> User:
 
 
 def invite_person(*, email: str, role: str, actor: Actor) -> str:
-    """The token of a link with which somebody joins. An earlier open invitation of the same address is withdrawn."""
+    """Invite an address and return the link's token. An earlier open invitation of it is withdrawn."""
     email = clean_email(email)
     _check_grant(role, actor)
     user_id = identity.find_user(email)
@@ -248,7 +248,7 @@ def withdraw_invite(invite_id: UUID, *, actor: Actor) -> None:
 
 
 def _withdraw_invites_of(user_id: UUID, *, actor: Actor) -> None:
-    """Whoever loses their rights must not come back through a door they left open."""
+    """Withdraw the open invitations that a person who loses their role has made."""
     _withdraw(OneTimeLink.created_by == user_id, actor=actor)
 
 
@@ -269,7 +269,7 @@ def _open_invites() -> ColumnElement[bool]:
 
 
 def look_up_invite(token: str) -> Invitation:
-    """What an invitation says, for whoever holds the link. Looking does not use it up."""
+    """Read an invitation by its token. Reading does not use it up."""
     token_hash = tokens.digest(token)
     tenant_id = identity.tenant_of_link(token_hash)
     if tenant_id is None:
@@ -381,7 +381,7 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
 
 
 def is_allowed_origin(origin: str) -> bool:
-    """Whether any workspace takes feedback from this site. The database shows those to whoever names the origin."""
+    """Whether any workspace takes feedback from this origin."""
     parameters = {"origin": origin.lower()}
     db.session.execute(NAME_ORIGIN, parameters)
     found: bool = db.session.execute(ALLOWED, parameters).scalar_one()

@@ -122,7 +122,7 @@ def get_settings(actor: Actor) -> WorkspaceSettings:
 
 
 def cache_settings(stored: dict[str, Any] | None, *, actor: Actor) -> WorkspaceSettings:
-    """Settings that were read along with something else, for whoever asks later in the same transaction."""
+    """Cache settings that were read with something else for the rest of the transaction."""
     found = WorkspaceSettings.stored(stored or {})
     now = db.session().get_transaction()
     if now is not None:
@@ -170,7 +170,7 @@ def rename_workspace(name: str, *, actor: Actor) -> Tenant:
 
 
 def list_workspaces(user_id: UUID) -> list[tuple[Tenant, str]]:
-    """The workspaces of a person with their role in each. Whoever acted before acts again afterwards."""
+    """The workspaces of a person with their role in each. The acting actor is restored afterwards."""
     before: Actor | None = db.session().info.get("actor")
     found = []
     for tenant_id in identity.tenants_of(user_id):

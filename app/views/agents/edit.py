@@ -65,7 +65,7 @@ def edit_form(agent_id: UUID) -> Any:
 @bp.post("/<uuid:agent_id>/edit")
 @access("admin")
 def edit(agent_id: UUID) -> Any:
-    """Save a new version, unless somebody else was quicker: then both are shown. Or add or remove a row."""
+    """Save a new version; after a concurrent save show both. Or add or remove a row."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     form = AgentForm.read(request.form)
     pressed = form.pressed(request.form.get("do", ""))
@@ -87,7 +87,7 @@ def edit(agent_id: UUID) -> Any:
 
 
 def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
-    """The form over what somebody else saved, with what saving it would change of that."""
+    """The form over the version saved meanwhile, with the changes that saving would make to it."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     draft = form.as_draft()
     current = dict(stale.current or {})

@@ -147,13 +147,13 @@ class AgentForm:
         return self
 
     def refused(self, refusal: Problem) -> AgentForm:
-        """The same form with a sentence under what does not fit; what belongs to no field stands at the top."""
+        """The same form with a sentence under what does not fit; an error without a field goes to the top."""
         fields = refusal.fields if isinstance(refusal, Invalid) else {}
         placed = {self._field(place): sentence for place, sentence in fields.items()}
         return replace(self, errors=placed or {"form": refusal.detail})
 
     def _field(self, place: str) -> str:
-        """The field that a place of the configuration stands in. Headers are rows here: the first that is wrong is."""
+        """The field for a place of the configuration. Headers are rows here: the first that is wrong is."""
         path, _, last = place.rpartition(".")
         if not last.endswith("headers_env"):
             return place
@@ -167,7 +167,7 @@ class AgentForm:
         return f"{path}.name" if path else "endpoint_url"
 
     def overtaken(self, sentence: str, theirs: list[Change], version: int) -> AgentForm:
-        """The same form over the version that somebody else saved, so that saving again is a decision."""
+        """The same form over the version that was saved meanwhile, so that saving again is a decision."""
         return replace(self, stale=sentence, theirs=theirs, version=version)
 
 

@@ -71,7 +71,7 @@ def start_try(agent_id: UUID) -> Any:
 @bp.get("/<uuid:agent_id>/runs/<uuid:session_id>")
 @access("admin")
 def show_try(agent_id: UUID, session_id: UUID) -> Any:
-    """A run as far as it is. Whoever follows it gets an answer only when there is something new."""
+    """A run as far as it is. The poll answers only when there is something new."""
     progress = session_start.progress_of(session_id, actor=g.actor)
     if wants_fragment():
         if request.args.get("seen") == _mark(progress):

@@ -92,7 +92,7 @@ def _columns(chosen: TypeRow | None, rows: list[EntityRow]) -> list[tuple[str, s
 
 
 def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
-    """The first few values of each record in one line, where records of several types stand in one list."""
+    """The first few values of each record in one line, for lists of several types."""
     return {
         row.id: " · ".join(f"{field_words(name)} {readable(value)}" for name, value in list(row.fields.items())[:3])
         for row in rows

@@ -125,7 +125,7 @@ def _choose_again(row_id: UUID, error: str) -> Response:
 @bp.post("/<uuid:row_id>/merge")
 @access("admin")
 def merge(row_id: UUID) -> Any:
-    """Let another row stand for a proposal too."""
+    """Merge a proposal into another row."""
     try:
         into = read_choice(request.form.get("into", ""))
         if into is None:

@@ -97,7 +97,7 @@ class KnowledgeForm:
         return NewRow(**self.as_changes())
 
     def refused(self, refusal: Problem) -> KnowledgeForm:
-        """The same form with a sentence under what does not fit; what belongs to no field stands under the text."""
+        """The same form with a sentence under what does not fit; an error without a field goes under the text."""
         fields = refusal.fields if isinstance(refusal, Invalid) else {}
         form = replace(self, errors=fields or {"content": refusal.detail})
         if not form.unseen:

@@ -1,4 +1,4 @@
-"""Knowledge: what the agents are told. Added, edited in place, approved and retired."""
+"""The Knowledge tab: add, edit in place, approve and retire rows."""
 
 from __future__ import annotations
 

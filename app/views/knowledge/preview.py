@@ -23,7 +23,7 @@ from app.views.knowledge import bp
 @bp.get("/preview")
 @access("admin")
 def preview() -> Response:
-    """The exact prompt for an agent and a kind of record; with `row`, where that one stands in it."""
+    """The exact prompt for an agent and a kind of record; with `row`, the place of that row."""
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
     row = _read_row()
     agent, kind = (_read_scope(name, row) for name in ("agent", "entity_type"))

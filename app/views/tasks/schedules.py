@@ -21,7 +21,7 @@ from app.services.tasks.schedules import Plan
 from app.views.htmx import leave, vary_by_htmx
 from app.views.tasks import bp
 
-# What most people want, for whoever does not know the five fields by heart.
+# Common schedules, for people who do not know the five cron fields.
 USUAL = ("0 * * * *", "0 */6 * * *", "0 7 * * *", "0 7 * * 1-5", "0 7 * * 1", "0 7 1 * *")
 
 
