@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,50 +122,52 @@ class _Filling:
 
     def value(self, name: str) -> Any:
         schema = resolve(self.tool.arguments.get(name) or {}, self.tool.schema)
-        for value in self._candidates(name, schema):
-            if value is not NOTHING and not self.rules.forbids(name, value):
-                return value
-        return NOTHING
+        return self._first_allowed(name, self._candidates(name, schema))
+
+    def _first_allowed(self, name: str, values: Iterable[Any]) -> Any:
+        allowed = (value for value in values if value is not NOTHING and not self.rules.forbids(name, value))
+        return next(allowed, NOTHING)
 
     def _candidates(self, name: str, schema: Schema) -> Iterator[Any]:
         step, root = self.sources.step, self.tool.schema
         whole = self.tool.arguments.get(name) or {}
-        yield from (convert(text, whole, root) for text in self.rules.values(name))
-        yield from (convert(text, whole, root) for text in values_after(name, step))
-        yield from self._enumerated(whole)
-        yield from self._formatted(name, schema)
+        yield from self._convert([*self.rules.values(name), *values_after(name, step)], whole)
+        yield from self._from_enum(whole)
+        yield from self._from_format(name, schema)
         if type_of(schema) in ("integer", "number") and not enum_of(schema):
-            yield from self._counted(name, schema)
+            yield from self._from_numbers(name, schema)
         if normalise_name(name) in TEXT_NAMES:
-            yield from (convert(text, schema, root) for text in self._texts())
-        if split_name(name)[-1:] and split_name(name)[-1] in TITLE_NAMES:
-            yield from (convert(text, schema, root) for text in [*quotations(step)[:1], *capitalised_runs(step)])
+            yield from self._convert(self._search_texts(), schema)
+        if TITLE_NAMES.intersection(split_name(name)[-1:]):
+            yield from self._convert([*quotations(step)[:1], *capitalised_runs(step)], schema)
         if name.lower() in OBJECT_NAMES and type_of(schema) == "object":
-            yield self._fields(schema)
+            yield self._from_fields(schema)
         if schema.get("default") is not None and is_valid(schema["default"], whole, root):
             yield schema["default"]
 
-    def _enumerated(self, whole: Schema) -> Iterator[Any]:
-        """Members of an enumeration in the step: first those after "to", then in the order of the step."""
-        if type_of(resolve(whole, self.tool.schema)) == "array":
-            items = resolve(whole, self.tool.schema).get("items") or {}
-            named = [value for _, value in self._named_members(items)]
-            yield named or NOTHING
-            return
-        yield from (value for _, value in self._named_members(whole))
+    def _convert(self, texts: Iterable[str], schema: Schema) -> Iterator[Any]:
+        return (convert(text, schema, self.tool.schema) for text in texts)
 
-    def _named_members(self, schema: Schema) -> list[tuple[tuple[bool, int], Any]]:
-        said = stems(self.sources.step)
+    def _from_enum(self, whole: Schema) -> Iterator[Any]:
+        """Members of an enumeration in the step: first those after "to", then in the order of the step."""
+        schema = resolve(whole, self.tool.schema)
+        if type_of(schema) == "array":
+            yield self._named_members(schema.get("items") or {}) or NOTHING
+            return
+        yield from self._named_members(whole)
+
+    def _named_members(self, schema: Schema) -> list[Any]:
+        words = stems(self.sources.step)
         found = []
         for choice in alternatives(schema, self.tool.schema):
             for value in enum_of(choice):
                 parts = stems(str(value))
-                spots = [at for at in range(len(said)) if parts and said[at : at + len(parts)] == parts]
-                if spots:
-                    found.append(((not any(at and said[at - 1] == "to" for at in spots), spots[0]), value))
-        return sorted(found, key=lambda pair: pair[0])
+                places = [at for at in range(len(words)) if parts and words[at : at + len(parts)] == parts]
+                if places:
+                    found.append((not any(at and words[at - 1] == "to" for at in places), places[0], value))
+        return [value for *_, value in sorted(found, key=lambda one: one[:2])]
 
-    def _formatted(self, name: str, schema: Schema) -> Iterator[Any]:
+    def _from_format(self, name: str, schema: Schema) -> Iterator[Any]:
         if type_of(schema) == "array":
             items = resolve(schema.get("items") or {}, self.tool.schema)
             wanted = _format_of("", items)
@@ -175,32 +177,30 @@ class _Filling:
         if not wanted or type_of(schema) != "string" or enum_of(schema):
             return
         required = name in self.tool.required
-        if required or wanted != "uuid" or self._is_meant(name):
-            yield from self._free(find_format(wanted, self.sources.step), schema)
-        if required and not (is_id(name, schema) and self._names_another()):
-            yield from self._free(self._remembered(name, schema, wanted), schema)
+        if required or wanted != "uuid" or self._is_wanted_id(name):
+            yield from self._unused(find_format(wanted, self.sources.step), schema)
+        if required and not (is_id(name, schema) and self._names_unknown_record()):
+            yield from self._unused(self._from_past(name, schema, wanted), schema)
 
-    def _free(self, texts: Iterator[str] | list[str], schema: Schema) -> Iterator[Any]:
+    def _unused(self, texts: Iterable[str], schema: Schema) -> Iterator[Any]:
         """Those that no other argument of this call has."""
         taken = [value for value in self.done.values() if isinstance(value, str)]
-        yield from (convert(text, schema, self.tool.schema) for text in texts if text not in taken)
+        return self._convert((text for text in texts if text not in taken), schema)
 
-    def _is_meant(self, name: str) -> bool:
+    def _is_wanted_id(self, name: str) -> bool:
         """Whether an optional id gets a value: the step names its noun, or the tool takes no other id."""
-        nouns = [stem(part) for part in split_name(name)[:-1]]
-        said = stems(self.sources.step)
-        others = [other for other, schema in self.tool.arguments.items() if is_id(other, schema)]
-        return others == [name] or bool(nouns and all(noun in said for noun in nouns))
+        nouns = {stem(part) for part in split_name(name)[:-1]}
+        ids = [other for other, schema in self.tool.arguments.items() if is_id(other, schema)]
+        return ids == [name] or (bool(nouns) and nouns <= set(stems(self.sources.step)))
 
-    def _remembered(self, name: str, schema: Schema, wanted: str) -> Iterator[str]:
+    def _from_past(self, name: str, schema: Schema, wanted: str) -> Iterator[str]:
         """Values of this turn's results, then of earlier turns: the named record's, those under the same key, any."""
-        past = list(self.sources.past())
         if is_id(name, schema):
             for result in self.sources.past_results():
                 item = find_named_record(records_in(result) or [], self.sources.step)
                 if item is not None and isinstance(item.get("id"), str):
                     yield item["id"]
-        for source in past:
+        for source in self.sources.past():
             if isinstance(source, str):
                 yield from find_format(wanted, source)
                 continue
@@ -210,24 +210,20 @@ class _Filling:
             for text in [*own, *ids, *(value for _, value in scalars)]:
                 yield from find_format(wanted, text)
 
-    def _names_another(self) -> bool:
+    def _names_unknown_record(self) -> bool:
         """Whether a writing step names a record that no result so far contains.
 
         Without this, "set the stage of Tessera to won" would change the record mentioned last.
         """
         if not self.tool.writes or POINTING.search(without_quotations(self.sources.step)):
             return False
-        if any(
-            find_named_record(records_in(result) or [], self.sources.step) for result in self.sources.past_results()
-        ):
+        step = self.sources.step
+        if any(find_named_record(records_in(result) or [], step) for result in self.sources.past_results()):
             return False
-        for run in capitalised_runs(self.sources.step):
-            before = self.sources.step[: self.sources.step.find(run)]
-            if any(sign.islower() for sign in run) and not SET_TO.search(before):
-                return True
-        return False
+        names = [run for run in capitalised_runs(step) if any(letter.islower() for letter in run)]
+        return any(not SET_TO.search(step[: step.find(name)]) for name in names)
 
-    def _counted(self, name: str, schema: Schema) -> Iterator[Any]:
+    def _from_numbers(self, name: str, schema: Schema) -> Iterator[Any]:
         """The number nearest to the argument's name, at most three words away, else the only number."""
         step = self.sources.step
         taken = [value for value in self.done.values() if not isinstance(value, str)]
@@ -245,22 +241,20 @@ class _Filling:
         if len(found) == 1:
             yield from (value for _, value in free)
 
-    def _texts(self) -> list[str]:
+    def _search_texts(self) -> list[str]:
         step = self.sources.step
-        if self.sources.looking_up:
-            return [*_record_names(step), *quotations(step)[:1], drop_stop_words(step)]
-        return [*quotations(step)[:1], drop_stop_words(step)]
+        names = _record_names(step) if self.sources.looking_up else []
+        return [*names, *quotations(step)[:1], drop_stop_words(step)]
 
-    def _fields(self, schema: Schema) -> Any:
+    def _from_fields(self, schema: Schema) -> Any:
         """Each `X to Y` or `X = Y` whose X is a property of the schema; of an open schema, any X."""
-        root, step = self.tool.schema, self.sources.step
+        step = self.sources.step
         properties = schema.get("properties")
         if not isinstance(properties, dict) or not properties:
             return dict(find_fields(step)) or NOTHING if schema.get("additionalProperties") is not False else NOTHING
         found = {}
         for name, inner in properties.items():
-            values = (convert(text, inner or {}, root) for text in values_after(name, step))
-            value = next((one for one in values if one is not NOTHING and not self.rules.forbids(name, one)), NOTHING)
+            value = self._first_allowed(name, self._convert(values_after(name, step), inner or {}))
             if value is not NOTHING:
                 found[name] = value
         return found or NOTHING

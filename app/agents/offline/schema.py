@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
+from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ Schema = dict[str, Any]
 NOTHING = object()
 MAX_DEPTH = 8
 
+PARSERS: dict[str, Callable[[str], object]] = {"date": date.fromisoformat, "date-time": datetime.fromisoformat}
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 # A pattern with nested repetition can take exponential time.
 _RISKY = re.compile(r"[+*}][)\]]*[+*{]|\([^)]*[+*][^)]*\)[+*{]")
@@ -84,8 +85,7 @@ def _convert(text: str, schema: Schema, root: Schema) -> Any:
 def convert_all(texts: list[str], schema: Schema, root: Schema) -> Any:
     """Convert texts to a list that is valid under an array's schema, or `NOTHING`."""
     found = [convert(text, schema.get("items") or {"type": "string"}, root) for text in texts]
-    least, most = schema.get("minItems", 1), schema.get("maxItems", len(found))
-    if not found or any(value is NOTHING for value in found) or not _in_range(len(found), max(_int(least), 1), most):
+    if not found or NOTHING in found or not _in_range(len(found), schema.get("minItems"), schema.get("maxItems")):
         return NOTHING
     return found
 
@@ -120,20 +120,18 @@ def _number(text: str, kind: str, schema: Schema) -> Any:
     value = float(found[1].replace(",", "")) * (-1 if found[0].startswith("-") else 1)
     if kind == "integer" and not value.is_integer():
         return NOTHING
-    low, high = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
-    above, below = schema.get("exclusiveMinimum", -math.inf), schema.get("exclusiveMaximum", math.inf)
-    if not _in_range(value, low, high) or not (_in_range(value, above, below) and value not in (above, below)):
+    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
+    if not _in_range(value, schema.get("minimum"), schema.get("maximum")) or not _in_range(value, above, below):
+        return NOTHING
+    if value in (above, below):
         return NOTHING
     return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def _in_range(value: float, low: Any, high: Any) -> bool:
-    ends = [end if isinstance(end, int | float) else None for end in (low, high)]
-    return (ends[0] is None or value >= ends[0]) and (ends[1] is None or value <= ends[1])
-
-
-def _int(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+    """Whether a value is within bounds that a schema may leave out or have wrong."""
+    too_low = isinstance(low, int | float) and value < low
+    return not too_low and not (isinstance(high, int | float) and value > high)
 
 
 def _is_valid_string(text: str, schema: Schema) -> bool:
@@ -153,13 +151,8 @@ def _has_format(text: str, name: str) -> bool:
     name = FORMAT_ALIASES.get(name, name)
     if name not in FORMATS:
         return True
-    if not FORMATS[name].fullmatch(text):
-        return False
     try:
-        if name == "date":
-            date.fromisoformat(text)
-        if name == "date-time":
-            datetime.fromisoformat(text)
+        PARSERS.get(name, str)(text)
     except ValueError:
         return False
-    return True
+    return FORMATS[name].fullmatch(text) is not None
