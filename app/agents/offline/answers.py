@@ -35,8 +35,8 @@ def describe_read(tool: OfflineTool, call: Call) -> str:
 def describe_write(tool: OfflineTool, call: Call, names: dict[str, str]) -> str:
     """`Done: update entity Halden: stage = won`. `names` are of the records read so far, by id."""
     target, used = _target_of(call, names)
-    told = {name: value for name, value in call.arguments.items() if name not in used and not _is_id(name, value)}
-    pairs = [pair for name, value in told.items() for pair in _pairs(name, value)]
+    changes = {name: value for name, value in call.arguments.items() if name not in used and not _is_id(name, value)}
+    pairs = [pair for name, value in changes.items() for pair in _pairs(name, value)]
     changed = ", ".join(f"{name} = {_shorten(value)}" for name, value in pairs)
     return f"Done: {tool.label}" + (f" {target}" if target else "") + (f": {changed}" if changed else "")
 
@@ -54,8 +54,8 @@ def describe_unmatched(step: str, rows: Sequence[ParsedRow], tools: Sequence[Off
     asked = words(step)
     best, most = None, 0
     for row in rows:
-        told = set(words(f"{row.content} {row.context or ''}"))
-        shared = sum(word in told for word in asked)
+        known = set(words(f"{row.content} {row.context or ''}"))
+        shared = sum(word in known for word in asked)
         if shared > most and 2 * shared >= len(asked):
             best, most = row, shared
     if best is not None:
@@ -106,11 +106,11 @@ def _describe_fields(item: dict[str, Any]) -> str:
 def _target_of(call: Call, names: dict[str, str]) -> tuple[str, list[str]]:
     """What a call changed, and the arguments that name it."""
     result = parse_result(call.result)
-    told = record_name(result) if isinstance(result, dict) else None
+    returned = record_name(result) if isinstance(result, dict) else None
     titles = [name for name in ("name", "title") if isinstance(call.arguments.get(name), str)]
     ids = [name for name in call.arguments if split_name(name)[-1:] == ["id"]]
-    used = [*titles, *ids[:1]] if told or not titles else titles
-    known = told or next((names[value] for name in ids if (value := str(call.arguments[name])) in names), None)
+    used = [*titles, *ids[:1]] if returned or not titles else titles
+    known = returned or next((names[value] for name in ids if (value := str(call.arguments[name])) in names), None)
     by_argument = next((str(call.arguments[name]) for name in [*titles, *ids]), "")
     return _shorten(known or by_argument), used
 
@@ -132,8 +132,8 @@ def _error_text(result: Any) -> str:
         keys = ("error", "detail", "message", "reason")
         result = next((result[key] for key in keys if isinstance(result.get(key), str) and result[key]), result)
     if isinstance(result, list):
-        told = [str(one.get("msg", one)) if isinstance(one, dict) else str(one) for one in result[:MAX_RECORDS]]
-        result = "; ".join(told)
+        texts = [str(one.get("msg", one)) if isinstance(one, dict) else str(one) for one in result[:MAX_RECORDS]]
+        result = "; ".join(texts)
     return _shorten(result) if result not in (None, "", {}) else "no result"
 
 
