@@ -20,8 +20,12 @@ _WORDING = frozenset({"reason", "notes"})
 
 def change_of(name: str, arguments: dict[str, Any]) -> Change | None:
     """What a call changed, or None if the tool is not built in or its arguments do not fit."""
-    read = _READ.get(name)
-    return read(arguments) if read else None
+    if name in _READ:
+        return _READ[name](arguments)
+    kind, of = _MAKES.get(name, (None, ""))
+    if kind == "created":
+        return "created", of, None, arguments
+    return _record(of, arguments) if kind else None
 
 
 def _first(arguments: dict[str, Any], *names: str) -> Any:
@@ -50,39 +54,38 @@ def _response(arguments: dict[str, Any]) -> Change | None:
     return "response", str(criteria or ""), _first(arguments, "entityId", "entity_id"), values
 
 
-def _knowledge(kind: str) -> Callable[[dict[str, Any]], Change]:
-    return lambda arguments: ("created", kind, None, arguments)
-
-
-def _record(kind: str) -> Callable[[dict[str, Any]], Change | None]:
-    def read(arguments: dict[str, Any]) -> Change | None:
-        changes = arguments.get("changes")
-        flat = {**arguments, **changes} if isinstance(changes, dict) else arguments
-        kept = {name: value for name, value in flat.items() if name not in _WORDING and name not in ("id", "changes")}
-        return ("updated", kind, flat["id"], kept) if "id" in flat else None
-
-    return read
+def _record(kind: str, arguments: dict[str, Any]) -> Change | None:
+    changes = arguments.get("changes")
+    flat = {**arguments, **changes} if isinstance(changes, dict) else arguments
+    kept = {name: value for name, value in flat.items() if name not in _WORDING and name not in ("id", "changes")}
+    return ("updated", kind, flat["id"], kept) if "id" in flat else None
 
 
 def _deactivated(arguments: dict[str, Any]) -> Change | None:
     return ("updated", "knowledge", arguments["id"], {"active": False}) if "id" in arguments else None
 
 
+# How the arguments of a tool say what it changes, where that depends on them.
 _READ: dict[str, Callable[[dict[str, Any]], Change | None]] = {
     "createEntity": _created,
     "updateEntity": _updated,
     "submitResponse": _response,
-    "addCorrection": _knowledge("correction"),
-    "addLesson": _knowledge("lesson"),
-    "addInsight": _knowledge("insight"),
-    "updateSharedContext": _record("knowledge"),
     "deactivateSharedContext": _deactivated,
-    "saveMemory": _knowledge("memory"),
-    "reviewFeedback": _record("feedback"),
-    "addFeedback": _knowledge("feedback"),
-    "updateAgentConfig": _record("agent"),
 }
-WRITES = frozenset(_READ)
+# The kind and type of change that a tool makes, where it is always the same.
+_MAKES = {
+    "updateEntity": ("updated", "entity"),
+    "addCorrection": ("created", "correction"),
+    "addLesson": ("created", "lesson"),
+    "addInsight": ("created", "insight"),
+    "saveMemory": ("created", "memory"),
+    "addFeedback": ("created", "feedback"),
+    "updateSharedContext": ("updated", "knowledge"),
+    "deactivateSharedContext": ("updated", "knowledge"),
+    "reviewFeedback": ("updated", "feedback"),
+    "updateAgentConfig": ("updated", "agent"),
+}
+WRITES = frozenset({*_READ, *_MAKES})
 
 # What each takes. A test holds this, too, against the tools.
 _ADDS = "content context agentId entityTypeId sourceFeedbackId"
@@ -127,17 +130,3 @@ def tools_that_make(kind: str, of: str) -> tuple[str, ...]:
         return ("submitResponse",)
     found = tuple(name for name, made in _MAKES.items() if made == (kind, of))
     return found or ((of, "createEntity") if kind == "created" else (of,))
-
-
-_MAKES = {
-    "updateEntity": ("updated", "entity"),
-    "addCorrection": ("created", "correction"),
-    "addLesson": ("created", "lesson"),
-    "addInsight": ("created", "insight"),
-    "saveMemory": ("created", "memory"),
-    "addFeedback": ("created", "feedback"),
-    "updateSharedContext": ("updated", "knowledge"),
-    "deactivateSharedContext": ("updated", "knowledge"),
-    "reviewFeedback": ("updated", "feedback"),
-    "updateAgentConfig": ("updated", "agent"),
-}

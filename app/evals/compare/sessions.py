@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from app.evals import verdict
@@ -103,19 +104,20 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     policy = policy or Policy()
     kind = golden.run.session_type
     base = "rejected" if golden.rejected else "expected" if golden.expected != Expected() else "recorded"
+    unknown = partial(Comparison, kind, UNKNOWN, overall_accuracy=None, dimensions=(), divergences=[], baseline=base)
     # What has not happened yet is no difference.
     if replay.status in OPEN_STATUSES:
-        return Comparison(kind, UNKNOWN, STILL_RUNNING, None, (), [], baseline=base)
+        return unknown(STILL_RUNNING)
     if golden.run.status in OPEN_STATUSES:
-        return Comparison(kind, UNKNOWN, FIRST_STILL_RUNNING, None, (), [], baseline=base)
+        return unknown(FIRST_STILL_RUNNING)
+    if _too_long(golden.run) or _too_long(replay):
+        return unknown(_TOO_LARGE, truncated=True)
     reader = Reader()
     tools = {**replay.tools, **golden.run.tools}
-    if _too_long(golden.run) or _too_long(replay):
-        return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
     before, after = (read_side(run, tools, reader) for run in (golden.run, replay))
     before = apply_expectations(golden, before, after, tools, reader)
     if reader.cut:
-        return Comparison(kind, UNKNOWN, _TOO_LARGE, None, (), [], truncated=True, baseline=base)
+        return unknown(_TOO_LARGE, truncated=True)
     dimensions = [policy.over(each) for each in dimensions_of(golden, before, after, nearness, reader)]
     found, reason = verdict.decide_verdict(dimensions)
     drift = first_drift(golden.run, replay, nearness)

@@ -14,6 +14,11 @@ from app.models import Agent, AgentSession, EvalRun
 from app.services import audit
 from app.services.evals.golden_lists import can_replay
 
+# What a retry shares with the case that errored.
+COPIED = (
+    "tenant_id", "title", "session_type", "output_type", "agent_id", "agent_version_id", "entity_id", "created_by",
+)  # fmt: skip
+
 
 def errored_cases(run_id: UUID, *, actor: Actor) -> list[AgentSession]:
     """The errored cases of a run that were not retried, locked until the transaction ends."""
@@ -76,11 +81,12 @@ def _is_retry(case: AgentSession) -> bool:
 def _retry_row(old: AgentSession, actor: Actor) -> dict[str, Any]:
     trial = old.meta["eval_trial"].partition(".")[0]
     fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
-    fresh["eval_trial"] = f"{trial}.{uuid4().hex[:8]}"
     return {
-        "id": uuid4(), "tenant_id": old.tenant_id, "title": old.title, "session_type": old.session_type,
-        "output_type": old.output_type, "status": "pending", "agent_id": old.agent_id,
-        "agent_version_id": old.agent_version_id, "entity_id": old.entity_id, "created_by": old.created_by,
-        "trace_id": uuid4().hex, "tags": [], "metadata": fresh,
+        **{name: getattr(old, name) for name in COPIED},
+        "id": uuid4(),
+        "status": "pending",
+        "trace_id": uuid4().hex,
+        "tags": [],
+        "metadata": fresh | {"eval_trial": f"{trial}.{uuid4().hex[:8]}"},
         "key_scopes": actor.limited_to(old.key_scopes).stored_scopes,
-    }  # fmt: skip
+    }

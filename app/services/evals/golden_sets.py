@@ -8,40 +8,17 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import select, text, update
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, NotFound, Refused
-from app.evals.stats import wilson
 from app.evals.verdict import read_policy
 from app.models import AgentSession, EvalRun, GoldenSet, Task
 from app.services import audit
 from app.services.evals import golden, run_lists
-from app.services.evals.run_lists import SetTrend
+from app.services.evals.run_lists import Score, SetTrend
 from app.services.evals.runs import OPEN_STATUSES
-
-# A baseline that somebody rejected counts apart.
-_TRUSTED = '@.baseline != "rejected"'
-_PASSED = text(f"""'$.bySession.* ? ({_TRUSTED} && @.verdict == "pass")'""")
-_JUDGED = text(f"""'$.bySession.* ? ({_TRUSTED} && (@.verdict == "pass" || @.verdict == "fail"
-    || @.verdict == "flaky"))'""")
-
-
-@dataclass(frozen=True)
-class Score:
-    """How many of the goldens that were judged passed in one run."""
-
-    passed: int
-    judged: int
-
-    @property
-    def share(self) -> float | None:
-        return self.passed / self.judged if self.judged else None
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return wilson(self.passed, self.judged)
 
 
 @dataclass(frozen=True)
@@ -64,36 +41,19 @@ class SetRow:
 
 
 def list_set_rows(*, actor: Actor) -> list[SetRow]:
-    """The sets by name. Four queries."""
+    """The sets by name. Three queries."""
     sets = golden.list_sets(actor=actor)
     names = [one.name for one in sets]
     courses = run_lists.trends_of(names, actor=actor) if names else {}
-    scores = scores_of([course.last.id for course in courses.values()], actor=actor)
     running = open_runs(names, actor=actor)
     return [
         SetRow(
             one.name, one.sessions, one.why_not, one.another, course,
-            scores.get(course.last.id) if course else None, running.get(one.name),
+            course.last.score if course else None, running.get(one.name),
         )
         for one in sets
         for course in [courses.get(one.name)]
     ]  # fmt: skip
-
-
-def scores_of(run_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, Score]:
-    """How many passed of how many, by run."""
-    if not run_ids:
-        return {}
-
-    def number(path: Any) -> Any:
-        return func.jsonb_array_length(func.jsonb_path_query_array(EvalRun.results, path))
-
-    rows = db.session.execute(
-        select(EvalRun.id, number(_PASSED), number(_JUDGED)).where(
-            EvalRun.tenant_id == actor.tenant_id, EvalRun.id.in_(run_ids)
-        )
-    )
-    return {run_id: Score(passed, judged) for run_id, passed, judged in rows}
 
 
 def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:

@@ -21,6 +21,23 @@ MAX_SPARK_RUNS = 12
 
 
 @dataclass(frozen=True)
+class Score:
+    """How many of the judged goldens passed in a run. Goldens with a rejected baseline are not counted."""
+
+    passed: int
+    judged: int
+
+    @property
+    def share(self) -> float | None:
+        return self.passed / self.judged if self.judged else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the share."""
+        return wilson(self.passed, self.judged)
+
+
+@dataclass(frozen=True)
 class RunColumns:
     """The columns of a run that every list and the API show."""
 
@@ -62,11 +79,13 @@ class RunRow(RunColumns):
         return self.completed_at is None
 
     @property
+    def score(self) -> Score:
+        judged = self.judged or 0
+        return Score(round((self.accuracy or 0.0) * judged), judged)
+
+    @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the accuracy may really lie, with 95 % certainty."""
-        if self.accuracy is None or not self.judged:
-            return None
-        return wilson(round(self.accuracy * self.judged), self.judged)
+        return self.score.interval if self.accuracy is not None and self.judged else None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -243,15 +244,10 @@ def _sum(result: Mapping[str, Any]) -> tuple[float, float, float] | None:
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    names = {
-        align.SAME: "same",
-        align.CHANGED: "changed",
-        align.MOVED: "moved",
-        align.REMOVED: "missing",
-        align.INSERTED: "added",
-    }
-    counted = {word: sum(row.change == change for row in rows) for change, word in names.items()}
-    return ", ".join(f"{number:,} {word}" for word, number in counted.items() if number)
+    counted = Counter(row.change for row in rows)
+    return ", ".join(
+        f"{counted[change]:,} {label.split()[1]}" for change, (_, _, label) in CHANGES.items() if counted[change]
+    )
 
 
 def _steps(rows: Sequence[Row]) -> list[StepLine | Fold]:

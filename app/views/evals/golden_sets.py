@@ -58,7 +58,7 @@ def _load_set(name: str) -> dict[str, Any]:
     telling = [run for run in runs if run.status == "completed" and not run.trial]
     last = telling[0] if telling else None
     results = golden_sets.results_of(last.id, actor=g.actor) if last else {}
-    score = _score(results) if last else None
+    score = last.score if last else None
     return {
         "set": here,
         "set_names": [one.name for one in sets],
@@ -76,11 +76,6 @@ def _load_set(name: str) -> dict[str, Any]:
         "dimensions": DIMENSIONS,
         **listing.pager_links(found),
     }
-
-
-def _score(results: dict[str, dict[str, Any]]) -> golden_sets.Score:
-    verdicts = [one.get("verdict") for one in results.values() if one.get("baseline") != "rejected"]
-    return golden_sets.Score(verdicts.count("pass"), sum(each in ("pass", "fail", "flaky") for each in verdicts))
 
 
 @bp.post("/sets/<name>/rename")
