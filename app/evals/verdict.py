@@ -24,7 +24,7 @@ class Policy:
     on_miss: str = FAIL
     on_drift: str = FAIL
 
-    def over(self, dimension: Dimension) -> Dimension:
+    def apply_to(self, dimension: Dimension) -> Dimension:
         """The dimension as this set wants it."""
         if dimension.name not in self.thresholds and dimension.name not in self.decides:
             return dimension

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from flask import request
+
+from app.errors import Invalid
+from app.formats.ids import parse_id
 
 
 def form_text(name: str) -> str:
@@ -13,3 +18,12 @@ def form_text(name: str) -> str:
 def parse_count(text: str | None) -> int | None:
     """A number that counts something, or None for whatever else was sent."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None
+
+
+def selected_ids(refusal: str, most: int | None = None) -> list[UUID]:
+    """The ids that were ticked in a list, once each. They come in one field or several, joined by commas."""
+    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
+    found = [row_id for text in texts if (row_id := parse_id(text)) is not None]
+    if not found or len(found) < len(texts) or (most is not None and len(found) > most):
+        raise Invalid(refusal)
+    return list(dict.fromkeys(found))

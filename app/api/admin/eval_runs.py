@@ -43,7 +43,7 @@ class Configuration(Body):
     trials: int = Field(1, ge=1, le=eval_runs.MAX_TRIALS, description="How often each golden is replayed.")
     ref: str | None = Field(None, max_length=200, description="What you call it, such as a commit.")
 
-    def asked(self, **what: Any) -> NewRun:
+    def new_run(self, **what: Any) -> NewRun:
         everything = {"*": "live"} if self.tools == "live" else {}
         return NewRun(
             agent_id=self.agentId,
@@ -139,7 +139,7 @@ class DeployedRuns(Answer):
 )  # fmt: skip
 def start(body: GoldenRun) -> Started:
     ids = [body.goldenSessionId] if body.goldenSessionId else []
-    return _started(eval_runs.start_run(body.asked(set_name=body.setName, golden_ids=ids), actor=g.actor))
+    return _started(eval_runs.start_run(body.new_run(set_name=body.setName, golden_ids=ids), actor=g.actor))
 
 
 @route(
@@ -148,7 +148,7 @@ def start(body: GoldenRun) -> Started:
     also={404: "There is no such set, agent or version.", 409: "The agent runs elsewhere or is archived."},
 )  # fmt: skip
 def start_set(body: SetRun) -> Started:
-    return _started(eval_runs.start_run(body.asked(set_name=body.setName), actor=g.actor))
+    return _started(eval_runs.start_run(body.new_run(set_name=body.setName), actor=g.actor))
 
 
 def _started(run: EvalRun) -> Started:
@@ -171,8 +171,8 @@ def list_runs(query: RunQuery) -> RunPage:
     bp, "GET", "/api/admin/evals/runs/<uuid:run_id>", access=ADMIN, answer=RunAnswer, summary="Read a run",
     about="While it is under way `results` holds what is known so far, and `progress` how far it is.",
 )  # fmt: skip
-def read(run_id: UUID) -> RunAnswer:
-    return _shown(eval_runs.get_run(run_id, actor=g.actor))
+def get_run(run_id: UUID) -> RunAnswer:
+    return _run_answer(eval_runs.get_run(run_id, actor=g.actor))
 
 
 @route(
@@ -181,7 +181,7 @@ def read(run_id: UUID) -> RunAnswer:
     about="What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine.",
 )  # fmt: skip
 def cancel(run_id: UUID, body: Body) -> RunAnswer:
-    return _shown(run_control.cancel_run(run_id, actor=g.actor))
+    return _run_answer(run_control.cancel_run(run_id, actor=g.actor))
 
 
 @route(
@@ -190,7 +190,7 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
 )  # fmt: skip
 def retry(run_id: UUID, body: Body) -> RunAnswer:
     run_control.retry_errored(run_id, actor=g.actor)
-    return _shown(eval_runs.get_run(run_id, actor=g.actor))
+    return _run_answer(eval_runs.get_run(run_id, actor=g.actor))
 
 
 @route(
@@ -202,7 +202,7 @@ def delete(run_id: UUID) -> None:
     run_control.delete_run(run_id, actor=g.actor)
 
 
-def _shown(run: EvalRun) -> RunAnswer:
+def _run_answer(run: EvalRun) -> RunAnswer:
     found = {name: getattr(run, name) for name in RunAnswer.model_fields if hasattr(run, name)}
     if run.completed_at is None:
         cases = eval_results.cases_of(run.id, actor=g.actor, divergences=True)

@@ -42,7 +42,7 @@ class Side:
     put_right: bool = False
 
     @property
-    def only_said(self) -> bool:
+    def changes_nothing(self) -> bool:
         """Whether nothing was changed and nothing should have been, so that the answer is all there is."""
         return not self.effects and not self.changed
 
@@ -109,7 +109,7 @@ def _agent_dimensions(
     if _message_decides(golden, before):
         message = replace(message, decides=True)
     # Where something else should have happened, the figures of the recording are not what is right.
-    if before.only_said and golden.expected == Expected():
+    if before.changes_nothing and golden.expected == Expected():
         asked = requested_figures_dimension(before.run, after.run, message)
         message = (
             answer_figures_dimension(before.run, after.run, message) if asked is message and message.decides else asked
@@ -129,7 +129,7 @@ def _message_decides(golden: Golden, before: Side) -> bool:
         return True
     turns = sum(event.event_type == "user.message" for event in before.run.events)
     could_write = any(tool.writes for tool in before.run.tools.values()) or any(call.writes for call in before.calls)
-    return before.only_said and (turns <= 1 or not could_write)
+    return before.changes_nothing and (turns <= 1 or not could_write)
 
 
 def _expected_dimensions(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> list[Dimension]:

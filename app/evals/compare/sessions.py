@@ -118,7 +118,7 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     before = apply_expectations(golden, before, after, tools, reader)
     if reader.cut:
         return unknown(_TOO_LARGE, truncated=True)
-    dimensions = [policy.over(each) for each in dimensions_of(golden, before, after, nearness, reader)]
+    dimensions = [policy.apply_to(each) for each in dimensions_of(golden, before, after, nearness, reader)]
     found, reason = verdict.decide_verdict(dimensions)
     drift = first_drift(golden.run, replay, nearness)
     drifted = drift is not None and found == FAIL and _fails_after(dimensions, drift)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from app.errors import NotFound
 from app.evals.compare.clipping import WHOLE_BYTES, TooDense, read_events
 from app.evals.compare.sessions import Comparison, Golden, compare
 from app.evals.expected.expectations import read_expected
-from app.evals.trace import Event, Run, make_tool
+from app.evals.trace import COMPLETED, Event, Run, make_run
 from app.evals.verdict import Policy
 from app.formats.ids import parse_id
 from app.models import AgentSession, CriteriaSet
@@ -65,9 +65,7 @@ def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
 def _as_run(row: Any, found: LoadedEvents) -> Run:
     loaded = next((event.payload for event in found.events if event.event_type == "context.loaded"), {})
     given = row.meta.get("tools") or loaded.get("tools") or _snapshot(row.meta).get("tools") or ()
-    tools = [tool for one in given if (tool := make_tool(one)) is not None] if isinstance(given, list) else []
-    named = {tool.name: tool for tool in tools}
-    return Run(row.session_type, row.status, row.output_type, found.events, named, found.clipped, found.cut)
+    return found.as_run(row.session_type, row.output_type, given if isinstance(given, list) else (), row.status)
 
 
 def _as_golden(run: Run, row: Any, actor: Actor) -> Golden:
@@ -113,6 +111,18 @@ class LoadedEvents:
     events: tuple[Event, ...]
     clipped: bool
     cut: bool
+
+    def as_run(self, session_type: str, output_type: str | None, tools: Iterable[Any], status: str = COMPLETED) -> Run:
+        """The session as the comparer takes it."""
+        return make_run(
+            self.events,
+            session_type=session_type,
+            status=status,
+            output_type=output_type,
+            tools=tools,
+            clipped=self.clipped,
+            cut=self.cut,
+        )
 
 
 def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) -> dict[UUID, LoadedEvents]:

@@ -16,7 +16,7 @@ from app.errors import Refused
 from app.evals.compare.clipping import clip_event, clip_run
 from app.evals.compare.sessions import Golden, compare
 from app.evals.expected.expectations import read_expected
-from app.evals.trace import Event, Run, make_run
+from app.evals.trace import Event, Run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt, scope_of
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
@@ -105,14 +105,7 @@ def load_replay(session: LeasedSession, *, actor: Actor) -> tuple[Replay, Prompt
 def golden_of(found: LoadedEvents, kept: Mapping[str, Any]) -> Golden:
     """A golden as the comparer has it, from its events and from what promoting froze."""
     snapshot = kept["snapshot"]
-    recorded = make_run(
-        found.events,
-        session_type=snapshot["session_type"],
-        output_type=snapshot.get("output_type"),
-        tools=snapshot.get("tools") or (),
-        clipped=found.clipped,
-        cut=found.cut,
-    )
+    recorded = found.as_run(snapshot["session_type"], snapshot.get("output_type"), snapshot.get("tools") or ())
     criteria = (snapshot.get("criteria") or {}).get("dimensions")
     return Golden(recorded, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
 
@@ -159,15 +152,8 @@ def load_trace(
     last = [
         Event(one.event_type, one.payload, session.event_count + place) for place, one in enumerate(ending.events, 1)
     ]
-    return make_run(
-        [*so_far.events, *(map(clip_event, last) if so_far.clipped else last)],
-        session_type=snapshot["session_type"],
-        output_type=snapshot.get("output_type"),
-        status=ending.status,
-        tools=tools,
-        clipped=so_far.clipped,
-        cut=so_far.cut,
-    )
+    whole = replace(so_far, events=(*so_far.events, *(map(clip_event, last) if so_far.clipped else last)))
+    return whole.as_run(snapshot["session_type"], snapshot.get("output_type"), tools, ending.status)
 
 
 def compare_replay(replay: Replay, trace: Run) -> dict[str, Any]:

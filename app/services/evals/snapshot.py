@@ -12,7 +12,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Unprocessable
 from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
-from app.evals.trace import Run, make_run
+from app.evals.trace import Run
 from app.formats.ids import parse_id
 from app.ingest.messages import size_of
 from app.learning.prompt import scope_of
@@ -91,14 +91,7 @@ def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
     """The session as the comparer reads it, with the tools that it could use."""
     found = load_events({session.id: session.event_bytes}, actor=actor)[session.id]
     tools = _tools(session.meta.get("tools"), _agent(session)["config"])
-    return make_run(
-        found.events,
-        session_type=session.session_type,
-        output_type=session.output_type,
-        tools=tools,
-        clipped=found.clipped,
-        cut=found.cut,
-    )
+    return found.as_run(session.session_type, session.output_type, tools)
 
 
 def _tools(given: Any, config: dict[str, Any]) -> list[dict[str, Any]]:

@@ -49,7 +49,7 @@ def _form_values(row: golden_lists.GoldenRow) -> dict[str, str]:
 
 @bp.post("/<uuid:session_id>/edit")
 @access("admin")
-def edit(session_id: UUID) -> Any:
+def edit_golden(session_id: UUID) -> Any:
     """Change a golden's set, note or criteria; nothing else about it ever changes."""
     given = {name: request.form.get(name, "").strip() for name in ("set", "note", "criteria")}
     try:
@@ -62,7 +62,7 @@ def edit(session_id: UUID) -> Any:
     except Invalid as refusal:
         errors = {"criteria" if name == "criteriaSetId" else name: said for name, said in refusal.fields.items()}
         return _golden_page(session_id, 422, errors=errors, given=given)
-    back = url_for(".golden_set", name=after["set"]) + f"#golden-{session_id}"
+    back = url_for(".show_set", name=after["set"]) + f"#golden-{session_id}"
     return leave(back, Toast("Saved."))
 
 
@@ -76,7 +76,7 @@ def ask_revoke(session_id: UUID) -> Any:
 
 @bp.post("/<uuid:session_id>/revoke")
 @access("admin")
-def revoke(session_id: UUID) -> Any:
+def revoke_golden(session_id: UUID) -> Any:
     """Take the mark away. The session stays as it is; doing it twice is fine."""
     with transaction():
         was = eval_golden.revoke_golden(session_id, actor=g.actor)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from flask import g, request, url_for
 
@@ -11,7 +10,6 @@ from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Problem
 from app.evals.stats import smallest_regression
-from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, golden_sets, run_lists
@@ -19,6 +17,7 @@ from app.services.evals import runs as eval_runs
 from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.charts import spark_points
+from app.views.forms import selected_ids
 from app.views.htmx import Toast, leave, page
 
 DIMENSIONS = (
@@ -30,11 +29,12 @@ DIMENSIONS = (
     ("output", "A tool's output", 1.0),
 )
 MAX_RUNS = 8
+NONE_SELECTED = "Select at least one golden first."
 
 
 @bp.get("/sets/<name>")
 @access("admin")
-def golden_set(name: str) -> Any:
+def show_set(name: str) -> Any:
     """The goldens of one set with their last verdicts."""
     return _set_page(name)
 
@@ -92,7 +92,7 @@ def rename_set(name: str) -> Any:
         return _set_page(
             name, 409 if refusal.status == 409 else 422, {"name": refusal.detail.removeprefix("set: ")}, "name"
         )
-    return leave(url_for(".golden_set", name=new_name), Toast(f"Renamed to {new_name}."))
+    return leave(url_for(".show_set", name=new_name), Toast(f"Renamed to {new_name}."))
 
 
 @bp.post("/sets/<name>/policy")
@@ -106,7 +106,7 @@ def save_policy(name: str) -> Any:
     except Invalid as refusal:
         return _set_page(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
     text = "Saved. It decides from the next replay on." if changed else "Nothing changed."
-    return leave(url_for(".golden_set", name=name), text)
+    return leave(url_for(".show_set", name=name), text)
 
 
 def _policy(before: dict[str, Any]) -> dict[str, Any]:
@@ -138,21 +138,21 @@ def _policy(before: dict[str, Any]) -> dict[str, Any]:
 
 @bp.post("/sets/<name>/move")
 @access("admin")
-def move(name: str) -> Any:
+def move_goldens(name: str) -> Any:
     """Put the ticked goldens into another set."""
-    ids = _selected_ids()
+    ids = selected_ids(NONE_SELECTED)
     try:
         with transaction():
             target = eval_golden.clean_set_name(request.form.get("set", ""))
             moved = eval_golden.move_goldens(ids, target, actor=g.actor)
     except Invalid as refusal:
-        return leave(url_for(".golden_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))
+        return leave(url_for(".show_set", name=name), Toast(refusal.detail.removeprefix("set: "), "error"))
     left = any(one.name == name for one in eval_golden.list_sets(actor=g.actor))
     text = f"Moved {moved:,} golden{'' if moved == 1 else 's'} to {target}."
     fields = (("ids", ",".join(map(str, ids))), ("set", name))
-    undo = url_for(".move", name=target)
+    undo = url_for(".move_goldens", name=target)
     toast = Toast(text, undo=undo, fields=fields) if moved and len(ids) <= 40 else Toast(text)
-    return leave(url_for(".golden_set", name=name if left else target), toast)
+    return leave(url_for(".show_set", name=name if left else target), toast)
 
 
 @bp.post("/sets/<name>/replay")
@@ -160,13 +160,5 @@ def move(name: str) -> Any:
 def replay_many(name: str) -> Any:
     """Replay the ticked goldens, each with its agent as it is now. What cannot be replayed is refused with 409."""
     with transaction():
-        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=_selected_ids()), actor=g.actor).id
+        run_id = eval_runs.start_run(eval_runs.NewRun(golden_ids=selected_ids(NONE_SELECTED)), actor=g.actor).id
     return leave(url_for("evals.show_run", run_id=run_id))
-
-
-def _selected_ids() -> list[UUID]:
-    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [parse_id(text) for text in texts]
-    if not found or None in found:
-        raise Invalid("Select at least one golden first.")
-    return [value for value in found if value is not None]

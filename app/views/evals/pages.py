@@ -74,7 +74,7 @@ def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict
     sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
     return {
         "offer": offer,
-        "form": form or PromoteForm.opened(offer, eval_golden.usual_set([offer.agent_id], actor=g.actor)),
+        "form": form or PromoteForm.from_offer(offer, eval_golden.usual_set([offer.agent_id], actor=g.actor)),
         "set_names": sets,
         "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
     }
@@ -89,7 +89,7 @@ def _open_form(session_id: UUID, among: Sequence[Candidate], form: PromoteForm |
 
 @bp.get("/candidates/<uuid:session_id>")
 @access("admin")
-def candidate(session_id: UUID) -> Any:
+def show_candidate(session_id: UUID) -> Any:
     """One candidate in its place: with its form, or without when it was put away."""
     try:
         one = candidates.find_candidate(session_id, actor=g.actor)
@@ -113,7 +113,7 @@ def _candidate_context(one: Candidate, session_id: UUID) -> dict[str, Any]:
 @access("admin")
 def promote_candidate(session_id: UUID) -> Any:
     """Make the candidate's session golden, with what should have happened; its complaints are applied with it."""
-    form = PromoteForm.posted()
+    form = PromoteForm.from_request()
     try:
         with transaction():
             given = replace(form.promotion(), feedback_ids=None, of_candidate=True)

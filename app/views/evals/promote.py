@@ -10,7 +10,6 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
-from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
@@ -18,13 +17,14 @@ from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
 from app.views.evals.pages import load_promote_form
 from app.views.evals.promote_form import PromoteForm
+from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
 
 
 @bp.get("/promote/<uuid:session_id>")
 @access("admin")
-def ask(session_id: UUID) -> Any:
+def ask_promotion(session_id: UUID) -> Any:
     """The form, on the session's page or in its panel; a page of its own without a script."""
     if wants_fragment() and request.args.get("put") == "away":
         return page("evals/_promote_place.html", "evals/_promote_place.html", session_id=session_id)
@@ -39,9 +39,9 @@ def _form(session_id: UUID, form: PromoteForm | None = None, status: int = 200) 
 
 @bp.post("/promote/<uuid:session_id>")
 @access("admin")
-def promote(session_id: UUID) -> Any:
+def promote_session(session_id: UUID) -> Any:
     """Make one session golden. What is pending about its request is applied with it, as for a candidate."""
-    form = PromoteForm.posted()
+    form = PromoteForm.from_request()
     try:
         with transaction():
             given = replace(form.promotion(), feedback_ids=None)
@@ -60,7 +60,7 @@ def promote(session_id: UUID) -> Any:
 
 @bp.post("/promote")
 @access("admin")
-def ask_many() -> Any:
+def ask_promotions() -> Any:
     """Which of the ticked sessions can be golden as they are, and into which set. Changes nothing."""
     return _many_form()
 
@@ -83,7 +83,7 @@ def _many_form(status: int = 200, errors: dict[str, str] | None = None) -> Any:
 
 @bp.post("/promote/confirmed")
 @access("admin")
-def promote_many() -> Any:
+def promote_sessions() -> Any:
     """Make them golden, all or none."""
     given = Promotion(set_name=request.form.get("set", "").strip(), note=request.form.get("note"))
     ids = _selected_ids()
@@ -107,8 +107,4 @@ def _list_address() -> str:
 
 
 def _selected_ids() -> list[UUID]:
-    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [parse_id(text) for text in texts]
-    if not found or None in found or len(found) > eval_golden.MAX_SESSIONS:
-        raise Invalid(f"Select 1 to {eval_golden.MAX_SESSIONS} sessions first.")
-    return list(dict.fromkeys(value for value in found if value is not None))
+    return selected_ids(f"Select 1 to {eval_golden.MAX_SESSIONS} sessions first.", eval_golden.MAX_SESSIONS)

@@ -63,7 +63,7 @@ class PromoteForm:
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def opened(cls, offer: Offer, set_name: str) -> PromoteForm:
+    def from_offer(cls, offer: Offer, set_name: str) -> PromoteForm:
         """Start from a better answer in the feedback, if there is one. Facts of an answer with a complaint are not
         suggested; those of any other are ticked but only count once “mention” is."""
         return cls(
@@ -76,7 +76,7 @@ class PromoteForm:
         )
 
     @classmethod
-    def posted(cls) -> PromoteForm:
+    def from_request(cls) -> PromoteForm:
         form = request.form
         return cls(
             set_name=form.get("set", "").strip(),

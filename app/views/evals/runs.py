@@ -49,22 +49,24 @@ class StartForm:
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, given: Any) -> StartForm:
-        listed = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("set", "version")}
-        rows = {name: [v.strip() for v in given.getlist(name) if v.strip()] for name in ("plus", "minus")}
-        said = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
-        if said["golden"] and parse_id(said["golden"]) is None:
+    def from_values(cls, given: Any) -> StartForm:
+        lists = {
+            name: [value.strip() for value in given.getlist(name) if value.strip()]
+            for name in ("set", "version", "plus", "minus")
+        }
+        texts = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
+        if texts["golden"] and parse_id(texts["golden"]) is None:
             raise Invalid.of({"golden": "This is no session id."})
         return cls(
-            sets=list(dict.fromkeys(listed["set"])),
-            golden=parse_id(said["golden"]),
-            agent=said["agent"],
-            versions=list(dict.fromkeys(listed["version"])),
-            context=said["context"] or "frozen",
-            trials=said["trials"] or "1",
-            tools=said["tools"] or "recorded",
-            plus=rows["plus"],
-            minus=rows["minus"],
+            sets=list(dict.fromkeys(lists["set"])),
+            golden=parse_id(texts["golden"]),
+            agent=texts["agent"],
+            versions=list(dict.fromkeys(lists["version"])),
+            context=texts["context"] or "frozen",
+            trials=texts["trials"] or "1",
+            tools=texts["tools"] or "recorded",
+            plus=lists["plus"],
+            minus=lists["minus"],
         )
 
     @property
@@ -146,14 +148,14 @@ def list_runs() -> Any:
 @access("admin")
 def new_run() -> Any:
     """What to replay, and with what."""
-    return _form(StartForm.of(request.args))
+    return _form(StartForm.from_values(request.args))
 
 
 @bp.post("/runs")
 @access("admin")
 def start_run() -> Any:
     """Start the requested runs; one leads to its page, several to the list."""
-    form = StartForm.of(request.form)
+    form = StartForm.from_values(request.form)
     try:
         with transaction():
             made = [eval_runs.start_run(one, actor=g.actor).id for one in form.runs()]
