@@ -119,7 +119,7 @@ def gather_inputs(events: Iterable[tuple[str, Mapping[str, Any]]], entity: Mappi
         elif event_type == "context.loaded" and loaded is None:
             loaded = dict(payload)
         elif event_type == "entity.updated" and entity is not None and payload.get("entity_id") == entity["id"]:
-            # What is more than a golden keeps need not be held to be refused.
+            # Beyond what a golden keeps the session is refused anyway, so the rest is not collected.
             for name, value in _changed_from(payload).items():
                 if name not in before and kept <= SNAPSHOT_BYTES:
                     before[name] = value

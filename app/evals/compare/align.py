@@ -72,9 +72,9 @@ def _step(event: Event, calls: deque[Call]) -> Step | None:
         return Step("call", call.name, event.sequence, call.arguments, output, call.failed, answered)
     if event.event_type in ("user.message", "agent.message"):
         return Step("message", event.event_type, event.sequence, text_of(event))
-    told = event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed")
-    # A change that a call made is told by the call.
-    if told and "call_id" not in event.payload:
+    is_change = event.event_type in ("entity.created", "entity.updated", "response.submitted", "knowledge.changed")
+    # A change that a call made is shown with the call.
+    if is_change and "call_id" not in event.payload:
         return Step("change", event.event_type, event.sequence, dict(event.payload))
     return None
 

@@ -14,7 +14,7 @@ READS = frozenset(
 
 # (kind, type, target, fields)
 Change = tuple[str, str, Any, dict[str, Any]]
-# Why somebody did it is said in other words every time, and is no change of the record.
+# Reasons are worded differently every time, and are no change of the record.
 _WORDING = frozenset({"reason", "notes"})
 
 
@@ -87,7 +87,7 @@ _MAKES = {
 }
 WRITES = frozenset({*_READ, *_MAKES})
 
-# What each takes. A test holds this, too, against the tools.
+# The arguments of each. A test compares this with the tools as well.
 _ADDS = "content context agentId entityTypeId sourceFeedbackId"
 _TAKES = {
     "getContext": "agent entityType",

@@ -25,7 +25,7 @@ MAX_NODES = 150_000
 MESSAGE_ROOM = 16_000
 VALUE_ROOM = 4000
 RESULT_ROOM = 1000
-# What a prompt held decides which knowledge and which tools a run had.
+# The contents of a prompt decide which knowledge and which tools a run had.
 LOADED_ROOM = 64_000
 ROOMS = {
     "tool.result": RESULT_ROOM, "user.message": MESSAGE_ROOM, "agent.message": MESSAGE_ROOM,

@@ -19,7 +19,7 @@ from app.evals.compare.effects import UPDATED as UPDATE
 from app.evals.compare.effects import Effect
 from app.text.values import Leaves, likeness
 
-# Beyond this many candidates on both sides the next one is taken instead of the likest: time stays linear.
+# With more candidates than this, the next one is taken instead of the best match, so that time stays linear.
 MAX_PAIRS = 2_500
 NOTHING = "changed nothing"
 

@@ -13,7 +13,7 @@ from app.text.values import TRUNCATED, Leaves, Reader, equal, from_json, leaves,
 from app.text.words import split_name
 
 CREATED, UPDATED, RESPONSE = "created", "updated", "response"
-# Ids that may be replaced wherever they stand; a shorter one could be any number or word.
+# Ids at least this long are replaced everywhere; a shorter one could be any number or word.
 MIN_ID_CHARS = 4
 
 

@@ -46,7 +46,7 @@ def message_dimension(golden: Message, replay: Message, expected: Expected, near
     if must:
         score = 0.7 * (1 - len(missing) / len(must)) + 0.3 * text
     else:
-        # A recorded answer that says what must not be said is no measure for the words of another.
+        # A recorded answer with a forbidden fact is no measure for the wording of another.
         score = 1.0 if _recording_is_wrong(golden[0], expected) else text
     score = 0.0 if wrong else score
     reason = _facts_reason(found, len(must), len(missing), score, words)

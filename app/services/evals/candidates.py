@@ -20,7 +20,7 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Stale, Unprocessab
 from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
-from app.services.evals.golden import lock_session
+from app.services.evals.golden import lock_session, require_admin
 from app.services.evals.golden_lists import can_replay
 from app.services.feedback import negative
 from app.services.feedback import review as feedback_review
@@ -260,8 +260,7 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
 
     Of two who ask for it at once, one wins.
     """
-    if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin runs a candidate again.")
+    require_admin(actor, "runs a candidate again")
     failed = lock_session(find_candidate(session_id, actor=actor).representative_session_id, actor=actor)
     group = find_candidate(session_id, actor=actor)
     _check_can_run(group, actor)
@@ -276,7 +275,7 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
         title=failed.title,
         metadata=kept,
     )
-    # Set here and not with the rest: nobody who reports a session may set this mark.
+    # Set here and not with the rest, because a reported session must not be able to set this mark.
     session.meta = {**session.meta, "rerun_of": str(failed.id)}
     audit.record(actor, "candidate.run_again", "session", session.id, rerun_of=str(failed.id))
     return session

@@ -141,9 +141,10 @@ def clean_note(note: str | None) -> str | None:
     return note
 
 
-def require_admin(actor: Actor) -> None:
+def require_admin(actor: Actor, action: str = "decides what is golden") -> None:
+    """Refuse everyone but an admin in person: an agent that acts for an admin is refused too."""
     if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin decides what is golden.")
+        raise Forbidden(f"Only an admin {action}.")
 
 
 def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:

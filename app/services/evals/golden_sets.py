@@ -12,7 +12,7 @@ from sqlalchemy import select, text, update
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, NotFound, Refused
+from app.errors import NotFound, Refused
 from app.evals.verdict import read_policy
 from app.models import AgentSession, EvalRun, GoldenSet, Task
 from app.services import audit
@@ -90,7 +90,7 @@ def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:
 
 def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
     """Change what decides in a set, from its next verdict on. Returns whether anything changed."""
-    _admins_only(actor)
+    golden.require_admin(actor, "decides about golden sets")
     read_policy(policy)
     _require_goldens(name, actor)
     row = db.session.get(GoldenSet, (actor.tenant_id, name), with_for_update=True)
@@ -110,7 +110,7 @@ def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
 
 def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     """Rename a set with its runs, policy and schedules; returns how many goldens moved."""
-    _admins_only(actor)
+    golden.require_admin(actor, "decides about golden sets")
     target = golden.clean_set_name(new_name)
     ids = _require_goldens(name, actor)
     if target == name:
@@ -160,8 +160,3 @@ def _golden_ids(name: str, actor: Actor) -> list[UUID]:
             select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
         )
     )
-
-
-def _admins_only(actor: Actor) -> None:
-    if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin decides about golden sets.")

@@ -24,7 +24,8 @@ from app.services.sessions.task_outcome import note_run_end
 ENDED_STATUSES = ("completed", "failed", "cancelled")
 # Results list the weightiest differences; the replay itself has them all.
 MAX_DIVERGENCES = 20
-# The metadata of a case holds all that its golden froze, and is opened anew for everything that is read from it.
+# A case's metadata includes its golden's snapshot, which PostgreSQL decompresses for every value that is read. OFFSET 0
+# keeps the planner from pulling the subquery up, which would decompress it once per column.
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
        m.result ->> 'reason', m.result ->> 'baseline', s.model{divergences}

@@ -15,6 +15,7 @@ from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
 from app.services.evals.case_retries import add_retries, errored_cases, keep_replayable, mark_retried
+from app.services.evals.golden import require_admin
 from app.services.evals.results import finish_if_done, lock_run
 from app.services.evals.runs import OPEN_STATUSES
 from app.services.sessions.delete import remove_sessions
@@ -96,8 +97,7 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
     Feedback about its failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in
     place of its golden, because that golden was copied from it.
     """
-    if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin deletes runs.")
+    require_admin(actor, "deletes runs")
     run = lock_run(run_id, actor=actor)
     if run.status in OPEN_STATUSES:
         raise Refused("This run is under way; cancel it first.", current=run.status)

@@ -17,12 +17,12 @@ from sqlalchemy import func, insert, select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES, TRIGGERS
 from app.services import audit
-from app.services.evals.golden import clean_set_name
+from app.services.evals.golden import clean_set_name, require_admin
 
 POLICIES = ("recorded", "live", "refuse")
 MAX_TRIALS = 20
@@ -32,8 +32,7 @@ OPEN_STATUSES = ("queued", "running")
 
 def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     """Write a run and all its cases. They wait for the executor like any other session."""
-    if not actor.is_admin or actor.agent_id:
-        raise Forbidden("Only an admin starts evals.")
+    require_admin(actor, "starts evals")
     _check_new_run(new)
     chosen = plan_run(new, actor=actor)
     goldens, tested = chosen.goldens, chosen.tested

@@ -20,7 +20,7 @@ from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions.events import Event, events_of
 from app.services.sessions.leases import Lease, LeasedSession
 
-# The agent with its version, who asked, and the record at hand.
+# The agent with its version, the person who started the session, and its record.
 LOAD_SURROUNDINGS = """
 SELECT a.kind, a.slug, a.name, a.archived_at IS NOT NULL, v.version, v.config,
        u.name, u.is_system, u.external_tenant_id, m.role, e.id, e.name, k.id, k.slug

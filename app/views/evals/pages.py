@@ -27,7 +27,7 @@ from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
 
 MAX_VISIBLE = 5
-# Without a script a toast waits in a cookie, which holds 4 KB.
+# Without JavaScript a toast is stored in a cookie, which has room for 4 KB.
 MAX_IDS_IN_COOKIE = 40
 
 
@@ -98,7 +98,7 @@ def show_candidate(session_id: UUID) -> Any:
     if not wants_fragment():
         return index()
     if request.args.get("put") == "away":
-        # A request that ran again has another session to show than the one that was asked for.
+        # A candidate that ran again is represented by another session than the requested one.
         shown = _candidate_context(one, one.representative_session_id)
     else:
         shown = _candidate_context(one, session_id) | _open_form(session_id, [one])

@@ -30,7 +30,7 @@ ORDER = (
     "answer",
     "criteria",
 )
-# Where a sentence about the promotion stands in the form.
+# The form field for each field of a promotion.
 PLACES = {
     "expected.mentions": "more_facts",
     "expected.must_not_mention": "must_not",
