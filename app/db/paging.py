@@ -220,7 +220,7 @@ def scan_page(
 
 
 def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tuple[list[UUID], bool]:
-    """Return the ids of all rows that the window accepts, newest first, and whether the list goes on beyond it."""
+    """Return the ids of all rows that the window accepts, newest first, and whether the list continues beyond it."""
     found, edge = _scan(_Order(at, id, oldest_first=False), where, window, None)
     return [row[1] for row in found], edge is not None
 
@@ -232,7 +232,7 @@ def _cursor_text(after: bool, place: Sequence[Any] | None) -> str | None:
 def _scan(
     order: _Order, where: list[Condition], window: ScanWindow, cursor: Cursor | None
 ) -> tuple[list[tuple[Any, Any]], tuple[Any, Any] | None]:
-    """Return the keys of the accepted rows after the cursor, and where the window ends if the list goes on there."""
+    """Return the keys of the accepted rows after the cursor, and where the window ends if the list continues there."""
     rising = order.is_rising(cursor)
     columns = [column.label(name) for name, column in window.columns.items()]
     scanned = (

@@ -93,7 +93,7 @@ class Task(OfTenant, Model):
 
 
 class TaskTick(OfTenant, Model):
-    """One time that a task was due. Whoever wrote the row runs it; the key is what makes it run once."""
+    """One due time of a task. The process that inserts the row runs it; the key makes it run once."""
 
     __tablename__ = "task_ticks"
     __table_args__ = (

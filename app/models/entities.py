@@ -60,7 +60,7 @@ class CriteriaSet(OfTenant, Model):
 
 
 class EntityResponse(OfTenant, Model):
-    """Values that somebody or some agent submitted about a record, and what became of them."""
+    """Values that a person or an agent submitted about a record, and the decision about them."""
 
     __tablename__ = "entity_responses"
     __table_args__ = (

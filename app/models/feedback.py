@@ -24,7 +24,7 @@ KINDS = (
 
 
 class Feedback(OfTenant, Model):
-    """What somebody, or something, thought of an agent's work, and what became of that."""
+    """One piece of feedback about an agent's work, and its outcome."""
 
     __tablename__ = "feedback"
     __table_args__ = (

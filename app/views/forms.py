@@ -1,4 +1,4 @@
-"""What somebody typed into a form."""
+"""Read the fields of a form."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from app.formats.ids import parse_id
 
 
 def form_text(name: str) -> str:
-    """A text field as it is stored: browsers send line ends in pairs."""
+    """Return a text field with plain line ends; browsers send CRLF."""
     return request.form.get(name, "").replace("\r\n", "\n").strip()
 
 
 def parse_count(text: str | None) -> int | None:
-    """A number that counts something, or None for whatever else was sent."""
+    """Return a whole number, or None for anything else."""
     return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None
 
 

@@ -243,6 +243,6 @@ def earlier_messages(tenant_id: UUID, chat_id: UUID | None, turn_id: str | None)
         .order_by(Message.message_index.desc())
         .limit(MAX_EARLIER_MESSAGES)
     ).all()
-    # An answer that was asked for again is no longer what the person goes on from.
+    # The model does not see an answer that was regenerated.
     replaced = {row.details.get("instead_of") for row in rows}
     return [(row.role, row.content) for row in reversed(rows) if row.message_index not in replaced]

@@ -54,6 +54,7 @@ Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
 Assignee = aliased(User)
 SCAN_LIMIT = 5000
+MAX_ROWS = 100
 ASSIGNEES = ("me", "nobody")
 
 
@@ -188,7 +189,7 @@ class FeedbackRow:
 
 @dataclass(frozen=True)
 class LinkedKnowledge:
-    """A knowledge row that this feedback stands behind."""
+    """A knowledge row that this feedback led to."""
 
     id: UUID
     type: str
@@ -308,8 +309,8 @@ def _row(row: Any, actor: Actor, hides: bool) -> FeedbackRow:
 
 
 def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackDetail:
-    """One row with the moment it is about. With `audit_read`, an admin who reads what somebody else said leaves a
-    trace of that."""
+    """Return one row with the message it is about. With `audit_read`, an admin's reading of another person's row is
+    audited."""
     more = (
         Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at, Feedback.review_notes,
         func.coalesce(Reviewer.name, ReviewAgent.name), Entity.name,
@@ -403,11 +404,6 @@ def count_pending(actor: Actor) -> FeedbackCounts:
     return FeedbackCounts(min(number, MAX_COUNT), number > MAX_COUNT, oldest)
 
 
-# Feedback about a session or a conversation, for the margin of its transcript
-
-MAX_ROWS = 100
-
-
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
     """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One query:
     whether authors are hidden is read along with them."""
@@ -428,9 +424,9 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:
-    """Counts of positive, negative and neutral rows that were not taken back."""
-    stands = ~Feedback.details.has_key(RETRACTED)
+    """Return the counts of positive, negative and neutral rows that were not retracted."""
+    not_retracted = ~Feedback.details.has_key(RETRACTED)
     positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating, stands) for rating in ("positive", "negative", "neutral")
+        func.count().filter(Feedback.rating == rating, not_retracted) for rating in ("positive", "negative", "neutral")
     )
     return positive, negative, neutral

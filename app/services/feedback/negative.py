@@ -1,4 +1,4 @@
-"""What people think of a session, whatever their word hangs on: the session, a message or turn of it, or its trace."""
+"""Negative feedback by session, whether it names the session, a message, a turn or the trace."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ NEGATIVE = (
 
 
 def has_open_negative(session_id: UUID, *, actor: Actor) -> bool:
-    """Whether somebody was unhappy with the session and nobody decided about it yet."""
+    """Tell whether a session has negative feedback without a decision."""
     return bool(sessions_with_negative([session_id], actor=actor))
 
 
 def sessions_with_negative(session_ids: Collection[UUID], *, actor: Actor) -> set[UUID]:
-    """Those sessions that somebody was unhappy with and nobody decided about yet. One query."""
+    """Return those sessions that have negative feedback without a decision. One query."""
     found = _about(session_ids, actor, *NEGATIVE, Feedback.status.in_(OPEN_STATUSES)).subquery()
     return set(db.session.scalars(select(found.c.session_id).distinct()))
 
 
 def pending_negative(session_id: UUID, *, actor: Actor) -> list[UUID]:
-    """The complaints about the session that nobody has touched yet. One query."""
+    """Return the ids of a session's negative feedback that is still pending. One query."""
     found = _about([session_id], actor, *NEGATIVE, Feedback.status == "pending").subquery()
     return list(db.session.scalars(select(found.c.id).distinct().order_by(found.c.id)))
 
 
 def preferred_answer(session_id: UUID, *, actor: Actor) -> str | None:
-    """What somebody would rather have read, from the newest edit of the session."""
+    """Return the preferred answer of the newest edit of the session."""
     preferred = Feedback.details["preferred_answer"].astext
     edits = _about([session_id], actor, preferred.is_not(None), ~Feedback.details.has_key("retracted_at")).subquery()
     found = db.session.scalar(

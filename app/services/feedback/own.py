@@ -1,4 +1,4 @@
-"""What somebody said themselves, and what became of it. Never anybody else's rows, whoever asks."""
+"""A person's own feedback and its outcome. Never another person's rows, whatever the role of the reader."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ COMMON = frozenset(
 
 @dataclass(frozen=True)
 class Colleague:
-    """Somebody who can take feedback on."""
+    """A person whom feedback can be assigned to."""
 
     id: UUID
     name: str
@@ -134,7 +134,7 @@ def assign(ids: Sequence[UUID], assignee_id: UUID | None, *, actor: Actor) -> di
 
 
 def give_back(before: Mapping[UUID, UUID | None], *, actor: Actor) -> int:
-    """Undo an assignment: every row goes to whoever had it."""
+    """Undo an assignment: every row returns to its earlier assignee."""
     moved = 0
     for holder in dict.fromkeys(before.values()):
         moved += len(assign([row for row, had in before.items() if had == holder], holder, actor=actor))
@@ -175,7 +175,7 @@ def _check_taker(user_id: UUID, actor: Actor) -> None:
 
 
 def is_assigned_to(who: str, *, actor: Actor) -> ColumnElement[bool]:
-    """The condition behind the filter: `me`, `nobody`, or somebody's id."""
+    """Return the condition of the assignee filter: `me`, `nobody` or a person's id."""
     if who == "nobody":
         return Feedback.assignee_id.is_(None)
     return Feedback.assignee_id == (actor.id if who == "me" else UUID(who))

@@ -25,7 +25,7 @@ from app.services.workspaces import store as workspace_store
 DAYS = 90
 FRESH = 1000
 BATCH = 30
-# Whoever began to write before a count may commit after it; the next count looks back this far.
+# A write that began before a count may commit after it; the next count looks back this far.
 OVERLAP = timedelta(minutes=5)
 EVERY_SECONDS = 60.0
 

@@ -26,7 +26,7 @@ class Menus:
 
 
 def load_menus(*, actor: Actor, person_id: UUID | None = None) -> Menus:
-    """The agents by name, the first 200 people and whoever is chosen, the newest 200 imports that were not undone.
+    """Return the agents by name, the first 200 people and the chosen one, the newest 200 imports that were not undone.
     Where people are hidden, only the reader is offered."""
     seen = ~is_hidden(User.id, actor)
     agents = (

@@ -23,13 +23,13 @@ from app.services.workspaces import store as workspace_store
 MAX_NAME_LENGTH = 60
 MAX_QUERY_LENGTH = 2000
 MAX_VIEWS = 50
-# Where somebody is in a list is not part of how they like to see it.
+# The place in a list is not part of a view.
 PLACES = frozenset({"before", "after", "cursor", "limit", "panel", "view"})
 
 
 @dataclass(frozen=True)
 class ViewRow:
-    """`owner` is the name of whoever shares it, and None for one's own."""
+    """`owner` is the name of the person who shares it, None for the reader's own."""
 
     id: UUID
     tab: str

@@ -58,7 +58,7 @@ class ChatRun:
 
 @dataclass(frozen=True)
 class ChatState:
-    """How a conversation stands: who answers in it, how much was said, who spoke last, and the latest run."""
+    """The state of a conversation: its agent, its length, who spoke last, and the latest run."""
 
     chat: Chat
     last_role: str | None
@@ -109,7 +109,7 @@ def list_chat_agents(*, actor: Actor) -> list[ChatAgent]:
 
 
 def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
-    """Begin a conversation: it, what was said first and the run that answers it, all or nothing."""
+    """Create a conversation with its first message and the run that answers it."""
     if not agent:
         raise Invalid.of({"agent": "Choose who should answer."})
     found = start.runnable_agent(agent, actor=actor)
@@ -211,7 +211,7 @@ def _last_turn(chat: Chat) -> tuple[Message, Message | None]:
 
 
 def chat_state(chat_id: UUID, *, actor: Actor) -> ChatState:
-    """How a conversation of the actor's stands. One query."""
+    """Return the state of a conversation of the actor's. One query."""
     latest = (
         select(AgentSession.id)
         .where(*_runs_in(Chat.tenant_id, Chat.id))

@@ -45,7 +45,7 @@ class NewEvent:
 
 
 def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
-    """The session, held until the transaction ends: whoever holds it numbers the next events."""
+    """Lock the session until the transaction ends; the holder of the lock numbers the next events."""
     session = db.session.scalar(
         select(AgentSession)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
@@ -145,5 +145,5 @@ def _invalid(index: int, name: str, sentence: str) -> Invalid:
 
 
 def events_of(session_id: UUID, *, actor: Actor) -> list[Event]:
-    """All events in order of time, for a run that goes on from them. Pages and comparisons read a part of them."""
+    """Return all events in order of time, for a run that continues. Pages and comparisons read a part of them."""
     return list(iterate_events(session_id, actor=actor))

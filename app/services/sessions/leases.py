@@ -93,7 +93,7 @@ RETURNING event_bytes, sized.largest
 
 
 class LeaseLost(Exception):
-    """The session is not ours any more: it ended, it is gone, or somebody else runs it."""
+    """The lease is lost: the session ended, was deleted, or another worker runs it."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _ours(lease: Lease) -> list[Any]:
 
 
 def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
-    """Add what happened; whether somebody wants the run to stop."""
+    """Append events; return whether the run was asked to stop."""
     held = hold(lease)
     write(held, events)
     return held.cancel_requested_at is not None
@@ -292,7 +292,7 @@ def _said(held: LeasedSession, ending: RunOutcome) -> NewMessage | None:
 
 
 def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUID]]:
-    """Keep leases of one workspace: the sessions that are still ours, and those that somebody wants to stop."""
+    """Renew leases of one workspace; return the sessions still held and those that were asked to stop."""
     rows = db.session.execute(
         update(AgentSession)
         .where(*_some(leases))
@@ -305,7 +305,7 @@ def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUI
 
 
 def to_stop(leases: Sequence[Lease]) -> set[UUID]:
-    """Which sessions of one workspace somebody wants to stop."""
+    """Return the sessions of one workspace that were asked to stop."""
     wanted = select(AgentSession.id).where(*_some(leases), AgentSession.cancel_requested_at.is_not(None))
     return set(db.session.scalars(wanted))
 

@@ -252,7 +252,7 @@ def runs_here(session_id: UUID, *, actor: Actor) -> bool:
 
 
 def begin_session(session_id: UUID, *, actor: Actor, started_at: datetime | None = None) -> AgentSession:
-    """A pending session runs. One that runs already goes on, one that ended stays so."""
+    """Mark a pending session as running. A session that runs or has ended stays as it is."""
     session = lock_for_events(session_id, actor=actor)
     if session.status in FINAL:
         raise Refused(f"This session is {session.status} and stays so.", current=session.status)

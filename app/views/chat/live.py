@@ -31,7 +31,7 @@ from app.views.transcript import turns as transcript_turns
 # How often the page asks, in milliseconds: while an answer is written, when that takes long, and when all is quiet.
 FAST_POLL_MS, SLOW_POLL_MS, IDLE_POLL_MS = 400, 1000, 5000
 LONG_SECONDS = 30
-# After so many seconds somebody should look whether anything runs sessions at all.
+# After so many seconds the page says that no executor has taken the session.
 UNCLAIMED_SECONDS = 20
 MAX_SPOKEN_LENGTH = 2000
 
@@ -113,7 +113,7 @@ def _last_index() -> int:
 
 
 def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
-    """The fresh messages, and the moment on the page that the first of them stands instead of."""
+    """Return the new messages, and the index of the message that the first of them replaces on the page."""
     agent = now.agent_name or "Agent"
     if not fresh or not _is_alternative(fresh[0].message):
         return build_messages(now.chat, fresh, agent, fresh=True), None

@@ -1,4 +1,4 @@
-"""A conversation as its person reads it: what was said in order, and under every answer how it was received."""
+"""A conversation as its owner reads it: the messages, and the feedback under every answer."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def answer_feedback(
 
 
 def _form(kind: str, answer: Answer, said: Sequence[OwnRow], wanted: str) -> Form | None:
-    """The form with what was said so far."""
+    """Return the form, filled with the feedback given so far."""
     if kind == "edit":
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":

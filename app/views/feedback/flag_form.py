@@ -36,7 +36,7 @@ class FlagForm:
 
     @property
     def put_away(self) -> bool:
-        """Somebody opened the form and thought better of it."""
+        """The open form was closed again."""
         return request.args.get("put") == "away"
 
     @classmethod
@@ -66,7 +66,7 @@ class FlagForm:
 
 
 def flagged_note(row: Feedback, form: FlagForm) -> Note:
-    """The flag as it stands in the margin from now on."""
+    """Return the new flag as a note in the margin."""
     href = url_for("feedback.detail", feedback_id=row.id)
     return Note(
         form.rating, value_line(form.comment, MAX_NOTE_LENGTH), g.actor.name or "you", row.created_at, href, "pending"

@@ -75,7 +75,7 @@ def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Fiel
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")
 @access("admin")
 def detail(feedback_id: UUID) -> Response:
-    """One row with its moment. That an admin read what somebody said is noted."""
+    """Show one row with its context. Reading it is audited."""
     with transaction():
         found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
     return page("feedback/detail.html", "feedback/_panel.html", **_shown(found))

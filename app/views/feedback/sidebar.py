@@ -18,7 +18,7 @@ from app.services.feedback.lists import FeedbackDetail
 from app.services.feedback.teamwork import Colleague
 from app.views.feedback.summary import summarise
 
-# What each entry of the audit log means for whoever asks what became of a row.
+# What each entry of the audit log means in the history of a row.
 STEPS = {
     "feedback.reviewed": "Reviewed",
     "feedback.applied": "Applied",

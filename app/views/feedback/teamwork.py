@@ -105,7 +105,7 @@ def _taker() -> UUID | None:
 @bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/assign")
 @access("admin")
 def assign(feedback_id: UUID) -> Any:
-    """Take a row on, give it to somebody, or give it back."""
+    """Assign a row to oneself or to another admin, or unassign it."""
     taker = _taker()
     with transaction():
         before = teamwork.assign([feedback_id], taker, actor=g.actor)

@@ -150,7 +150,7 @@ def delete_view(view_id: UUID) -> Any:
 @bp.post("/admin/agent-review/views/<uuid:view_id>/copy")
 @access("admin")
 def copy_view(view_id: UUID) -> Any:
-    """Take over a view that somebody shares, and open the tab with it."""
+    """Copy a shared view and make it the default of its tab."""
     shared = saved_views.get_view(view_id, actor=g.actor)
     try:
         with transaction():

@@ -90,7 +90,7 @@ class Group:
 @bp.get("/palette")
 @open_to("signed_in")
 def palette() -> Any:
-    """What the dialog shows while somebody types."""
+    """Return the results of the dialog while the person types."""
     return vary_by_htmx(current_app.make_response(render_template("layout/_search_results.html", **_found())))
 
 

@@ -1,4 +1,4 @@
-"""A session as it is read: its first part with all that stands around it, and the parts that follow."""
+"""The session page: the first part with its details, and the parts that follow."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _promotable(session: AgentSession, events: Sequence[Event]) -> bool:
 
 
 def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:
-    """Where the session is, and where its events are, for whoever reads it."""
+    """Return the addresses of the session and its events for the reader."""
     endpoint = "sessions.detail" if within_admin else "sessions.own_detail"
     own_url = url_for(endpoint, session_id=session_id)
     return {"own_url": own_url, "events_url": f"{own_url}/events/", "within_admin": within_admin}

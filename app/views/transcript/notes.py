@@ -1,4 +1,4 @@
-"""What stands beside a transcript: feedback in its margin, the knowledge it had, the names of changed records."""
+"""The margin of a transcript: feedback, the knowledge it had, and the names of changed records."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _joined(bars: Sequence[Bar]) -> list[Bar]:
 
 
 def _rounds(events: Sequence[Event]) -> list[list[Event]]:
-    """The events from one user message to the next; what stands before the first is a round of its own."""
+    """Split events at each user message; those before the first are a round of their own."""
     rounds: list[list[Event]] = [[]]
     for event in events:
         if event.event_type == "user.message" and rounds[-1]:
