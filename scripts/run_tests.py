@@ -67,10 +67,14 @@ def run(command: list[str]) -> tuple[int, list[str]]:
     """Show what a run prints; give its exit code and the tests that failed."""
     failed: dict[str, None] = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, errors="replace") as process:
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            if found := FAILED.match(line.strip()):
-                failed[found[1]] = None
+        try:
+            for line in process.stdout or ():
+                print(line, end="", flush=True)
+                if found := FAILED.match(line.strip()):
+                    failed[found[1]] = None
+        except BaseException:
+            process.terminate()
+            raise
     return process.returncode, list(failed)
 
 
