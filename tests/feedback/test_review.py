@@ -15,6 +15,7 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AuditEntry, Feedback
+from app.services.analytics import tab_counts
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import volume
@@ -222,7 +223,7 @@ def test_members_read_their_own_and_admins_all(workspace: Any, count_queries: An
             assert len(seen) <= 4
             assert not any("metadata" in statement for statement in seen)
             assert len(page.items) == page.count == number
-            assert feedback_lists.count_pending(actor).pending == number
+            assert tab_counts.count_tabs(actor=actor)["feedback"] == number
 
 
 def test_filters_narrow_the_feed(workspace: Any) -> None:
@@ -248,7 +249,7 @@ def test_filters_narrow_the_feed(workspace: Any) -> None:
         assert found(to="2020-01-01") == found(agent="nobody") == set()
         [weak] = feedback_lists.list_feedback(FeedbackFilters(signal="regenerate"), Page(), actor=admin).items
         assert weak.weight == 0.3
-        assert feedback_lists.count_pending(admin).oldest_pending_at is not None
+        assert tab_counts.count_tabs(actor=admin)["oldest"] is not None
 
 
 def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import MAX_COUNT, Page, ScanWindow, Slice, empty, read_page
+from app.db.paging import Page, ScanWindow, Slice, empty, read_page
 from app.errors import NotFound
 from app.formats.feedback_details import (
     ASSESSMENT,
@@ -231,15 +231,6 @@ class FeedbackContents:
     review_notes: str | None
 
 
-@dataclass(frozen=True)
-class FeedbackCounts:
-    """What waits. Stops at 1,000."""
-
-    pending: int
-    pending_is_more: bool
-    oldest_pending_at: datetime | None
-
-
 COLUMNS: tuple[Any, ...] = (
     Feedback.id, Feedback.source_type, Feedback.kind, Feedback.rating, Feedback.signal, Feedback.origin,
     Feedback.confidence, Feedback.status, Feedback.comment, Feedback.session_id, AgentSession.title,
@@ -389,19 +380,6 @@ def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackConten
     )  # fmt: skip
     seen = merge_assessment if actor.is_admin else without_assessment
     return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
-
-
-def count_pending(actor: Actor) -> FeedbackCounts:
-    """How much is pending and since when. One query."""
-    few = (
-        select(Feedback.created_at)
-        .where(*_readable(actor), Feedback.status == "pending")
-        .order_by(Feedback.created_at)
-        .limit(MAX_COUNT + 1)
-        .subquery()
-    )
-    number, oldest = db.session.execute(select(func.count(), func.min(few.c.created_at))).one()
-    return FeedbackCounts(min(number, MAX_COUNT), number > MAX_COUNT, oldest)
 
 
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
