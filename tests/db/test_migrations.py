@@ -12,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from alembic.script import ScriptDirectory
 from psycopg.rows import dict_row
 
 from app.db import migrate
@@ -192,7 +193,9 @@ def test_there_and_back_loses_nothing(owner: str, look: Open, legacy: dict[str, 
 
 
 def test_each_revision_goes_up_down_and_up(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
-    revisions = [script.revision for script in reversed([*migrate._scripts().walk_revisions()])]
+    revisions = [
+        script.revision for script in reversed([*ScriptDirectory.from_config(migrate._config()).walk_revisions()])
+    ]
     assert revisions[:3] == ["0001_legacy", "0002_feedback", "0003_shared_context"]
     assert "drop_chat_feedback" in revisions
     for before, revision in pairwise(revisions):
