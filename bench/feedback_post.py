@@ -149,7 +149,4 @@ def measure() -> dict[str, Any]:
         peer = os.environ.get("UPSHOT_BENCH_PEER")
         if peer:
             found["times_the_peer"] = against_peer(one, key, json.loads(Path(peer).read_text()))
-        peer = os.environ.get("UPSHOT_BENCH_PEER")
-        if peer:
-            found["times_the_peer"] = against_peer(one, key, json.loads(Path(peer).read_text()))
         return found

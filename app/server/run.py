@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -28,14 +29,14 @@ from app.api.ops.metrics import note_connections
 from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.db.boot import open_database
-from app.errors import Unusable
+from app.errors import Problem, Unusable
 from app.jobs.usage import UsageWriter
 from app.logs import write_logs
 from app.security.last_used import write_uses
 from app.server.address import publish_address
 from app.server.processes import STOP_SIGNALS, JobsReport, Processes, end_with_first
 from app.services.feedback import volume
-from app.services.workspaces import identity
+from app.services.workspaces import identity, logins
 
 if TYPE_CHECKING:
     from app.jobs.process import Jobs
@@ -44,6 +45,7 @@ log = logging.getLogger("upshot")
 # A server that was killed may need a moment until its processes have let go of the port.
 PORT_SECONDS = 3.0
 REPORT_SECONDS = 1.0
+FIRST_LINK_LIFETIME = timedelta(hours=24)
 # In reports: how often memory is written down.
 USAGE_EVERY, COUNTS_EVERY = 5, 60
 
@@ -120,8 +122,6 @@ def _bind(settings: Settings) -> socket.socket:
 def prepare(app: Flask, settings: Settings, *, demo: bool) -> str | None:
     """Fill the demo and make the first sign-in link. Connections are closed again, because processes must not share
     them."""
-    from app.cli.links import first_link
-
     with app.app_context():
         if demo:
             from app.demo.seed import seed
@@ -131,6 +131,16 @@ def prepare(app: Flask, settings: Settings, *, demo: bool) -> str | None:
         db.session.remove()
         db.engine.dispose()
     return link
+
+
+def first_link(settings: Settings) -> str | None:
+    """A one-time sign-in link for the demo's admin, when there is a demo."""
+    try:
+        with transaction():
+            token = logins.make_link(logins.DEMO_ADMIN, lifetime=FIRST_LINK_LIFETIME)
+    except Problem:
+        return None
+    return f"{settings.url}/sign-in/link/{token}"
 
 
 def announce(settings: Settings, link: str | None, *, as_json: bool) -> None:
