@@ -121,9 +121,12 @@ def one_round(port: int, requests: list[Request]) -> dict[str, float]:
 def measure() -> dict[str, Any]:
     with folder() as place:
         data = Path(place) / "data"
-        servers = {count: Serving(data, "--demo", "--processes", str(count)) for count in (1, 2)}
+        servers: dict[int, Serving] = {}
+        work: dict[int, list[Request]] = {}
         try:
-            work = {count: prepared(one) for count, one in servers.items()}
+            for count in (1, 2):  # One after the other: the first fills the demo.
+                servers[count] = Serving(data, "--demo", "--processes", str(count))
+                work[count] = prepared(servers[count])
             rounds: dict[int, list[dict[str, float]]] = {1: [], 2: []}
             for turn in range(ROUNDS + 1):
                 for count, one in servers.items():
