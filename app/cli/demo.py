@@ -39,7 +39,7 @@ def reset_command(as_json: bool) -> None:
 @click.option("--replays", is_flag=True, help="Take the conversations as they are recorded; replay the goldens only.")
 @workspace_command
 def record_command(as_json: bool, replays: bool) -> None:
-    """Hold the demo's conversations with the offline agents, replay its goldens, and write all of it into app/demo.
+    """Hold the demo's conversations with the offline agents, replay its goldens, and write both into app/demo/data.
 
     For developers: after a change to the conversations, the knowledge or the offline model. It happens in a workspace
     of its own, which is deleted afterwards.
