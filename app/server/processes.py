@@ -133,4 +133,4 @@ class JobsReport:
         written_at, text = self.LAYOUT.unpack_from(self._memory)
         if time.monotonic() - written_at > self.SILENT_SECONDS:
             return "The process that runs agents does not answer."
-        return text.rstrip(b"\0").decode() or None
+        return text.rstrip(b"\0").decode(errors="ignore") or None
