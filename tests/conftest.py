@@ -26,7 +26,7 @@ from werkzeug.test import TestResponse
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
-SLOW_FIRST = ("tests/demo/", "tests/browser/", "tests/contract/", "tests/sessions/")
+SLOW_FIRST = ("tests/demo/", "tests/contract/", "tests/sessions/")
 
 
 def golden_mark(set_name: str = "smoke", said: str = "Hello") -> dict[str, Any]:
@@ -44,6 +44,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start slow tests first, so that no test process is left with one of them at the end.
 
+    Browser tests come last: Playwright leaves an event loop running in its thread, and code that starts a loop of its
+    own would fail in the same process afterwards.
     Tests of a module that start servers or workers of their own run one after the other, or they would be too slow.
     """
     for item in items:
@@ -55,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _rank(item: pytest.Item) -> int:
     if item.get_closest_marker("process"):
         return -1
+    if item.nodeid.startswith("tests/browser/"):
+        return len(SLOW_FIRST) + 1
     return next((rank for rank, start in enumerate(SLOW_FIRST) if item.nodeid.startswith(start)), len(SLOW_FIRST))
 
 

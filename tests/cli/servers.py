@@ -85,7 +85,8 @@ class Serving:
     def up(self) -> Serving:
         def answers() -> bool:
             assert self.process.poll() is None, self.output()
-            return self.get("/readyz") == 200
+            # One process may answer before all of them are up, which is when the address is printed.
+            return self.get("/readyz") == 200 and bool(self.output().strip())
 
         wait_for(answers)
         return self

@@ -21,12 +21,12 @@ WORKSPACES = 3
 LOOK = """
 import os, time
 from app import create_app
-from app.jobs.ticks import begin_due
+from app.jobs.process import start_due_tasks
 app = create_app()
 print("up", flush=True)
 with app.app_context():
     while True:
-        begin_due(str(os.getpid()))
+        start_due_tasks(str(os.getpid()))
         time.sleep(0.01)
 """
 
