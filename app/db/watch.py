@@ -5,6 +5,7 @@ So a probe never waits for a database that hangs, and thousands of probes cost t
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from typing import Any
@@ -42,7 +43,8 @@ class DatabaseWatch:
         self._read_at = 0.0
         self._found: str | None = None
         self._waiting = False
-        self._no_space = False
+        # One byte that all processes of the server share: each must say what one of them ran into.
+        self._shared = mmap.mmap(-1, 1)
         self._kept = False
 
     def keep(self) -> None:
@@ -65,13 +67,20 @@ class DatabaseWatch:
     def _last_found(self) -> str | None:
         if self._waiting and time.monotonic() - self._asked_at > SILENT_SECONDS:
             return SILENT
-        return self._found
+        return NO_SPACE if self._no_space else self._found
+
+    @property
+    def _no_space(self) -> bool:
+        return self._shared[0] == 1
+
+    @_no_space.setter
+    def _no_space(self, value: bool) -> None:
+        self._shared[0] = int(value)
 
     def note_error(self, error: Exception) -> None:
         """Learn from a request that failed: a full disk shows only when something is written."""
         if is_out_of_space(error):
             self._no_space = True
-            self._found = NO_SPACE
 
     def _keep_asking(self) -> None:
         with self._lock:
