@@ -3,8 +3,6 @@
 Services raise these; the edge turns them into a page, a form with messages, or `application/problem+json`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 

@@ -1,7 +1,5 @@
 """What the server and its workers write to standard error: one format, no chatter, and never a secret."""
 
-from __future__ import annotations
-
 import logging
 import sys
 import threading

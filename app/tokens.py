@@ -1,7 +1,5 @@
 """Random tokens, their hashes, and signatures with the secret key."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import secrets

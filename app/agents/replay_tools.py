@@ -4,8 +4,6 @@ What the recording never read is read in a read-only transaction. Only tools tha
 never one of ours that writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ Each batch of events is committed as it happens, under the lease. A run that die
 process that claims the session continues from them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

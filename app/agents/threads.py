@@ -3,8 +3,6 @@
 A transaction never spans two pieces, so none is open while a model is asked.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The `upshot` command. Each group is imported when it is used, so that `--help` is quick."""
 
-from __future__ import annotations
-
 import sys
 from importlib import import_module
 

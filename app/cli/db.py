@@ -1,7 +1,5 @@
 """`upshot db …`: roles, schema and addresses."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`upshot demo`: fill or refill the demo workspace, and record what its agents answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """`upshot evals`: verdicts from the command line, with exit codes that a build can act on."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """`upshot feedback`: feedback from the command line, in the name of a member."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import click

@@ -1,7 +1,5 @@
 """`upshot mcp`: the Model Context Protocol on standard input and output, for programs on this machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """`upshot tenant | user | key | signin-link`: workspaces, people and keys from the operator's own hand."""
 
-from __future__ import annotations
-
 import sys
 
 import click

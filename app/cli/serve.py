@@ -1,7 +1,5 @@
 """`upshot serve`: the server."""
 
-from __future__ import annotations
-
 import click
 
 from app.cli.output import json_option, plain_failures

@@ -1,7 +1,5 @@
 """`upshot worker`: a process that runs agents and answers no requests."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -4,8 +4,6 @@ Binding is one statement, local to the transaction (`set_config(…, true)`), so
 an actor nothing is bound and row-level security shows no rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """One plain connection to PostgreSQL, or a sentence that says why there is none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

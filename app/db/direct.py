@@ -4,8 +4,6 @@ psycopg's cursors adapt, prepare and wait in Python, which costs more than Postg
 on its connection the first time, and from then on is one call that leaves the other threads alone while it waits.
 """
 
-from __future__ import annotations
-
 import re
 import select
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Differences between a migrated database and the models, also those that `alembic check` cannot see."""
 
-from __future__ import annotations
-
 from sqlalchemy import Connection, text
 
 # Columns, constraints and indexes of one schema, each as its full definition.

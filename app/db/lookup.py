@@ -1,7 +1,5 @@
 """One row of the actor's workspace by its id."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Bring a database to a revision, and compare it with the models. Alembic, without its ini file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

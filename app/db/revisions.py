@@ -1,7 +1,5 @@
 """Which schema a database has and which one this code needs. Alembic is not loaded for that."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from functools import cache

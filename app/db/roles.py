@@ -5,8 +5,6 @@ owns the functions that look past the tenant, `upshot_replay` is what the app be
 reads, and writes nothing of the workspace. None of them is a superuser and none bypasses row-level security.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import psycopg

@@ -1,7 +1,5 @@
 """Secrets in files: made by the first process that needs one, and the same for every process after that."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Column types that several tables share."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID

@@ -3,8 +3,6 @@
 So a probe never waits for a database that hangs, and thousands of probes cost the database no more than one.
 """
 
-from __future__ import annotations
-
 import mmap
 import threading
 import time

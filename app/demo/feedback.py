@@ -1,7 +1,5 @@
 """What people do after a conversation of the demo: feedback, comments, reviews, decisions and their own responses."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything that happens in the demo, in order: conversations, feedback, rules, golden sets and their runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Plays the demo from its recordings: sessions, their effects and runs, written through the services."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`upshot demo record`: have the offline agents answer the script and replay the goldens, and keep what they do."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence

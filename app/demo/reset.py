@@ -1,7 +1,5 @@
 """`upshot demo reset`: delete the demo workspace and fill it again."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -11,8 +11,6 @@ The agents' answers are recorded in `data/recorded.ndjson`. Days are working day
 ago. An empty line ends a conversation.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`upshot demo seed`: Acme Capital with its people, agents, records and two months of work."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

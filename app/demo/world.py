@@ -1,7 +1,5 @@
 """The demo workspace while it is filled: its people, agents and records, and the ids that recorded events refer to."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Group complaints about the same request of the same agent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

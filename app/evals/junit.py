@@ -1,7 +1,5 @@
 """The results of a run as JUnit's XML, which every build server reads."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -5,8 +5,6 @@ the workspace, and `miss` is an error that the agent sees. A call that writes is
 another call's result.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

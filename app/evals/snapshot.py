@@ -1,7 +1,5 @@
 """Everything that went into a run, frozen: what a golden keeps so that it can always be replayed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

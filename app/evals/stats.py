@@ -1,7 +1,5 @@
 """Intervals, and what a set of goldens can show."""
 
-from __future__ import annotations
-
 from math import sqrt
 
 Z = 1.96

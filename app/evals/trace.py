@@ -1,7 +1,5 @@
 """A session as the comparer reads it: events, calls paired with their results, turns."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

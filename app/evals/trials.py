@@ -1,7 +1,5 @@
 """Combine the trials of one golden, and the goldens of one set."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

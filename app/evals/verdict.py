@@ -1,7 +1,5 @@
 """From dimensions to a verdict: what decides, how sure it is, and one sentence that says why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

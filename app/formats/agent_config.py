@@ -1,7 +1,5 @@
 """What an agent is: its instructions, model, tools and limits, as one version of it holds them."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """What differs between two versions of an agent, in the order in which its page shows it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """When scheduled work is due next: five fields, in UTC."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """What feedback may carry beside its text: the context of each source, and the details that any row may have."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Ids in text."""
 
-from __future__ import annotations
-
 import re
 from uuid import UUID
 

@@ -4,8 +4,6 @@ Only keywords that cost one pass are checked: no references, no patterns. What a
 anything under a part of it that is malformed or beyond the bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any

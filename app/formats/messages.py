@@ -1,7 +1,5 @@
 """The sentence for each way in which a value can fail to fit: what to send instead, in the product's own words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 INVALID = "This value does not fit."

@@ -3,8 +3,6 @@
 The runtime finds out for itself when it opens a model; a page must not load the libraries for that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 OFFLINE = "offline"

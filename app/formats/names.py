@@ -1,7 +1,5 @@
 """Names and e-mail addresses as people type them: one form, within limits."""
 
-from __future__ import annotations
-
 import re
 
 from app.errors import Invalid

@@ -1,7 +1,5 @@
 """Values of responses: how they are written, and whether they fit the criteria they are submitted under."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any

@@ -1,7 +1,5 @@
 """Times as they come in: RFC 3339 with an offset, and nothing else."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any

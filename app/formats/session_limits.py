@@ -1,7 +1,5 @@
 """How much a session, its events and a chat may hold. The API, imports and the services read the same numbers."""
 
-from __future__ import annotations
-
 import re
 
 AGENT_SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")

@@ -4,8 +4,6 @@ Python's reader is lenient where it hurts later: it keeps the last of two equal 
 lets through NUL and half surrogate pairs, which PostgreSQL cannot store. Here each is refused with what to change.
 """
 
-from __future__ import annotations
-
 import json
 from math import isfinite
 from typing import Any

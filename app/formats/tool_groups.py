@@ -1,7 +1,5 @@
 """Which tools each group holds, by name: what a rule can speak of. `app.tools` has the tools themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 TOOLS_OF_GROUP = {

@@ -1,7 +1,5 @@
 """Whether a tool call failed, decided once when its result arrives."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

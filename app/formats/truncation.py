@@ -1,7 +1,5 @@
 """Whether an answer ends where its writer meant it to end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recorded run as one line of a file: chat-completion messages in, a session with events out."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -3,8 +3,6 @@
 One event loop in a thread runs every agent of the process. Any number of processes can share a database.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

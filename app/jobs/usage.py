@@ -1,7 +1,5 @@
 """Write in batches which knowledge was in prompts and how it was received, and refresh its ranks."""
 
-from __future__ import annotations
-
 import logging
 import time
 from uuid import UUID

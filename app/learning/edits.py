@@ -1,7 +1,5 @@
 """How much of a text was changed."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 

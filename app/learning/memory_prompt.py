@@ -4,8 +4,6 @@ Fenced like workspace knowledge, with a mark of its own: a memory is text that c
 one line, so a line of this part is a memory exactly as it was saved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.learning.prompt import MARK_DIGITS, make_mark, token_count

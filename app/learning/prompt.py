@@ -5,8 +5,6 @@ separates rows is therefore not how a line looks but a mark: an HMAC of the work
 holds. The author of a row cannot know the mark, yet the same rows give the same bytes.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -1,7 +1,5 @@
 """Which knowledge goes first into a prompt."""
 
-from __future__ import annotations
-
 HALF_LIFE_DAYS = 90.0
 
 

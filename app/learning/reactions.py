@@ -1,7 +1,5 @@
 """Reactions to turns as reports tell them: names, resource names, and counts by origin and reaction."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

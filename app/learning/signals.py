@@ -1,7 +1,5 @@
 """What a signal says about an answer, and how much."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """What the tables of a workspace share."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import ForeignKey, ForeignKeyConstraint, UniqueConstraint

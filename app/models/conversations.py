@@ -1,7 +1,5 @@
 """Chats and their messages."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

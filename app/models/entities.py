@@ -1,7 +1,5 @@
 """The workspace's own records, what agents filled in about them, and how that is judged."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

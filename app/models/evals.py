@@ -1,7 +1,5 @@
 """Evals: runs over golden sets, and what each set decides by. The cases of a run are sessions."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Imported files."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

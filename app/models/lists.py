@@ -1,7 +1,5 @@
 """Saved views of lists."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, text

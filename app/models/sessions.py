@@ -1,7 +1,5 @@
 """Sessions and their events: the unit of work, of evidence and of evaluation."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Who may reach a route. Every view declares it; a route without a declaration is never served."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar

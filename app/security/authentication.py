@@ -4,8 +4,6 @@ In this order: the route's declared access, the credential (one statement, which
 and CSRF token of changes made with a cookie, and the role or scope.
 """
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """The names of our cookies, and the signed cookie that carries a message to the next page."""
 
-from __future__ import annotations
-
 from flask import Flask, Request, current_app
 from flask.sessions import SecureCookieSession, SecureCookieSessionInterface
 

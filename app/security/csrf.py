@@ -1,7 +1,5 @@
 """Protection against requests forged by other sites: the origin, and a token in every form."""
 
-from __future__ import annotations
-
 from urllib.parse import urlsplit
 
 from flask import current_app, g, request

@@ -1,8 +1,6 @@
 """Feedback tokens for people on other sites. Their team's own server asks for one; for an hour at most it lets their
 browser give feedback, and nothing else."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

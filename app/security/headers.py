@@ -1,7 +1,5 @@
 """Headers of every answer: the browser's own defences, the request id, and no caching of private pages."""
 
-from __future__ import annotations
-
 from flask import Flask, Response, current_app, g, request
 
 from app.security.cookies import cookie_name

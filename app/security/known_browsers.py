@@ -3,8 +3,6 @@
 A mark does not sign in. It exempts its person from the wait that others cause by guessing their password elsewhere.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from uuid import UUID

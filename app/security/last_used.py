@@ -1,7 +1,5 @@
 """When each key and login was last used, and which knowledge prompts carried: noted in memory, written in batches."""
 
-from __future__ import annotations
-
 import threading
 
 from flask import Flask, Response, current_app, g

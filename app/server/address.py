@@ -3,8 +3,6 @@
 The server writes the file while it runs. A killed server leaves it behind, so the address counts only while it answers.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ A body has ten seconds, and one more for each 64 KiB that arrived. What is large
 import) is read by the view that wants it, piece by piece and under the same deadline.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """Granian in this process, with the app behind it. Only its public interface is used."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import resource

@@ -3,8 +3,6 @@
 Everything here happens on the event loop, so nothing needs a lock.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 

@@ -1,7 +1,5 @@
 """Who did what: one row in the same transaction as each change."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

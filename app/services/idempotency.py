@@ -1,7 +1,5 @@
 """Idempotency keys: the request behind each key and its answer, kept for a day."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any

@@ -4,8 +4,6 @@ Feedback is given in one's own conversation, so that the name beside the one wou
 is read in the statement that reads the name, which costs no query more.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy import and_, case, func, not_, select

@@ -1,7 +1,5 @@
 """Differences between two texts, word by word, and between any two sequences."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Hashable, Sequence
 

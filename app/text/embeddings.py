@@ -3,8 +3,6 @@
 A vector is kept with `MODEL_NAME`, and vectors of two models are never compared.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ What people and agents send is stored as it came. Shown as it came, one such cha
 hides words from reviewers, or runs past the end of its own line into ours.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import Any

@@ -5,8 +5,6 @@ bounded, and a run that was looked at from its start is not looked at again from
 texts that hold one of its hints, which is a search for a few characters.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How alike two texts are, and whether a text says a fact. Linear in the length of the texts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence

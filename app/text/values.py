@@ -4,8 +4,6 @@ A value that is too large, too deep or not finite is truncated: it equals nothin
 says so. All work is linear in what is read, and what is read is bounded.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

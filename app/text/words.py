@@ -1,7 +1,5 @@
 """Words, sentences and quotations of a text, read the same way wherever two texts are compared by their words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

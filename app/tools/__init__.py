@@ -1,7 +1,5 @@
 """The tools of agents, by group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from app.errors import Invalid, NotFound

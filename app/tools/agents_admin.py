@@ -1,7 +1,5 @@
 """Tools to read and tune other agents. They create none, and give none more permissions than it had."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field

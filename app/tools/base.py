@@ -1,7 +1,5 @@
 """What a tool is: its name, arguments and permissions, and the function behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from inspect import cleandoc

@@ -1,7 +1,5 @@
 """Tools for workspace knowledge, proposals and memories about a person."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Descriptions of tool groups for pages that let people choose among them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from app.tools import GROUPS, tools_of

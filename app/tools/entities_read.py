@@ -1,7 +1,5 @@
 """Tools to read the workspace's records."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from uuid import UUID
 

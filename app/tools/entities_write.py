@@ -1,7 +1,5 @@
 """Tools to change records, and to submit responses for a person to accept or reject."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Tools to read, review and give feedback. None of them deletes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

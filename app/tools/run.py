@@ -1,7 +1,5 @@
 """Runs one tool: check arguments and permissions, then call it in one short transaction."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A model, also the offline one, then knows the names instead of guessing them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """One's own account: name, password, where one is signed in, and what agents remember."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -3,8 +3,6 @@
 Each of them works as somebody who is not yet proved to be them; `acting_as` sees to it that this ends with it.
 """
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

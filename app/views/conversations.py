@@ -1,7 +1,5 @@
 """Conversations: what people asked, and how the answers were received."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

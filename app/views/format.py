@@ -1,7 +1,5 @@
 """How pages write values: money, times, numbers, ids, tool calls and records. Registered as template filters."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

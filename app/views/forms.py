@@ -1,7 +1,5 @@
 """Read the fields of a form."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from flask import request

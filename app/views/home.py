@@ -1,7 +1,5 @@
 """The start page: an admin goes to work, a member sees what is there for them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Blueprint, current_app, g, redirect, render_template, url_for

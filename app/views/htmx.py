@@ -1,7 +1,5 @@
 """The two ways in which a view answers: a page or its fragment, and a fragment with toasts or a redirect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any

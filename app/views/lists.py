@@ -1,7 +1,5 @@
 """Query string ↔ chips and menus: what a list page reads from its address, and what its Filter menu offers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo

@@ -1,7 +1,5 @@
 """How the offline model phrases its answer: one line per step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The arguments of a call, each by the first rule that yields a valid value; `_Filling._candidates` has the order."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

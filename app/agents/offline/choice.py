@@ -1,7 +1,5 @@
 """The tool for a step, by the words they share and the rules that apply."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What the offline model is given: a prompt, the turns of a conversation, tools, and the results of calls."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The offline model as pydantic-ai runs it. Imported on first use only."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """From text to a value that is valid under the JSON schema of an argument."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from datetime import date, datetime

@@ -1,7 +1,5 @@
 """Values in what a person wrote: `stage to won`, `limit: 5`, `Halden Health`, dates, ids and numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Each request plays the turn from its beginning: calls that already have a result
 is the next move.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

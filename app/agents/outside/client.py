@@ -4,8 +4,6 @@ A name is resolved once per connection, and the connection goes to the IP that w
 Redirects are not followed, proxies of the environment are not used, and compressed responses are refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """What the external tools of one run share: clients, connections to servers, and a common end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future

@@ -1,7 +1,5 @@
 """HTTP tools of an agent's configuration."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Redacts the operator's secrets from what a model, a tool or an error repeats."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from app.config import secret_values

@@ -1,7 +1,5 @@
 """All tools of an agent: ours, its HTTP tools, and those of its MCP servers."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Criteria sets: the fields that responses are submitted under and judged by."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 from uuid import UUID
 

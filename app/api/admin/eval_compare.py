@@ -1,7 +1,5 @@
 """Two sessions compared over JSON."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from flask import g

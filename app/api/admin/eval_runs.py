@@ -1,7 +1,5 @@
 """Eval runs over JSON: started, followed, cancelled, deleted; and the hook that a deployment calls."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any, Literal, get_type_hints
 from uuid import UUID

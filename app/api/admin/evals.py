@@ -1,7 +1,5 @@
 """Goldens and candidates over JSON, under the names that the page uses."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 from uuid import UUID
 

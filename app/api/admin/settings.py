@@ -1,7 +1,5 @@
 """What the admins of a workspace decide."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from flask import g

@@ -1,7 +1,5 @@
 """Knowledge over the API: listed, written, changed with a version, deleted to a tombstone."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 from uuid import UUID
 

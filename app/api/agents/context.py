@@ -1,7 +1,5 @@
 """What an agent should know, for its prompt."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from uuid import UUID
 

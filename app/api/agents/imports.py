@@ -1,7 +1,5 @@
 """Recorded work over the API: a file streamed in, and taken out again as a whole."""
 
-from __future__ import annotations
-
 import io
 from typing import Any, cast
 from uuid import UUID

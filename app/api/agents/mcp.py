@@ -4,8 +4,6 @@ The protocol is the library's; it speaks ASGI. Each request is handed to it in a
 with the request's context, so that a tool works like any view.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor

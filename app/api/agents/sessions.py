@@ -1,7 +1,5 @@
 """Sessions over the API: create, list, read, add events, end and delete."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from decimal import Decimal
 from functools import partial

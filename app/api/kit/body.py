@@ -1,7 +1,5 @@
 """JSON as it comes in: read strictly, once, before anything else sees it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import Request

@@ -3,8 +3,6 @@
 No cookie ever goes along, since `Access-Control-Allow-Credentials` is never sent.
 """
 
-from __future__ import annotations
-
 from flask import Blueprint, Flask, Response, g, request
 from sqlalchemy.exc import SQLAlchemyError
 

@@ -1,7 +1,5 @@
 """Types that bodies and queries are made of, and what is answered when they do not fit."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """`Idempotency-Key`: the same request may come twice and happens once."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How many requests a key may make: a bucket that fills steadily and holds one minute's worth."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -3,8 +3,6 @@
 The error pages hand over to `answer` for every address that speaks JSON.
 """
 
-from __future__ import annotations
-
 import json
 from http import HTTPStatus
 from typing import Any

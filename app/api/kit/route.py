@@ -3,8 +3,6 @@
 `/api/openapi.json` and `/api/docs` are made from the same declarations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps

@@ -1,7 +1,5 @@
 """Conversations over the API: begun, filled with messages, read."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 from uuid import UUID
 

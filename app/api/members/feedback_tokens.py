@@ -1,7 +1,5 @@
 """Tokens for people on other sites: a team's own server asks for one and hands it to `feedback.js`."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from typing import Annotated

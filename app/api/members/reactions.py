@@ -1,7 +1,5 @@
 """Reactions to the turns of a conversation, and the two reports on them."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 from uuid import UUID
 

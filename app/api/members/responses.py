@@ -1,7 +1,5 @@
 """Responses over the API: submitted, accepted or rejected."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 from uuid import UUID
 

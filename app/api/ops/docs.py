@@ -1,7 +1,5 @@
 """The API for people: one page from the same data as `/api/openapi.json`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from typing import Any

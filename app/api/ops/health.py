@@ -1,7 +1,5 @@
 """Is the process alive, and can it work? Two questions, for two kinds of watchers."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from flask import Response, current_app

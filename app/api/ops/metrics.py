@@ -4,8 +4,6 @@ Those of the whole server are for the machine itself and for the operator's toke
 workspace.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """OpenAPI 3.1, made from what the routes declare."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Every process writes to a region of its own and reads all of them, so any proces
 process that is started again continues in the region of the one before it: no count ever goes backwards.
 """
 
-from __future__ import annotations
-
 import mmap
 import struct
 import threading

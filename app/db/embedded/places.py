@@ -5,8 +5,6 @@ directories of root's. No directory of anybody else's is changed for that: binar
 can read them, and a data directory it cannot walk to is handed over as an open file descriptor.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import os

@@ -4,8 +4,6 @@ Every process of the server inherits an open, locked file. The kernel keeps that
 lives, so the lock, and never a PID file, says whether there is a server. Callers hold the start lock of `Embedded`.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

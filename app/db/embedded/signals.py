@@ -1,7 +1,5 @@
 """Signals while the embedded server is started or stopped."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The dimensions that are compared in a session of each type."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing here takes part in a verdict; it costs more than a verdict does and is made when a page asks.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a call of a built-in tool changes. The tools are known by name; a test compares the list with the tools."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which tools two sessions called, and with what. It explains; what a golden expects of it decides."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ Equal values are clipped alike and different values differently, so two clipped 
 sides of a comparison are clipped, or neither.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

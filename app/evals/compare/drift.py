@@ -1,8 +1,6 @@
 """Find where a replay leaves the recorded conversation: the recorded user then answers a question that was not
 asked."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from app.evals.trace import Run, Turn, turns_of

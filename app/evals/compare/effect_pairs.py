@@ -1,7 +1,5 @@
 """What two sessions changed, in pairs. It decides."""
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Protocol

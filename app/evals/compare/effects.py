@@ -1,7 +1,5 @@
 """What a session changed. Failed calls and calls that only read change nothing; the last write counts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache

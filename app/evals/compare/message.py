@@ -1,7 +1,5 @@
 """Compare the last answer: required facts, requested figures, and wording."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from app.evals.compare.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard_dimension

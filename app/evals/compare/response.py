@@ -1,7 +1,5 @@
 """Submitted values: one dimension for each criterion, judged as the criterion says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Compare two sessions: one that is known to be right, and the one in question."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

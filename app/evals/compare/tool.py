@@ -1,7 +1,5 @@
 """A session that is one run of a tool: what came out, and what it changed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Refuse expectations that exclude each other, which no replay could meet."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

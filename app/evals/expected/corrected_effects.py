@@ -1,7 +1,5 @@
 """Derive what a golden should have changed from the calls that were marked as wrong or missing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

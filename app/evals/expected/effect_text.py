@@ -2,8 +2,6 @@
 `submit Deal terms for Halden: valuation = 12`, or a tool with what it is given: `cancel_order A12`,
 `book_trip {"seats": 2}`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """What should have happened where the recorded run was wrong: each key replaces that part of the recording."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

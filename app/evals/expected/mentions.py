@@ -1,7 +1,5 @@
 """Suggest facts of a session's last message that are backed by a tool result or the record."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Figures that a user asked for: where a session changed nothing, they are its purpose."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

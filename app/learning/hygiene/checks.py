@@ -4,8 +4,6 @@ would put it right.
 Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisions/0008-hygiene.md has the figures.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Whether two rules exclude each other: what one tells to do, the other forbids or sets to another value."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache

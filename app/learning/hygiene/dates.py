@@ -1,7 +1,5 @@
 """Until when a rule says that it holds."""
 
-from __future__ import annotations
-
 import re
 from calendar import monthrange
 from datetime import date

@@ -4,8 +4,6 @@ An imperative is no sign of it: every correction is one. The patterns read a fol
 Each has bounded repetitions, so a long text costs no more than its length.
 """
 
-from __future__ import annotations
-
 import re
 
 from app.text.hidden_characters import fold

@@ -1,7 +1,5 @@
 """Words of a rule: which of them carry meaning, what they name, and which of them exclude each other."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

@@ -4,8 +4,6 @@ Whatever a save changes is a new version, which nobody changes afterwards. A ver
 kind and the names that the agent had with it.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass, replace

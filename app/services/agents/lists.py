@@ -1,7 +1,5 @@
 """The agents of a workspace as their page lists them: what each is, how much it did lately, how that was received."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

@@ -3,8 +3,6 @@
 The old name keeps working: work that arrives under it belongs to the agent it was merged into.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

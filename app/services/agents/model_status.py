@@ -1,7 +1,5 @@
 """What an agent's page says about models: which there are to choose from, and what one would still need."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 

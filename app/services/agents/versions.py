@@ -1,7 +1,5 @@
 """Agents and their versions. An agent is archived, never deleted; a version is never changed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime

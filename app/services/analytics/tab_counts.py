@@ -1,7 +1,5 @@
 """What waits for a decision, as the tabs say it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Conversations in a list: who asked, what first, how it was received."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any

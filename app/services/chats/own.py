@@ -1,7 +1,5 @@
 """A person's own conversations, and what they said about the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Rate an answer: a thumb, the reasons for it, or the answer that the person wanted."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, get_args
 from uuid import UUID

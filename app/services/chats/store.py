@@ -1,7 +1,5 @@
 """Chats and their messages. A turn is a user message and what answered it; both carry its `turn_id`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What the page of a record shows beside the record: what waits for a decision and who worked on it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Responses: values that a person or an agent submitted about a record, and whether they were accepted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Records found by the words of their names, the best match first."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from uuid import UUID

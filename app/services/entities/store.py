@@ -1,7 +1,5 @@
 """The workspace's own records: types, entities and the criteria that responses about them are judged by."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Candidates: requests with negative feedback, to be promoted to goldens, dismissed or run again."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Mapping, Sequence

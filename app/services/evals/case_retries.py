@@ -1,7 +1,5 @@
 """Retry replays that errored: once automatically at the end of a run, and whenever an admin asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4

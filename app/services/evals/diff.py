@@ -1,7 +1,5 @@
 """Load what a diff page shows: a replay beside its golden, or any two sessions. Nothing is written."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Check that a replay can meet the expectations of a golden, and read expected changes from text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

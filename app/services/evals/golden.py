@@ -3,8 +3,6 @@
 The database refuses every other change to a golden session; the checks here refuse it with a sentence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

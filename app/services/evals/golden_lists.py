@@ -1,7 +1,5 @@
 """Goldens as they are listed. Of their metadata only what a list shows is read, never the snapshot."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

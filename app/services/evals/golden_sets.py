@@ -1,7 +1,5 @@
 """Golden sets: their scores, their policies and their names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

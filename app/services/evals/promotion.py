@@ -1,7 +1,5 @@
 """Promote sessions to goldens: what the form offers, the one way to promote, and a replay in its golden's place."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A replay from its inputs to its verdict: load, compare without a transaction, then store it all in a short one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

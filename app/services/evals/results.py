@@ -1,7 +1,5 @@
 """The results of a run: computed from its cases, and stored when the last of them has ended."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

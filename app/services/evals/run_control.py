@@ -1,7 +1,5 @@
 """Cancel, retry and delete runs."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """What a run's page shows: what was tested, and the result of each golden."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists of runs, and the accuracy of each set over time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime

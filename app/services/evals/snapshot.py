@@ -1,7 +1,5 @@
 """Read what a session had, for the snapshot that is frozen when it is promoted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID

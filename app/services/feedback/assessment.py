@@ -4,8 +4,6 @@ It stands beside what the author said, under a key of its own in `details`, and 
 else.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID

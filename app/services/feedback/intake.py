@@ -1,7 +1,5 @@
 """Write and retract feedback. Every channel uses `record_feedback`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

@@ -3,8 +3,6 @@
 Members read their own rows; the database sees to that, and the conditions repeat it so that an index serves them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime

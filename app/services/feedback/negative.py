@@ -1,7 +1,5 @@
 """Negative feedback by session, whether it names the session, a message, a turn or the trace."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """A person's own feedback and its outcome. Never another person's rows, whatever the role of the reader."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Reactions to turns: each person has one for a turn, and may change it or take it back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Feedback under review: who may move it from where to where, and what each move leaves behind."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

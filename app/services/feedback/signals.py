@@ -5,8 +5,6 @@ workspace of that chat, any other to the newest membership, and one that turns o
 of it is one transaction, which is bound to one workspace after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Write a feedback row with what it replaces and its audit line, in one statement."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How admins share the work on feedback: who takes which row, what they say to each other, and what is like it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The counts are kept in `feedback_daily` and brought up to date in the background
 nothing is missing on the page while there is little to add.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

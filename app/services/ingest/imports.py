@@ -1,7 +1,5 @@
 """Recorded work from a file: taken in line by line, known as one import, undone as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field

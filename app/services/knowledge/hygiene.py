@@ -1,7 +1,5 @@
 """What the hygiene checks find in the knowledge of a workspace: in single rows, and in all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime

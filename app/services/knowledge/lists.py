@@ -1,7 +1,5 @@
 """Knowledge as it is read: the list, one row with its signals, its history, and the counts on the tab."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """What agents remember about a person. Only that person sees it, and only their own prompts hold it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID

@@ -1,7 +1,5 @@
 """What deciding about a proposed rule means for the feedback behind it: approved is applied, rejected is dismissed."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

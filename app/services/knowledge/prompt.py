@@ -3,8 +3,6 @@
 Nothing is written here: what was in a prompt is known from the session's `context.loaded` event.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Knowledge that tools write: it waits for a person, is never written twice, and comes in small numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Knowledge rows: added, edited, approved, retired. Each change keeps what was there before."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Reading a prompt over the API writes nothing: the use is noted in memory and written later with the uses of keys.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """What a knowledge row may hold: text that can be seen, a scope and signals of the workspace."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID

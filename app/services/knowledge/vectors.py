@@ -3,8 +3,6 @@
 A row without a stored vector is embedded when it is read. Reading writes nothing: the vector stays in this process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID

@@ -5,8 +5,6 @@ the value is read, what the menu and the chip show, and which condition it means
 with a sentence, so that a mistyped filter never looks like an answer.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping

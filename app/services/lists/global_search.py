@@ -3,8 +3,6 @@
 Two queries, whatever is looked for. Members find what is theirs.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

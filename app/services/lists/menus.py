@@ -1,7 +1,5 @@
 """What the filter menus of the lists offer, all of it in one query."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Lists as people like to see them: the query of an address under a name, their own or shared with all admins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,8 +1,6 @@
 """Full-text search. Under row-level security PostgreSQL uses no text index, so the search goes through a door that
 returns ids of the bound workspace; the rows are then read as usual."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

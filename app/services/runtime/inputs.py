@@ -1,7 +1,5 @@
 """Load what a session needs before it runs: the agent, the person it acts for, and the conversation so far."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from uuid import UUID

@@ -1,7 +1,5 @@
 """How many bytes of events one session may hold: the operator's setting, and the refusal of what goes beyond it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Many sessions at once: a handful of statements, however many there are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

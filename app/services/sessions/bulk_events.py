@@ -1,7 +1,5 @@
 """Many events in one statement: one round trip and one plan, however many there are."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

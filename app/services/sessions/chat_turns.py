@@ -4,8 +4,6 @@ One run at a time in a conversation: whoever wants to say something holds the co
 answer is still being written.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

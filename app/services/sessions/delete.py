@@ -1,7 +1,5 @@
 """Sessions that are no longer wanted, such as those of a test: removed together, or none of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4

@@ -1,7 +1,5 @@
 """What happened in a session: appended in order of arrival, read in order of time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What happened around a piece of feedback, short enough for an agent to read."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

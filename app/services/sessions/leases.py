@@ -4,8 +4,6 @@ Every write names the holder and the attempt. A worker that was given up for dea
 its own any more and writes nothing.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Sessions in a list: one row each with what the list shows, never the metadata or a payload."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal

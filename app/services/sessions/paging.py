@@ -4,8 +4,6 @@ A part ends where as few calls as possible wait for their result; what is still 
 every call is shown once, with its result.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

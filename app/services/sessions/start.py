@@ -4,8 +4,6 @@ A run is a pending session. What is said to the agent stands in its metadata as 
 `user.message` when it begins with it. Whoever shows the run reads its events, and its draft while the agent writes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime

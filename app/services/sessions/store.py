@@ -1,7 +1,5 @@
 """Sessions: begun, filled with events, finished once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """How a scheduled run ended, written together with the end of its session."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from uuid import UUID
 

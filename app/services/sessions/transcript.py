@@ -1,7 +1,5 @@
 """What a transcript shows beside its own rows: the work behind a chat's messages, and what an agent knew."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Turn logs: what was said and done in a turn of a conversation, built from its messages and its sessions' events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime

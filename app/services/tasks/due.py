@@ -5,8 +5,6 @@ each time. When the clock is set back, a task goes on at its usual pace: it neit
 it was, nor runs again what it has just run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any

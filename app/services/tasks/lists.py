@@ -1,7 +1,5 @@
 """The work of a workspace: what is scheduled, what waits or runs, and how the last of it ended."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

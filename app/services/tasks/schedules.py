@@ -1,7 +1,5 @@
 """Scheduled work for agents: set up, changed, turned on and off, and taken away by admins."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4

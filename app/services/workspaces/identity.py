@@ -1,7 +1,5 @@
 """People before a workspace is known: the doors that find them, and working for somebody from here on."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from sqlalchemy import select, text

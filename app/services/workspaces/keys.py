@@ -1,7 +1,5 @@
 """API keys: made for a person, shown once, stored as a hash, revoked for good."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from uuid import UUID
 

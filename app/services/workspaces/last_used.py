@@ -1,8 +1,6 @@
 """When a key or a login was last used. Reading a page must not write, so uses are kept in memory and written in
 batches, at most once a minute."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass

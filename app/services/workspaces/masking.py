@@ -1,7 +1,5 @@
 """What a workspace masks, and masking of what comes in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

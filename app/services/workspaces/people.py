@@ -1,7 +1,5 @@
 """The people of a workspace: added by the operator or invited by an admin, given roles, removed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Workspaces: made whole, with their system user and the Feedback Review agent, and what their admins decide."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -9,8 +9,6 @@ has a count of its own, and a sign-in link asks for no password. In the beginnin
 attempt, so that its owner gets in from a new one too. An e-mail that nobody has is counted like any other.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Agents written by people: the form, every version there was, and what differs between two of them."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Agents: who answers, how much and how well. One that a typo made is merged, one that is done is archived."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

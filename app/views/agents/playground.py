@@ -1,7 +1,5 @@
 """Trying an agent: a message starts a real run, and the page follows it until it is done."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

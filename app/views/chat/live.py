@@ -3,8 +3,6 @@
 The page asks for this part again every now and then and gets an empty answer when nothing is new.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any

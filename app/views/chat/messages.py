@@ -1,7 +1,5 @@
 """A conversation as its owner reads it: the messages, and the feedback under every answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID

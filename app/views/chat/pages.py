@@ -1,7 +1,5 @@
 """Chat pages: a person's own conversations, and their feedback on each answer."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit

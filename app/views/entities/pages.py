@@ -1,7 +1,5 @@
 """Entities: the records that agents work on, and what was submitted about them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Small figures of evals: a spark line, a share, an interval."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 WIDTH, HEIGHT, EDGE = 72, 18, 3

@@ -1,7 +1,5 @@
 """The diff of a replay and its golden, or of any two sessions: the verdict first, then its reasons."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

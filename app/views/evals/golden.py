@@ -1,7 +1,5 @@
 """One golden: what was frozen, its replays, and the few things about it that may change."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The page of a golden set: its score, its goldens, its policy and its name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import g, request, url_for

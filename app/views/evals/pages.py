@@ -1,7 +1,5 @@
 """The evals page: candidates, and the golden sets."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

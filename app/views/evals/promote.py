@@ -1,7 +1,5 @@
 """Promote one session with its expectations, or several at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 from uuid import UUID

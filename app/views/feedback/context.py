@@ -1,7 +1,5 @@
 """The moment a feedback row is about, as its panel and its page show it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

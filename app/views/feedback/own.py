@@ -1,7 +1,5 @@
 """Your feedback: what you said, and what became of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Feedback: the queue. What was said, the moment it is about, and what became of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """What a feedback row says, in one line: a person's words in quotes, the product's own words without."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from app.services.feedback.lists import FeedbackRow

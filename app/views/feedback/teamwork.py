@@ -1,7 +1,5 @@
 """Working on feedback together: several rows at once, who takes what, comments, and what admins think of an answer."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID

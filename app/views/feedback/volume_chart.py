@@ -1,7 +1,5 @@
 """The volume strip: the last 90 days of feedback as bars, drawn by the server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date

@@ -1,7 +1,5 @@
 """More to do with knowledge: pin and re-scope at a click, go back, merge, replace, several at once, and the checks."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID

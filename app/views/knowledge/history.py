@@ -1,7 +1,5 @@
 """The history of a knowledge row as it reads: what changed at each step, word by word."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """The prompt as an agent would get it now, byte by byte, and what fell below the line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import g, request

@@ -3,8 +3,6 @@
 Addresses that speak JSON answer `application/problem+json` instead; the API installs that under `JSON_ANSWER`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """What the side bar and the tabs hold. A section appears once its page exists; a member never sees an admin's."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

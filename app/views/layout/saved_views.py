@@ -1,7 +1,5 @@
 """Saved views: the menu that each tab has, and the page where they are renamed, shared and deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

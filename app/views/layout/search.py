@@ -1,7 +1,5 @@
 """Search anything: pages and records in one list, as a dialog over any page and as a page of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime

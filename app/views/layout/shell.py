@@ -1,7 +1,5 @@
 """What every page has around it: navigation, tabs with what is waiting, workspaces, theme, keys, toasts."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import cache, cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Agent Review: where its address leads, and what its tabs share."""
 
-from __future__ import annotations
-
 from flask import Flask, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 

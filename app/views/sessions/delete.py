@@ -1,7 +1,5 @@
 """Deleting several sessions: first what it would mean, then the deed."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID

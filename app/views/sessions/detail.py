@@ -1,7 +1,5 @@
 """The session page: the first part with its details, and the parts that follow."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Sessions: what ran, how long, at what cost, and everything that happened in it."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """How the audit trail reads: `member.role_changed` as "changed a member's role", details on one line."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Settings, General and Audit: what the admins decided, and who did what."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

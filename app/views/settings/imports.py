@@ -1,7 +1,5 @@
 """Settings, Imports: what was taken in from files, and undoing it."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

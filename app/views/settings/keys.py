@@ -1,7 +1,5 @@
 """Settings, API keys: made, shown once, revoked. And the note of when each key and login was last used."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, time
 from typing import Any
 from uuid import UUID

@@ -1,7 +1,5 @@
 """Settings, Masking: what is taken out of texts before they are stored, and a box to try it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flask import g, request, url_for

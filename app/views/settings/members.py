@@ -1,7 +1,5 @@
 """Settings, Members: who is in the workspace, what they may do, and who is invited."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

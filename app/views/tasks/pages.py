@@ -1,7 +1,5 @@
 """Tasks: what is scheduled, what runs now, and how the last work ended."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import UUID
 

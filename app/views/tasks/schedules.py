@@ -1,7 +1,5 @@
 """Scheduled tasks for admins: set up, changed, turned on and off, run now, deleted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any

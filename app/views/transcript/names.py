@@ -1,7 +1,5 @@
 """Ids of records in sentences, read as the records' names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from flask import g

@@ -1,7 +1,5 @@
 """The margin of a transcript: feedback, the knowledge it had, and the names of changed records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

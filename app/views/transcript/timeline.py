@@ -1,7 +1,5 @@
 """A session's time as bars: thinking, tools, writes. Pure; the template only draws."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime

@@ -4,8 +4,6 @@ A turn is what one side did before the other spoke. Payloads come from other peo
 taken for granted: what is missing is left out, what has another shape is shown as it is.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
