@@ -6,7 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
@@ -45,16 +45,20 @@ class Declared:
 
 
 def route(
-    bp: Blueprint, method: str, path: str, *, access: tuple[str, str | None], summary: str, **more: Any
+    bp: Blueprint, method: str, path: str, *, access: tuple[str, str | None], **more: Any
 ) -> Callable[[Handler], Handler]:
     """Declare a view as a JSON route of the blueprint.
 
     The view gets the variables of the path, `body` and `query` as keyword arguments. It returns an answer, an answer
     and a status, None, or a Response of its own. With `idempotent` a POST may carry an `Idempotency-Key`.
+
+    Unless they are given, the models come from the view's annotations, and its docstring says the rest: the first
+    sentence is the summary, what follows the description.
     """
-    declared = Declared(method, path, access, summary, **more)
 
     def declare(view: Handler) -> Handler:
+        declared = Declared(method, path, access, **(described_by(view) | more))
+
         @wraps(view)
         def handle(**arguments: Any) -> Response:
             return respond(declared, view, arguments)
@@ -65,6 +69,19 @@ def route(
         return handle
 
     return declare
+
+
+def described_by(view: Handler) -> dict[str, Any]:
+    """Read what a view's signature and docstring say about its route."""
+    hints = get_type_hints(view)
+    answer = hints.get("return")
+    if get_origin(answer) is tuple:
+        answer = get_args(answer)[0]
+    summary, _, about = " ".join((view.__doc__ or "").split()).partition(". ")
+    found = {name: hints[name] for name in ("body", "query") if name in hints}
+    if isinstance(answer, type) and issubclass(answer, BaseModel):
+        found["answer"] = answer
+    return found | {"summary": summary.rstrip("."), "about": about}
 
 
 def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Response:

@@ -113,15 +113,13 @@ def new_messages(given: list[NewMessageBody]) -> list[chat_store.NewMessage]:
     "POST",
     "/api/v1/chats",
     access=("member", "ingest"),
-    body=NewChatBody,
-    answer=ChatAnswer,
     status=201,
     idempotent=True,
-    summary="Begin a conversation",
     also={200: "The `external_id` is known; the stored conversation, unchanged."},
-    about="It belongs to the key's person, and so does its `external_id`. Messages may come with it or later.",
 )
 def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
+    """Begin a conversation. It belongs to the key's person, and so does its `external_id`. Messages may come with it or
+    later."""
     known = chat_store.find_chat(body.external_id, actor=g.actor) if body.external_id else None
     if known is not None:
         return show_chat(known.id), 200
@@ -150,17 +148,10 @@ def show_chat(chat_id: UUID) -> ChatAnswer:
     )
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/chats",
-    access=("member", "ingest"),
-    query=ChatQuery,
-    answer=ChatPage,
-    summary="List conversations",
-    about="By last activity: one's own, or with the scope `admin` the workspace's. A key sees what its person sees.",
-)
+@route(bp, "GET", "/api/v1/chats", access=("member", "ingest"))
 def list_chats(query: ChatQuery) -> ChatPage:
+    """List conversations. By last activity: one's own, or with the scope `admin` the workspace's. A key sees what its
+    person sees."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     if not g.actor.is_admin:
         wanted["person_id"] = g.actor.id
@@ -168,47 +159,22 @@ def list_chats(query: ChatQuery) -> ChatPage:
     return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/chats/<uuid:chat_id>",
-    access=("member", "ingest"),
-    answer=ChatAnswer,
-    summary="Read a conversation",
-    about="Its messages are at `/messages`.",
-)
+@route(bp, "GET", "/api/v1/chats/<uuid:chat_id>", access=("member", "ingest"))
 def read_chat(chat_id: UUID) -> ChatAnswer:
+    """Read a conversation. Its messages are at `/messages`."""
     return show_chat(chat_id)
 
 
-@route(
-    bp,
-    "POST",
-    "/api/v1/chats/<uuid:chat_id>/messages",
-    access=("member", "ingest"),
-    body=NewMessagesBody,
-    answer=MessagesAdded,
-    status=201,
-    idempotent=True,
-    summary="Add messages",
-    about="All of them or none, at the end of the conversation. The server numbers them.",
-)
+@route(bp, "POST", "/api/v1/chats/<uuid:chat_id>/messages", access=("member", "ingest"), status=201, idempotent=True)
 def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
+    """Add messages. All of them or none, at the end of the conversation. The server numbers them."""
     added = chat_store.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
     return MessagesAdded(items=[MessageAnswer.model_validate(message) for message in added])
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/chats/<uuid:chat_id>/messages",
-    access=("member", "ingest"),
-    query=Page,
-    answer=MessagePage,
-    summary="Read the messages of a conversation",
-    about="In the order in which they were said.",
-)
+@route(bp, "GET", "/api/v1/chats/<uuid:chat_id>/messages", access=("member", "ingest"))
 def list_messages(chat_id: UUID, query: Page) -> MessagePage:
+    """Read the messages of a conversation. In the order in which they were said."""
     chat_store.find_with_agent(chat_id, actor=g.actor)
     found, cursor = chat_store.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
     return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)

@@ -146,20 +146,10 @@ class FeedbackRead(FeedbackItem):
     knowledge: list[KnowledgeLink]
 
 
-@route(
-    bp,
-    "POST",
-    "/api/feedback",
-    access=("member", "feedback"),
-    body=NewFeedback,
-    answer=FeedbackAnswer,
-    status=201,
-    idempotent=True,
-    summary="Give feedback",
-    about="The row belongs to the key's person and starts pending. An admin's `observation` is a flag and needs a"
-    " comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours.",
-)
+@route(bp, "POST", "/api/feedback", access=("member", "feedback"), status=201, idempotent=True)
 def create(body: NewFeedback) -> FeedbackAnswer:
+    """Give feedback. The row belongs to the key's person and starts pending. An admin's `observation` is a flag and
+    needs a comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours."""
     stored = feedback_intake.record_feedback(
         feedback_intake.NewFeedback(
             source_type=body.source_type,
@@ -200,17 +190,9 @@ def agent_called(slug: str | None) -> UUID | None:
     return found.id
 
 
-@route(
-    bp,
-    "GET",
-    "/api/feedback",
-    access=("member", "feedback"),
-    query=FeedbackQuery,
-    answer=FeedbackPage,
-    summary="List feedback",
-    about="Newest first. Members get their own rows, admin keys the workspace's.",
-)
+@route(bp, "GET", "/api/feedback", access=("member", "feedback"))
 def index(query: FeedbackQuery) -> FeedbackPage:
+    """List feedback. Newest first. Members get their own rows, admin keys the workspace's."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = feedback_lists.list_feedback(
         FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor
@@ -220,16 +202,9 @@ def index(query: FeedbackQuery) -> FeedbackPage:
     return FeedbackPage(items=items, next_cursor=found.next_cursor)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/feedback/<uuid:feedback_id>",
-    access=("member", "feedback"),
-    answer=FeedbackRead,
-    summary="Read one row",
-    about="An admin who reads what somebody else said leaves a trace in the audit log.",
-)
+@route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))
 def read(feedback_id: UUID) -> FeedbackRead:
+    """Read one row. An admin who reads what somebody else said leaves a trace in the audit log."""
     return describe_feedback(feedback_id, audit_read=True)
 
 
@@ -238,14 +213,11 @@ def read(feedback_id: UUID) -> FeedbackRead:
     "PATCH",
     "/api/feedback/<uuid:feedback_id>",
     access=("admin", "admin"),
-    body=Decision,
-    answer=FeedbackRead,
-    summary="Decide about one row",
     also={409: "The row is in a state from which this is not possible."},
-    about="Pending rows become reviewed, applied or dismissed; reviewed ones applied or dismissed; `reopen` makes"
-    " any of them pending again.",
 )
 def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
+    """Decide about one row. Pending rows become reviewed, applied or dismissed; reviewed ones applied or dismissed;
+    `reopen` makes any of them pending again."""
     feedback_review.review([feedback_id], body.action, actor=g.actor, notes=body.notes)
     return describe_feedback(feedback_id)
 

@@ -33,20 +33,11 @@ class TokenAnswer(Answer):
     expires_at: Moment
 
 
-@route(
-    bp,
-    "POST",
-    "/api/v1/feedback/token",
-    access=("member", "feedback-token"),
-    body=TokenBody,
-    answer=TokenAnswer,
-    status=201,
-    summary="A token for somebody on your own site",
-    about="Ask for it on your server and give it to `feedback.js`. Who mints tokens can speak for any user, so this is"
-    " a scope of its own. A token opens `/api/v1/feedback` alone, for that person's"
-    " own signals, from the origins in Settings. The person needs no sign-in and is made when new.",
-)
+@route(bp, "POST", "/api/v1/feedback/token", access=("member", "feedback-token"), status=201)
 def make(body: TokenBody) -> TokenAnswer:
+    """A token for somebody on your own site. Ask for it on your server and give it to `feedback.js`. Who mints tokens
+    can speak for any user, so this is a scope of its own. A token opens `/api/v1/feedback` alone, for that person's own
+    signals, from the origins in Settings. The person needs no sign-in and is made when new."""
     if g.actor.key_id is None:
         raise Forbidden("Ask for tokens with an API key, from your own server.")
     user_id = people.ensure_person(body.subject, actor=g.actor, name=body.name)

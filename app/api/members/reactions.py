@@ -200,19 +200,10 @@ class ConversationsInPeriod(Answer):
     next_cursor: str | None
 
 
-@route(
-    bp,
-    "POST",
-    f"{ROOT}/<conversation_id>/turns/<turn_id>/feedback",
-    access=("member", "feedback"),
-    body=ReactionBody,
-    answer=ReactionAnswer,
-    idempotent=True,
-    summary="React to a turn",
-    about="Everyone has one reaction to a turn; another replaces it and null takes it back. The conversation is known"
-    " by Upshot's id or by yours.",
-)
+@route(bp, "POST", f"{ROOT}/<conversation_id>/turns/<turn_id>/feedback", access=("member", "feedback"), idempotent=True)
 def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: ReactionBody) -> ReactionAnswer:
+    """React to a turn. Everyone has one reaction to a turn; another replaces it and null takes it back. The
+    conversation is known by Upshot's id or by yours."""
     conversation = entered(tenant, project, conversation_id, turn_id)
     given = reactions.set_reaction(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
     if given is None:
@@ -231,17 +222,9 @@ def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: R
     )
 
 
-@route(
-    bp,
-    "POST",
-    f"{ROOT}/<conversation_id>/turns-with-feedbacks",
-    access=("member", "feedback"),
-    body=TurnsBody,
-    answer=TurnsWithFeedbacks,
-    summary="Turns of a conversation that were reacted to",
-    about="Members get their own reactions, admin keys everyone's.",
-)
+@route(bp, "POST", f"{ROOT}/<conversation_id>/turns-with-feedbacks", access=("member", "feedback"))
 def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> TurnsWithFeedbacks:
+    """Turns of a conversation that were reacted to. Members get their own reactions, admin keys everyone's."""
     conversation = entered(tenant, project, conversation_id)
     for turn_id in body.turn_ids or []:
         check_text(turn_id)
@@ -255,18 +238,11 @@ def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> T
     )
 
 
-@route(
-    bp,
-    "POST",
-    f"{ROOT}/feedback/conversations-in-period",
-    access=("member", "feedback"),
-    body=PeriodBody,
-    answer=ConversationsInPeriod,
-    summary="Conversations that were reacted to in a period",
-    about="Counts by origin and by reaction: total = user + machine = ok + not_ok + neutral. Members get their own"
-    " reactions, admin keys everyone's. A reaction belongs to the moment it was given (`ts`).",
-)
+@route(bp, "POST", f"{ROOT}/feedback/conversations-in-period", access=("member", "feedback"))
 def in_period(tenant: str, project: str, body: PeriodBody) -> ConversationsInPeriod:
+    """Conversations that were reacted to in a period. Counts by origin and by reaction: total = user + machine = ok +
+    not_ok + neutral. Members get their own reactions, admin keys everyone's. A reaction belongs to the moment it was
+    given (`ts`)."""
     check_place(tenant, project)
     period = Period(
         project=project,

@@ -58,16 +58,14 @@ class ResponseAnswer(Answer):
     "POST",
     "/api/v1/responses",
     access=("member", "ingest"),
-    body=NewResponseBody,
-    answer=ResponseAnswer,
     status=201,
     idempotent=True,
-    summary="Submit a response",
     also={409: "The session is run here; its agent submits by itself."},
-    about="A person accepts or rejects it. With a `session_id`, a key submits for the session's agent; without one the"
-    " response is the person's own. It is an extraction when the session's `output_type` is `field` or `fields`.",
 )
 def submit_response(body: NewResponseBody) -> ResponseAnswer:
+    """Submit a response. A person accepts or rejects it. With a `session_id`, a key submits for the session's agent;
+    without one the response is the person's own. It is an extraction when the session's `output_type` is `field` or
+    `fields`."""
     new = responses.NewResponse(
         entity_id=body.entity_id,
         criteria_set_id=body.criteria_set_id,
@@ -82,14 +80,11 @@ def submit_response(body: NewResponseBody) -> ResponseAnswer:
     "PATCH",
     "/api/v1/responses/<uuid:response_id>",
     access=("member", "feedback"),
-    body=ResponseDecision,
-    answer=ResponseAnswer,
-    summary="Accept or reject a response",
     also={409: "It is decided already."},
-    about="A rejection says why and writes exactly one row of feedback. What an agent extracted is tried again, once;"
-    " a retry, a person's response and an agent's other responses are not.",
 )
 def decide_response(response_id: UUID, body: ResponseDecision) -> ResponseAnswer:
+    """Accept or reject a response. A rejection says why and writes exactly one row of feedback. What an agent extracted
+    is tried again, once; a retry, a person's response and an agent's other responses are not."""
     row = responses.decide_response(
         response_id, body.status, actor=g.actor, reason=body.rejection_reason, field_name=body.field_name
     )

@@ -80,47 +80,27 @@ class SignalPage(Answer):
     "/api/v1/feedback",
     access=("member", "feedback"),
     also_takes="visitor",
-    body=SignalBody,
-    answer=SignalAnswer,
     status=201,
     also={200: "It was there already and was changed; the id is the same."},
     idempotent=True,
-    summary="Say what an answer was like",
-    about="One row for a message, a person and a signal: sent again, `reason` is replaced, `chat_id` and `trace_id` are"
-    " kept where left out. `helpful` takes `not_helpful` back and the other way round.",
 )
 def give(body: SignalBody) -> tuple[SignalAnswer, int]:
+    """Say what an answer was like. One row for a message, a person and a signal: sent again, `reason` is replaced,
+    `chat_id` and `trace_id` are kept where left out. `helpful` takes `not_helpful` back and the other way round."""
     row, created = signals.record_signal(NewSignal(**dict(body)), actor=g.actor, commit=idempotency.is_last())
     return SignalAnswer.model_validate(row), 201 if created else 200
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/feedback",
-    access=("member", "feedback"),
-    also_takes="visitor",
-    query=SignalQuery,
-    answer=SignalPage,
-    summary="One's own signals",
-    about="Newest first. Nobody sees another person's here, whatever their role.",
-)
+@route(bp, "GET", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor")
 def own(query: SignalQuery) -> SignalPage:
+    """One's own signals. Newest first. Nobody sees another person's here, whatever their role."""
     wanted = SignalFilters(query.message_id, query.chat_id, query.trace_id, query.signal)
     found = signals.list_signals(wanted, paging.Page(query.limit, query.cursor), actor=g.actor)
     return SignalPage(items=[SignalAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
 
 
-@route(
-    bp,
-    "DELETE",
-    "/api/v1/feedback",
-    access=("member", "feedback"),
-    also_takes="visitor",
-    query=OneSignal,
-    status=204,
-    summary="Take a signal back",
-    about="Also when there is none. What was decided about already stays as the reason for the decision, marked.",
-)
+@route(bp, "DELETE", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor", status=204)
 def take_back(query: OneSignal) -> None:
+    """Take a signal back. Also when there is none. What was decided about already stays as the reason for the decision,
+    marked."""
     signals.retract_signal(query.message_id, query.signal, actor=g.actor)
