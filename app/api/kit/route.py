@@ -78,7 +78,7 @@ def described_by(view: Handler) -> dict[str, Any]:
     if get_origin(answer) is tuple:
         answer = get_args(answer)[0]
     summary, _, about = " ".join((view.__doc__ or "").split()).partition(". ")
-    found = {name: hints[name] for name in ("body", "query") if name in hints}
+    found: dict[str, Any] = {name: hints[name] for name in ("body", "query") if name in hints}
     if isinstance(answer, type) and issubclass(answer, BaseModel):
         found["answer"] = answer
     return found | {"summary": summary.rstrip("."), "about": about}
