@@ -39,7 +39,8 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     # Commands import this package too, and most of them need no web app.
     from flask import Flask
 
-    from app.db.boot import connect_app, open_database
+    from app.db.boot import open_database
+    from app.db.engine import connect_app
     from app.security import authentication, cookies, headers, last_used
     from app.services.sessions.budget import use_budget
 

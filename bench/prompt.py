@@ -86,14 +86,15 @@ def _fill(admin: Any, name: str, rows: int) -> tuple[UUID, UUID, UUID]:
 def _measured(places: dict[str, tuple[UUID, UUID, UUID]]) -> dict[str, dict[str, float]]:
     """Medians in milliseconds, for an admin of each workspace in turn."""
     from app.actor import Actor
-    from app.db import BIND, bound, db, run
+    from app.db import db, run
+    from app.db.connect import BIND, bound
     from app.services.knowledge import prompt as knowledge_prompt
 
     connection = db.session().connection()
     spent: dict[str, dict[str, list[float]]] = {name: {} for name in places}
     for _ in range(ROUNDS):
         for name, (tenant, agent, kind) in places.items():
-            connection.execute(BIND, bound(Actor(UUID(int=1), tenant, "admin")))
+            connection.exec_driver_sql(BIND, bound(Actor(UUID(int=1), tenant, "admin")))
             _time(spent[name], "select_1", lambda: connection.exec_driver_sql("SELECT 1").fetchall())
             _time(spent[name], "select_1_straight", lambda: run("SELECT 1", {}))
             _time(spent[name], "query", partial(_query, tenant, agent, kind))

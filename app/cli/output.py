@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from app.config import Settings
 from app.errors import Problem, Unusable
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from app.config import Settings
     from app.db.boot import Opened
+    from app.db.connect import Run
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -48,29 +49,44 @@ def plain_failures(command: Command) -> Command:
 
 
 @contextmanager
-def opened_app(*, routes: bool = True) -> Iterator[Flask]:
-    """An application context on the database; an embedded server that we started stops again. Without `routes` the web
-    app is not loaded, which takes most of a command's time."""
-    from app import create_app
-    from app.config import Settings
+def opened_database(settings: Settings) -> Iterator[Opened]:
+    """The database while the command runs; an embedded server that we started stops again."""
     from app.db.boot import open_database
 
-    settings = Settings.from_env()
     opened = open_database(settings)
     try:
-        app = create_app(settings, opened) if routes else database_app(settings, opened)
-        with app.app_context():
-            yield app
+        yield opened
     finally:
         if opened.embedded:
             opened.embedded.release()
+
+
+@contextmanager
+def opened_transaction() -> Iterator[Run]:
+    """One transaction without SQLAlchemy and Flask, for short commands: loading those takes most of their time."""
+    from app.db.connect import connect, run_on
+
+    with opened_database(Settings.from_env()) as opened, connect(opened.app_url, "the database") as connection:
+        yield run_on(connection)
+
+
+@contextmanager
+def opened_app(*, routes: bool = True) -> Iterator[Flask]:
+    """An application context on the database. Without `routes` the web app is not loaded."""
+    from app import create_app
+
+    settings = Settings.from_env()
+    with opened_database(settings) as opened:
+        app = create_app(settings, opened) if routes else database_app(settings, opened)
+        with app.app_context():
+            yield app
 
 
 def database_app(settings: Settings, opened: Opened) -> Flask:
     """An app that has the database and nothing else."""
     from flask import Flask
 
-    from app.db.boot import connect_app
+    from app.db.engine import connect_app
 
     app = Flask(__name__)
     app.config.update(SETTINGS=settings, SECRET_KEY=opened.secret_key)

@@ -3,12 +3,11 @@
 import sys
 
 import click
-from flask import current_app
 
-from app.actor import SCOPES
-from app.cli.output import emit, people_command
+from app.actor import RANK, SCOPES
+from app.cli.output import emit, json_option, opened_transaction, people_command, plain_failures
+from app.config import Settings
 from app.errors import Invalid, NotFound
-from app.models.people import ROLES
 from app.server.address import find_address
 
 
@@ -39,7 +38,7 @@ def user() -> None:
 @user.command("create")
 @click.option("--email", required=True)
 @click.option("--tenant", "slug", required=True, help="Slug of the workspace.")
-@click.option("--role", type=click.Choice(ROLES), default="member", show_default=True)
+@click.option("--role", type=click.Choice(list(RANK)), default="member", show_default=True)
 @click.option("--name", help="Their name; the first part of the e-mail when left out.")
 @click.option("--password-stdin", is_flag=True, help="Read their password from the first line of standard input.")
 @people_command
@@ -69,43 +68,34 @@ def key() -> None:
 @click.option("--user", "email", required=True, help="E-mail of the person that the key acts as.")
 @click.option("--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="Once or more often.")
 @click.option("--name", default="from the command line", show_default=True, help="What the key is called.")
-@people_command
+@json_option
+@plain_failures
 def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_json: bool) -> None:
     """Make a key and print it, once."""
-    from app.db import acting_as, transaction
-    from app.services.workspaces import identity
-    from app.services.workspaces import keys as workspace_keys
-    from app.services.workspaces import store as workspace_store
+    from app.services.workspaces import credentials
 
-    system = workspace_store.system_actor(workspace_store.find_workspace(slug))
-    user_id = identity.find_user(email)
-    if user_id is None or system.tenant_id not in identity.tenants_of(user_id):
-        raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
-    with acting_as(system), transaction():
-        made, secret = workspace_keys.create_key(name=name, scopes=list(scopes), actor=system, user_id=user_id)
-        payload = {
-            "id": made.id,
-            "key": secret,
-            "name": made.name,
-            "scopes": made.scopes,
-            "user": email,
-            "tenant": slug,
-        }
+    with opened_transaction() as run:
+        system = credentials.bind_system(run, credentials.find_workspace(run, slug))
+        user_id = credentials.find_user(run, email)
+        if user_id is None or system.tenant_id not in credentials.tenants_of(run, user_id):
+            raise NotFound(f"{email} is not in the workspace {slug}; add them with `upshot user create`.")
+        made, secret = credentials.create_key(run, name=name, scopes=list(scopes), actor=system, user_id=user_id)
+    payload = {"id": made.id, "key": secret, "name": made.name, "scopes": made.scopes, "user": email, "tenant": slug}
     emit(payload, secret, as_json)
 
 
 @click.command("signin-link")
 @click.option("--email", required=True)
-@people_command
+@json_option
+@plain_failures
 def signin_link(email: str, as_json: bool) -> None:
     """Print a link that signs somebody in once, within 15 minutes."""
-    from app.db import transaction
-    from app.services.workspaces import logins
+    from app.services.workspaces import credentials
 
-    with transaction():
-        token = logins.make_link(email)
-    url = f"{find_address(current_app.config['SETTINGS'])}/sign-in/link/{token}"
-    emit({"url": url, "email": email, "expires_in": int(logins.LINK_LIFETIME.total_seconds())}, url, as_json)
+    with opened_transaction() as run:
+        token = credentials.make_link(run, email)
+    url = f"{find_address(Settings.from_env())}/sign-in/link/{token}"
+    emit({"url": url, "email": email, "expires_in": int(credentials.LINK_LIFETIME.total_seconds())}, url, as_json)
 
 
 def _first_line() -> str:

@@ -7,28 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from flask import Flask
 
 from app.config import Settings
-from app.db import db, engine_options
 from app.db.connect import connect
-from app.db.direct import Connection
 from app.db.revisions import is_current, refuse_newer
-from app.db.watch import DatabaseWatch
 from app.errors import Unusable
 
 if TYPE_CHECKING:
     from app.db.embedded.shared import Embedded
 
 OLDEST_SERVER = 150000
-# A server that vanished is noticed within ten seconds. Connections by socket file ignore all but the first.
-NETWORK_TIMEOUTS: dict[str, Any] = {
-    "connect_timeout": 5,
-    "tcp_user_timeout": 10_000,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
 
 
 @dataclass(frozen=True)
@@ -115,21 +103,3 @@ def check_current(connection: psycopg.Connection[Any]) -> None:
         raise Unusable(
             "The database is not at this version's schema; set UPSHOT_OWNER_DATABASE_URL and run `upshot db upgrade`."
         )
-
-
-def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
-    """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. It prepares
-    nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too."""
-
-    def creator() -> psycopg.Connection[Any]:
-        return Connection.connect(opened.app_url, application_name="upshot", prepare_threshold=None, **NETWORK_TIMEOUTS)
-
-    # Runs have threads of their own that ask the database.
-    options = engine_options(settings.threads + (settings.run_threads if settings.runs_agents else 0)) | {
-        "creator": creator
-    }
-    app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
-    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = options
-    app.extensions["upshot.opened"] = opened
-    app.extensions["upshot.watch"] = DatabaseWatch(opened.app_url)
-    db.init_app(app)

@@ -1,17 +1,21 @@
 """Which schema a database has and which one this code needs. Alembic is not loaded for that."""
 
+from __future__ import annotations
+
 import importlib.util
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
 
 import psycopg
-from sqlalchemy import Connection
 
 from app.errors import Unusable
 
-AnyConnection = Connection | psycopg.Connection[Any]
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+AnyConnection: TypeAlias = "Connection | psycopg.Connection[Any]"
 HEADER = re.compile(r'^(revision|down_revision) = "(\w+)"', re.M)
 
 

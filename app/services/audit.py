@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from enum import Enum
+from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from sqlalchemy import Text, and_, cast, func, insert, or_, select, union_all
+from sqlalchemy import Text, and_, cast, func, or_, select, union_all
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.db.paging import Page, Slice, read_page
 from app.models.agents import Agent
 from app.models.people import ApiKey, AuditEntry, User
+from app.services import audit_entry
 from app.services.privacy import A_MEMBER, is_hidden, name_of
 
 Subject = aliased(User)
@@ -47,29 +47,8 @@ class AuditLine:
 
 
 def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> None:
-    """Note what the actor did, from what to what. Members write rows that only admins may read, so nothing is read
-    back from the insert."""
-    db.session.flush()
-    db.session.execute(
-        insert(AuditEntry.__table__).inline(),  # type: ignore[arg-type]
-        {
-            "id": uuid4(),
-            "tenant_id": actor.tenant_id,
-            "actor_user_id": actor.id,
-            "actor_agent_id": actor.agent_id,
-            "action": action,
-            "subject_type": subject_type,
-            "subject_id": subject_id,
-            "details": details_of(actor, **details),
-            "request_id": actor.request_id,
-        },
-    )
-
-
-def details_of(actor: Actor, **details: Any) -> dict[str, Any]:
-    """What an entry says beside who did what, for those who write it in a statement of their own as well."""
-    found: dict[str, Any] = _to_json(details | ({"key_id": actor.key_id} if actor.key_id else {}))
-    return found
+    """Note what the actor did, from what to what, in the transaction of the session."""
+    audit_entry.record(run, actor, action, subject_type, subject_id, **details)
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
@@ -140,21 +119,6 @@ def _audit_line(row: Any) -> AuditLine:
         person, details = A_MEMBER, {name: value for name, value in details.items() if name != "key_id"}
     who = agent or person or "somebody who left"
     return AuditLine(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
-
-
-def _to_json(value: Any) -> Any:
-    """The same in JSON's types."""
-    if type(value) is str:
-        return value
-    if isinstance(value, dict):
-        return {str(name): _to_json(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_to_json(item) for item in value]
-    if isinstance(value, UUID):
-        return str(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    return value.value if isinstance(value, Enum) else value
 
 
 # The history of one record

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db, run
 from app.models import Feedback
-from app.services import audit
+from app.services import audit_entry
 from app.services.feedback.links import lock_thumbs
 
 COLUMNS = (
@@ -101,7 +101,7 @@ def _noted(action: str, actor: Actor, **details: Any) -> dict[str, Any]:
         "user": actor.id,
         "agent": actor.agent_id,
         "request": actor.request_id,
-        "noted": _json(audit.details_of(actor, **details)),
+        "noted": _json(audit_entry.details_of(actor, **details)),
     }
 
 

@@ -18,7 +18,7 @@ from app.actor import Actor
 from app.db import db, run
 from app.formats.truncation import is_truncated
 from app.models import AgentSession, SessionDraft
-from app.services import audit
+from app.services import audit_entry
 from app.services.chats.store import NewMessage, append_messages
 from app.services.sessions.budget import FOR_THE_END, check_sizes
 from app.services.sessions.bulk_events import as_rows
@@ -254,7 +254,7 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
             "marks": None if marks is None else json.dumps(marks),
             "user": actor.id,
             "agent": actor.agent_id,
-            "details": json.dumps(audit.details_of(actor, before="running", after=ending.status)),
+            "details": json.dumps(audit_entry.details_of(actor, before="running", after=ending.status)),
         },
     )
     check_sizes(sizes, spare=0 if ending.status == "completed" else FOR_THE_END)

@@ -1,50 +1,20 @@
 """API keys: made for a person, shown once, stored as a hash, revoked for good."""
 
-from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
 from sqlalchemy import func, select, text, update
 
 from app import tokens
-from app.actor import SCOPES, Actor
-from app.db import db
-from app.errors import Forbidden, Invalid, NotFound
-from app.formats.names import clean_name
+from app.actor import Actor
+from app.db import db, run
+from app.errors import NotFound
 from app.models.people import ApiKey, User
 from app.services import audit
-from app.services.workspaces import people
+from app.services.workspaces import credentials
 
-PREFIX_LENGTH = 10
 BIND = text("select * from bind_credential(:hash)")
-
-
-def create_key(
-    *,
-    name: str,
-    scopes: list[str],
-    actor: Actor,
-    user_id: UUID | None = None,
-    expires_at: datetime | None = None,
-) -> tuple[ApiKey, str]:
-    """A key that acts as its person, and the key itself, which nobody can read again."""
-    owner_id = user_id or actor.id
-    if owner_id != actor.id and actor.role != "system":
-        raise Forbidden("A key acts as its person, so only they can make it.")
-    people.get_person(owner_id, actor=actor)
-    key = tokens.new_key()
-    row = ApiKey(
-        tenant_id=actor.tenant_id,
-        user_id=owner_id,
-        name=clean_name(name),
-        prefix=key[:PREFIX_LENGTH],
-        key_hash=tokens.digest(key),
-        scopes=_check_scopes(scopes),
-        expires_at=_check_expiry(expires_at),
-    )
-    db.session.add(row)
-    db.session.flush()
-    audit.record(actor, "key.created", "api_key", row.id, name=row.name, scopes=row.scopes, user_id=owner_id)
-    return row, key
+create_key = partial(credentials.create_key, run)
 
 
 def actor_of(key: str) -> Actor | None:
@@ -89,16 +59,3 @@ def revoke_key(key_id: UUID, *, actor: Actor) -> ApiKey:
         raise NotFound("No such key.")
     audit.record(actor, "key.revoked", "api_key", row.id, name=row.name)
     return row
-
-
-def _check_scopes(scopes: list[str]) -> list[str]:
-    """The scopes in the order in which they are always named."""
-    if not scopes or not set(scopes) <= set(SCOPES):
-        raise Invalid("Choose scopes.", {"scopes": f"Choose at least one of {', '.join(SCOPES)}."})
-    return [scope for scope in SCOPES if scope in scopes]
-
-
-def _check_expiry(expires_at: datetime | None) -> datetime | None:
-    if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise Invalid("The end lies in the past.", {"expires": "Choose a day that is still to come."})
-    return expires_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -12,21 +12,21 @@ from sqlalchemy import delete, func, insert, select, update
 
 from app import tokens
 from app.actor import Actor
-from app.db import db
+from app.db import db, run
 from app.errors import Invalid, NotFound
 from app.models.people import LoginSession, OneTimeLink, User
 from app.services import audit
-from app.services.workspaces import identity, store, throttle
+from app.services.workspaces import credentials, identity, store, throttle
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
 LIFETIME = timedelta(days=14)
 RETENTION = timedelta(days=30)
-LINK_LIFETIME = timedelta(minutes=15)
 DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
 WRONG_SIGN_IN = "E-mail or password is not right."
 SPENT_LINK = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
+make_link = partial(credentials.make_link, run)
 
 
 def begin_login(*, actor: Actor, user_agent: str | None) -> str:
@@ -143,28 +143,6 @@ def list_logins(*, actor: Actor) -> list[LoginSession]:
             .limit(100)
         )
     )
-
-
-def make_link(email: str, *, lifetime: timedelta = LINK_LIFETIME) -> str:
-    """Create a one-time sign-in link and return its token."""
-    user_id = identity.find_user(email)
-    tenants = identity.tenants_of(user_id) if user_id else []
-    if not tenants:
-        raise NotFound(f"Nobody with the e-mail {email} is in a workspace.")
-    system = identity.system_in(tenants[-1])
-    token = tokens.new_token()
-    link = OneTimeLink(
-        tenant_id=system.tenant_id,
-        kind="sign_in",
-        token_hash=tokens.digest(token),
-        user_id=user_id,
-        created_by=system.id,
-        expires_at=func.now() + lifetime,
-    )
-    db.session.add(link)
-    db.session.flush()
-    audit.record(system, "sign_in_link.made", "user", user_id)
-    return token
 
 
 def link_works(token: str) -> bool:

@@ -2,30 +2,31 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 from pydantic import ValidationError
-from sqlalchemy import delete, select, text, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
-from app.db import acting_as, db
-from app.errors import Invalid, NotFound, Refused
+from app.db import acting_as, db, run
+from app.errors import Invalid, Refused
 from app.formats.names import clean_name
 from app.formats.workspace_settings import WorkspaceSettings, settings_errors
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.feedback import FeedbackDaily
 from app.models.people import Membership, Tenant, User
 from app.services import audit
-from app.services.workspaces import identity
+from app.services.workspaces import credentials, identity
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
 SETTINGS_KEY = "settings"
-SET_SLUG = text("select set_config('app.tenant_slug', :slug, true)")
 REVIEW_AGENT = "feedback-review-agent"
 REVIEW_TASK = "feedback-review"
 REVIEW_TOOLS = ["context", "entities-read", "agents-admin", "feedback-review"]
+find_workspace = partial(credentials.find_workspace, run)
 
 
 def create_workspace(*, slug: str, name: str) -> tuple[Tenant, Actor]:
@@ -92,16 +93,6 @@ def system_actor(tenant_id: UUID) -> Actor:
         return identity.system_user(tenant_id)
     with acting_as(identity.product_in(tenant_id)):
         return identity.system_user(tenant_id)
-
-
-def find_workspace(slug: str) -> UUID:
-    """The id of the workspace with this slug, for the operator's commands. No page and no API asks by slug."""
-    db.session.execute(SET_SLUG, {"slug": slug})
-    found = db.session.scalar(select(Tenant.id).where(Tenant.slug == slug))
-    db.session.execute(SET_SLUG, {"slug": ""})
-    if found is None:
-        raise NotFound(f"There is no workspace with the slug {slug}; make it with `upshot tenant create`.")
-    return found
 
 
 def get_workspace(*, actor: Actor) -> Tenant:
