@@ -16,23 +16,31 @@ PRINTED_VALUE = 200
 NAMES = {meaning.rating: name for name, meaning in REACTIONS.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reaction:
-    """One reaction to one turn. `conversation_id` is the name that its sender used for the conversation."""
+    """One reaction to one turn. `conversation_id` is the sender's name of the conversation, `track_id` its project."""
 
     id: UUID
+    tenant: str
+    track_id: str
     conversation_id: str
     turn_id: str
-    rating: str
+    reaction: str
     text: str | None
     confidence: float
     origin: str
-    at: datetime
+    ts: datetime
     user_type: UserType | None = None
 
     @property
-    def name(self) -> str:
-        return NAMES[self.rating]
+    def rn(self) -> str:
+        """The name of the reaction in reports, by which its row can be found."""
+        return f"up:{self.tenant}:{self.track_id}:{self.conversation_id}:{self.turn_id}:reaction:{self.id}"
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags under which an index finds the reaction."""
+        return [f"artifact:{KIND}", f"turn:{self.turn_id}", f"origin:{self.origin}", f"track:{self.track_id}"]
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,9 @@ def user_type_of(role: str | None, origin: str) -> UserType | None:
     return None if origin != "user" else USER_TYPES.get(role or "", "anonymous")
 
 
-def tags_of(reaction: Reaction, track_id: str) -> list[str]:
-    """The tags under which an index finds a reaction."""
-    return [f"artifact:{KIND}", f"turn:{reaction.turn_id}", f"origin:{reaction.origin}", f"track:{track_id}"]
-
-
 def reaction_entry(reaction: Reaction) -> LogEntry:
     """A reaction as an entry of its turn's log."""
-    return LogEntry("feedback", reaction.at, reaction.text, name=reaction.name)
+    return LogEntry("feedback", reaction.ts, reaction.text, name=reaction.reaction)
 
 
 def print_log(entries: Sequence[LogEntry]) -> str:
@@ -101,11 +104,6 @@ def _print_value(value: Any) -> str:
         return ""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= PRINTED_VALUE else text[: PRINTED_VALUE - 1] + "…"
-
-
-def resource_name(tenant: str, project: str, reaction: Reaction) -> str:
-    """The name of a reaction in reports, by which its row can be found."""
-    return f"up:{tenant}:{project}:{reaction.conversation_id}:{reaction.turn_id}:reaction:{reaction.id}"
 
 
 def by_turn(reactions: Iterable[Reaction]) -> dict[str, list[Reaction]]:

@@ -21,7 +21,6 @@ from app.services.chats.store import NewMessage
 from app.services.feedback import review as feedback_review
 from app.services.feedback import signals
 from app.services.feedback.intake import NewFeedback, record_feedback
-from app.services.feedback.signals import NewSignal
 from app.services.workspaces import people
 from tests.conftest import Api, Workspace
 
@@ -120,11 +119,10 @@ def test_who_comes_second_waits_and_has_the_last_word(app: Flask, workspace: Wor
 
     def second() -> bool:
         with app.app_context(), acting_as(actor), transaction():
-            _, created = signals.record_signal(
-                NewSignal(signal="not_helpful", message_id="m"), actor=key_of(actor), commit=last
-            )
+            new = NewFeedback(kind="signal", signal="not_helpful", message_id="m")
+            stored = signals.record_signal(new, actor=key_of(actor), commit=last)
         done.set()
-        return created
+        return stored.created
 
     with ThreadPoolExecutor(1) as pool:
         with app.app_context(), acting_as(actor), transaction():

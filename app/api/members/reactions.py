@@ -12,10 +12,9 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
-from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry, resource_name, tags_of
-from app.services.feedback import reaction_reports, reactions
-from app.services.feedback.reaction_reports import Period, ReactedConversation, ReactedTurn
-from app.services.feedback.reactions import Conversation
+from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry
+from app.services.feedback import reactions
+from app.services.feedback.reactions import Conversation, ReactedTurn
 from app.services.sessions import turn_logs
 
 ReactionName = Literal["ok", "not_ok", "neutral"]
@@ -204,38 +203,27 @@ class ConversationsInPeriod(Answer):
 def react(tenant: str, project: str, conversation_id: str, turn_id: str, body: ReactionBody) -> ReactionAnswer:
     """React to a turn. Everyone has one reaction to a turn; another replaces it and null takes it back. The
     conversation is known by Upshot's id or by yours."""
-    conversation = entered(tenant, project, conversation_id, turn_id)
+    conversation = find_conversation(tenant, project, conversation_id, turn_id)
     given = reactions.set_reaction(conversation, turn_id, body.reaction, actor=g.actor, text=body.text, at=body.ts)
-    if given is None:
-        nothing = dict.fromkeys(("id", "rn", "reaction", "meta", "bundle_id", "tags"))
-        return ReactionAnswer(conversation_id=conversation_id, turn_id=turn_id, **nothing)
-    told = artifact(given, conversation)
-    return ReactionAnswer(
-        conversation_id=conversation_id,
-        turn_id=turn_id,
-        id=given.id,
-        rn=told.rn,
-        reaction=told.reaction,
-        meta=told.meta,
-        bundle_id=told.bundle_id,
-        tags=told.tags,
-    )
+    answer = dict.fromkeys(ReactionAnswer.model_fields) | (artifact(given, conversation) if given else {})
+    return ReactionAnswer.model_validate(answer | {"conversation_id": conversation_id, "turn_id": turn_id})
 
 
 @route(bp, "POST", f"{ROOT}/<conversation_id>/turns-with-feedbacks", access=("member", "feedback"))
 def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> TurnsWithFeedbacks:
     """Turns of a conversation that were reacted to. Members get their own reactions, admin keys everyone's."""
-    conversation = entered(tenant, project, conversation_id)
+    conversation = find_conversation(tenant, project, conversation_id)
     for turn_id in body.turn_ids or []:
         check_text(turn_id)
-    found = reaction_reports.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
+    found = reactions.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
     wanted = [turn.turn_id for turn in found] if body.include_turn_log else []
     logs = turn_logs.read_turn_logs(conversation, wanted, actor=g.actor) if wanted else {}
-    return TurnsWithFeedbacks(
-        user_id=g.actor.id,
-        conversation_id=conversation_id,
-        turns=[turn_told(turn, conversation, logs.get(turn.turn_id)) for turn in found],
-    )
+    answers = []
+    for turn in found:
+        log = turn_log(turn, logs[turn.turn_id]) if turn.turn_id in logs else None
+        artifacts = [artifact(reaction, conversation) for reaction in turn.feedbacks]
+        answers.append(TurnWithFeedbacks.model_validate(vars(turn) | {"turn_log": log, "reactions": artifacts}))
+    return TurnsWithFeedbacks(user_id=g.actor.id, conversation_id=conversation_id, turns=answers)
 
 
 @route(bp, "POST", f"{ROOT}/feedback/conversations-in-period", access=("member", "feedback"))
@@ -244,21 +232,9 @@ def in_period(tenant: str, project: str, body: PeriodBody) -> ConversationsInPer
     not_ok + neutral. Members get their own reactions, admin keys everyone's. A reaction belongs to the moment it was
     given (`ts`)."""
     check_place(tenant, project)
-    period = Period(
-        project=project,
-        start=body.start,
-        end=body.end,
-        include_turns=body.include_turns,
-        limit=body.limit,
-        cursor=body.cursor,
-    )
-    found, following = reaction_reports.conversations_in_period(period, actor=g.actor)
-    return ConversationsInPeriod(
-        tenant=tenant,
-        project=project,
-        window=Window(start=body.start, end=body.end),
-        items=[activity_told(one, project) for one in found],
-        next_cursor=following,
+    found, following = reactions.conversations_in_period(g.person.workspace_slug, project, **dict(body), actor=g.actor)
+    return ConversationsInPeriod.model_validate(
+        {"tenant": tenant, "project": project, "window": body, "items": found, "next_cursor": following}
     )
 
 
@@ -273,83 +249,29 @@ def check_place(*names: str) -> None:
         raise NotFound(reactions.NOT_FOUND)
 
 
-def entered(tenant: str, project: str, conversation_id: str, *more: str) -> Conversation:
+def find_conversation(tenant: str, project: str, conversation_id: str, *more: str) -> Conversation:
     check_place(tenant, project, conversation_id, *more)
-    return reactions.find_conversation(conversation_id, project=project, actor=g.actor)
+    slug = g.person.workspace_slug
+    return reactions.find_conversation(conversation_id, tenant=slug, project=project, actor=g.actor)
 
 
-def name_of(reaction: Reaction, project: str) -> str:
-    return resource_name(g.person.workspace_slug, project, reaction)
-
-
-def describe_reaction(reaction: Reaction) -> dict[str, Any]:
+def artifact(reaction: Reaction, conversation: Conversation) -> dict[str, Any]:
     return {
-        "turn_id": reaction.turn_id,
-        "text": reaction.text,
-        "confidence": reaction.confidence,
-        "ts": reaction.at,
-        "reaction": reaction.name,
-        "origin": reaction.origin,
+        "id": reaction.id,
+        "rn": reaction.rn,
+        "reaction": reaction,
+        "meta": reaction,
+        "conversation_id": reaction.conversation_id,
+        "bundle_id": conversation.agent,
+        "tags": reaction.tags,
     }
 
 
-def artifact(reaction: Reaction, conversation: Conversation) -> ReactionArtifact:
-    rn = name_of(reaction, conversation.project)
-    return ReactionArtifact(
-        id=reaction.id,
-        rn=rn,
-        reaction=ReactionTold(**describe_reaction(reaction)),
-        meta=ReactionMeta(rn=rn, turn_id=reaction.turn_id, track_id=conversation.project, user_type=reaction.user_type),
-        conversation_id=conversation.name,
-        bundle_id=conversation.agent,
-        tags=tags_of(reaction, conversation.project),
-    )
-
-
-def in_report(reaction: Reaction, project: str) -> FeedbackTold:
-    return FeedbackTold(**describe_reaction(reaction), rn=name_of(reaction, project))
-
-
-def turn_log(turn: ReactedTurn, happened: list[LogEntry], conversation: Conversation) -> TurnLog:
-    entries = [*happened, *(reaction_entry(reaction) for reaction in turn.reactions)]
-    return TurnLog(
-        turn_id=turn.turn_id,
-        text=print_log(entries),
-        entries=[TurnLogEntry.model_validate(entry) for entry in entries],
-        feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],
-    )
-
-
-def turn_told(turn: ReactedTurn, conversation: Conversation, happened: list[LogEntry] | None) -> TurnWithFeedbacks:
-    return TurnWithFeedbacks(
-        turn_id=turn.turn_id,
-        turn_log=None if happened is None else turn_log(turn, happened, conversation),
-        assistant=SaidInTurn(**describe_message(turn.assistant)) if turn.assistant else None,
-        user=SaidInTurn(**describe_message(turn.user)) if turn.user else None,
-        feedbacks=[in_report(reaction, conversation.project) for reaction in turn.reactions],
-        reactions=[artifact(reaction, conversation) for reaction in turn.reactions],
-    )
-
-
-def describe_message(message: reaction_reports.TurnMessage) -> dict[str, Any]:
-    return {"message_id": message.message_id, "text": message.text, "ts": message.at}
-
-
-def activity_told(one: ReactedConversation, project: str) -> ConversationInPeriod:
-    turns = None
-    if one.turns is not None:
-        turns = [
-            TurnInPeriod(
-                turn_id=turn.turn_id,
-                ts=turn.at,
-                feedbacks=[in_report(reaction, project) for reaction in turn.reactions],
-            )
-            for turn in one.turns
-        ]
-    return ConversationInPeriod(
-        conversation_id=one.conversation_id,
-        last_activity_at=one.last_activity_at,
-        started_at=one.started_at,
-        feedback_counts=FeedbackCounts(total=one.counts.total, **vars(one.counts)),
-        turns=turns,
-    )
+def turn_log(turn: ReactedTurn, happened: list[LogEntry]) -> dict[str, Any]:
+    entries = [*happened, *(reaction_entry(reaction) for reaction in turn.feedbacks)]
+    return {
+        "turn_id": turn.turn_id,
+        "text": print_log(entries),
+        "entries": entries,
+        "feedbacks": turn.feedbacks,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from flask import g
@@ -14,7 +14,7 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.services.feedback import signals
-from app.services.feedback.signals import NewSignal, SignalFilters
+from app.services.feedback.intake import NewFeedback
 
 SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
 OwnId = Annotated[str, Field(min_length=1, max_length=256)]
@@ -87,16 +87,17 @@ class SignalPage(Answer):
 def give(body: SignalBody) -> tuple[SignalAnswer, int]:
     """Say what an answer was like. One row for a message, a person and a signal: sent again, `reason` is replaced,
     `chat_id` and `trace_id` are kept where left out. `helpful` takes `not_helpful` back and the other way round."""
-    row, created = signals.record_signal(NewSignal(**dict(body)), actor=g.actor, commit=idempotency.is_last())
-    return SignalAnswer.model_validate(row), 201 if created else 200
+    new = NewFeedback(kind="signal", comment=body.reason, **body.model_dump(exclude={"reason"}))
+    stored = signals.record_signal(new, actor=g.actor, commit=idempotency.is_last())
+    return describe(stored.row), 201 if stored.created else 200
 
 
 @route(bp, "GET", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor")
 def own(query: SignalQuery) -> SignalPage:
     """One's own signals. Newest first. Nobody sees another person's here, whatever their role."""
-    wanted = SignalFilters(query.message_id, query.chat_id, query.trace_id, query.signal)
+    wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = signals.list_signals(wanted, paging.Page(query.limit, query.cursor), actor=g.actor)
-    return SignalPage(items=[SignalAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+    return SignalPage.model_validate(found.map(describe))
 
 
 @route(bp, "DELETE", "/api/v1/feedback", access=("member", "feedback"), also_takes="visitor", status=204)
@@ -104,3 +105,7 @@ def take_back(query: OneSignal) -> None:
     """Take a signal back. Also when there is none. What was decided about already stays as the reason for the decision,
     marked."""
     signals.retract_signal(query.message_id, query.signal, actor=g.actor)
+
+
+def describe(row: Any) -> SignalAnswer:
+    return SignalAnswer.model_validate(signals.describe_signal(row, g.actor))

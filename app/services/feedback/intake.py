@@ -12,14 +12,14 @@ from sqlalchemy import ColumnElement, delete, exists, select, text, update
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid
-from app.formats.feedback_details import read_context, read_details
+from app.formats.feedback_details import RETRACTED, read_context, read_details
 from app.learning.edits import edit_distance
 from app.learning.signals import OPPOSITE, rating_of
 from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit
 from app.services.feedback import store, volume
-from app.services.feedback.links import Links, resolve_links
+from app.services.feedback.links import LinkRow, resolve_links
 from app.services.workspaces.masking import masking_of_words
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
@@ -28,11 +28,11 @@ MAX_ID_LENGTH = 256
 # The ids that a visitor may read back besides that of the message.
 VISITOR_IDS = ("chat_id", "trace_id")
 MIN_CONFIDENCE = 0.70
-RETRACTED = "retracted_at"
 NOT_RETRACTED = ~Feedback.details.has_key(RETRACTED)
 HAS_KNOWLEDGE = exists().where(
     SharedContextFeedback.tenant_id == Feedback.tenant_id, SharedContextFeedback.feedback_id == Feedback.id
 )
+ALLOWED = {"kind": KINDS, "origin": ORIGINS, "signal": SIGNALS, "rating": RATINGS, "source_type": SOURCES}
 SET_ROLE = text("select set_config('app.role', :role, true)")
 
 
@@ -95,13 +95,16 @@ def record_feedback(new: NewFeedback, *, actor: Actor, commit: bool = False) -> 
     write nothing else.
     """
     _check(new, actor)
-    new = _mask(new, actor)
-    links = resolve_links(new, actor)
-    if new.kind == "reaction" and new.origin == "user" and links.chat_id is None:
+    new = sent = _mask(new, actor)
+    new, found = resolve_links(new, actor)
+    if new.kind == "reaction" and new.origin == "user" and new.chat_id is None:
         raise Invalid.of({"chat_id": "Send the id of the turn's conversation."})
-    values = _values(new, links, actor)
-    with _as_the_product(values["origin"]):
-        alone = commit and new.origin == "user" and not links.thumbed
+    values = _values(new, found, actor)
+    if actor.vouched_by is not None:
+        # Visitors read back what they sent. What it was found to be about is not theirs to know.
+        values["details"]["sent"] = {name: value for name in VISITOR_IDS if (value := getattr(sent, name)) is not None}
+    with _as_the_product(new.origin):
+        alone = commit and new.origin == "user" and not (found.thumbed or actor.vouched_by)
         row, opposite_id = store.write_row(values, actor=actor, opposite=new.opposite, commit=alone)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
@@ -113,24 +116,47 @@ def record_feedback(new: NewFeedback, *, actor: Actor, commit: bool = False) -> 
 
 def _check(new: NewFeedback, actor: Actor) -> None:
     wrong: dict[str, str] = {}
-    for name, allowed in (("kind", KINDS), ("origin", ORIGINS)):
-        if getattr(new, name) not in allowed:
-            wrong[name] = f"Use one of {', '.join(allowed)}."
-    for name, optional in (("signal", SIGNALS), ("rating", RATINGS), ("source_type", SOURCES)):
-        if getattr(new, name) is not None and getattr(new, name) not in optional:
-            wrong[name] = f"Use one of {', '.join(optional)}."
-    if (new.kind == "signal") != (new.signal is not None):
-        wrong.setdefault("signal", "A signal names what it is; nothing else has one.")
-    if new.signal is None and new.rating is None:
-        wrong.setdefault("rating", f"Use one of {', '.join(RATINGS)}.")
-    for name in ("message_id", "chat_id", "turn_id", "trace_id", "project"):
-        if len(getattr(new, name) or "") > MAX_ID_LENGTH:
-            wrong[name] = f"At most {MAX_ID_LENGTH} characters."
-    wrong |= _check_words(new) | _check_time(new) | _check_kind(new)
+    for name, sentence in (*_wrong_values(new), *_wrong_for_its_kind(new)):
+        wrong.setdefault(name, sentence)
     if wrong:
         raise Invalid.of(wrong)
     if new.kind == "flag" and not actor.is_admin:
         raise Forbidden("Only an admin flags somebody else's work; give feedback instead.")
+
+
+def _wrong_values(new: NewFeedback) -> Iterator[tuple[str, str]]:
+    for name, allowed in ALLOWED.items():
+        if getattr(new, name) not in (*allowed, None):
+            yield name, f"Use one of {', '.join(allowed)}."
+    for name in ("message_id", "chat_id", "turn_id", "trace_id", "project"):
+        if len(getattr(new, name) or "") > MAX_ID_LENGTH:
+            yield name, f"At most {MAX_ID_LENGTH} characters."
+    if len(new.comment or "") > MAX_COMMENT_LENGTH:
+        yield "comment", f"At most {MAX_COMMENT_LENGTH:,} characters."
+    index = new.context.get("message_index")
+    if isinstance(index, bool) or (isinstance(index, int) and not 0 <= index < 2**31):
+        yield "context.message_index", f"Send a whole number from 0 to {2**31 - 1:,}."
+    if new.occurred_at is not None and new.occurred_at.tzinfo is None:
+        yield "occurred_at", "Say the offset, as in 2026-03-31T09:30:00+02:00."
+    elif new.occurred_at is not None and new.occurred_at > datetime.now(UTC) + MAX_CLOCK_SKEW:
+        yield "occurred_at", "This is more than five minutes ahead of our clock."
+
+
+def _wrong_for_its_kind(new: NewFeedback) -> Iterator[tuple[str, str]]:
+    if (new.kind == "signal") != (new.signal is not None):
+        yield "signal", "A signal names what it is; nothing else has one."
+    if new.signal is None and new.rating is None:
+        yield "rating", f"Use one of {', '.join(RATINGS)}."
+    if new.status != "pending" and not (new.status == "applied" and new.context.get("retry_ref")):
+        yield "status", "Feedback starts pending; only a rejection with its retry starts applied."
+    if new.kind == "signal" and not (new.message_id or new.trace_id or new.session_id):
+        yield "message_id", "Say which message or which trace this is about."
+    if new.kind == "reaction" and new.origin == "user" and not (new.turn_id or new.message_id):
+        yield "turn_id", "Say which turn this is about."
+    if new.kind == "flag" and not (new.comment or "").strip():
+        yield "comment", "Say what is wrong or right; a flag needs a sentence."
+    if new.origin == "machine" and not MIN_CONFIDENCE <= new.confidence <= 1.0:
+        yield "confidence", f"From {MIN_CONFIDENCE:.2f} to 1 for a machine."
 
 
 def _mask(new: NewFeedback, actor: Actor) -> NewFeedback:
@@ -141,99 +167,60 @@ def _mask(new: NewFeedback, actor: Actor) -> NewFeedback:
     return replace(new, comment=comment, details=masking.value(new.details), context=masking.value(new.context))
 
 
-def _check_words(new: NewFeedback) -> dict[str, str]:
-    if len(new.comment or "") > MAX_COMMENT_LENGTH:
-        return {"comment": f"At most {MAX_COMMENT_LENGTH:,} characters."}
-    index = new.context.get("message_index")
-    if isinstance(index, bool) or (isinstance(index, int) and not 0 <= index < 2**31):
-        return {"context.message_index": f"Send a whole number from 0 to {2**31 - 1:,}."}
-    if new.kind == "flag" and not (new.comment or "").strip():
-        return {"comment": "Say what is wrong or right; a flag needs a sentence."}
-    return {}
-
-
-def _check_time(new: NewFeedback) -> dict[str, str]:
-    if new.occurred_at is None:
-        return {}
-    if new.occurred_at.tzinfo is None:
-        return {"occurred_at": "Say the offset, as in 2026-03-31T09:30:00+02:00."}
-    if new.occurred_at > datetime.now(UTC) + MAX_CLOCK_SKEW:
-        return {"occurred_at": "This is more than five minutes ahead of our clock."}
-    return {}
-
-
-def _check_kind(new: NewFeedback) -> dict[str, str]:
-    if new.status != "pending" and not (new.status == "applied" and new.context.get("retry_ref")):
-        return {"status": "Feedback starts pending; only a rejection with its retry starts applied."}
-    if new.kind == "signal" and not (new.message_id or new.trace_id or new.session_id):
-        return {"message_id": "Say which message or which trace this is about."}
-    if new.kind == "reaction" and new.origin == "user" and not (new.turn_id or new.message_id):
-        return {"turn_id": "Say which turn this is about."}
-    sure = 1.0 if new.origin == "user" else new.confidence
-    if not (MIN_CONFIDENCE if new.origin == "machine" else 0.0) <= sure <= 1.0:
-        return {"confidence": f"From {MIN_CONFIDENCE:.2f} to 1 for a machine."}
-    return {}
-
-
-def _values(new: NewFeedback, links: Links, actor: Actor) -> dict[str, Any]:
+def _values(new: NewFeedback, found: LinkRow, actor: Actor) -> dict[str, Any]:
+    """Return the columns of the row. An edit's comment is the answer that was wanted."""
     now = datetime.now(UTC)
-    source = new.source_type or links.source_type(new.kind)
-    details = _details(new, links)
-    if actor.vouched_by is not None:
-        # Visitors read back what they sent. What it was found to be about is not theirs to know.
-        details["sent"] = {name: getattr(new, name) for name in VISITOR_IDS if getattr(new, name) is not None}
-    return {
+    by_user = new.origin == "user"
+    source = new.source_type or _source_type(new, found)
+    details = _details(new, found.content)
+    created_at = new.created_at or now
+    return vars(new) | {
         "id": new.id or uuid4(),
         "tenant_id": actor.tenant_id,
         "source_type": source,
         "rating": rating_of(new.signal) if new.signal else new.rating,
-        "kind": new.kind,
-        "origin": new.origin,
-        "confidence": 1.0 if new.origin == "user" else new.confidence,
-        "signal": new.signal,
+        "confidence": 1.0 if by_user else new.confidence,
         "comment": details.get("preferred_answer", new.comment) if new.signal == "edit" else new.comment,
-        "session_id": links.session_id,
-        "entity_id": links.entity_id,
-        "agent_id": links.agent_id,
-        "message_id": links.message_id,
-        "chat_id": links.chat_id,
-        "turn_id": links.turn_id,
-        "trace_id": links.trace_id,
-        "project": links.project,
-        "context": read_context(source, new.kind, {**links.context(source), **new.context}),
+        "project": new.project or "default",
+        "context": read_context(source, new.kind, _known_context(new, found, source) | new.context),
         "details": details,
         "error_categories": details.get("error_categories", []),
-        "created_by": actor.id if new.origin == "user" else _system_user(actor),
-        "created_at": new.created_at or now,
-        "occurred_at": new.occurred_at or new.created_at or now,
-        **_status(new, actor, now),
+        "created_by": actor.id if by_user else _system_user(actor),
+        "created_at": created_at,
+        "occurred_at": new.occurred_at or created_at,
+        **_status(new, actor, created_at),
     }
 
 
-def _status(new: NewFeedback, actor: Actor, now: datetime) -> dict[str, Any]:
+def _source_type(new: NewFeedback, found: LinkRow) -> str:
+    """Where nothing was said: a flag is an observation, the rest belongs to its chat, else to its session."""
+    if new.kind == "flag":
+        return "observation"
+    return "chat" if new.chat_id or found.message_index is not None else "session"
+
+
+def _known_context(new: NewFeedback, found: LinkRow, source: str) -> dict[str, Any]:
+    """Return what the server knows of a source's context."""
+    known = {"chat_id": new.chat_id, "message_index": found.message_index} if source in ("chat", "observation") else {}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _status(new: NewFeedback, actor: Actor, at: datetime) -> dict[str, Any]:
     if new.status == "pending":
-        return {"status": "pending", "outcome": {}}
+        return {"outcome": {}}
     retry = {"kind": "retry", "id": new.context["retry_ref"], "text": "Asked again with the reason as instruction."}
-    return {
-        "status": new.status,
-        "outcome": new.outcome or retry,
-        "reviewed_at": new.created_at or now,
-        "reviewed_by_user_id": actor.id,
-        "reviewed_by_agent_id": None,
-    }
+    return {"outcome": new.outcome or retry, "reviewed_at": at, "reviewed_by_user_id": actor.id}
 
 
-def _details(new: NewFeedback, links: Links) -> dict[str, Any]:
+def _details(new: NewFeedback, answer: str | None) -> dict[str, Any]:
     """Check the details. An edit also keeps the preferred answer and its distance from the given one."""
     details = read_details(new.details)
-    if new.signal != "edit":
-        return details
     wanted = details.get("preferred_answer") or new.comment
-    if not wanted:
+    if new.signal != "edit" or not wanted:
         return details
     details["preferred_answer"] = wanted
-    if links.message_text is not None:
-        edited = edit_distance(links.message_text, wanted)
+    if answer is not None:
+        edited = edit_distance(answer, wanted)
         review = {"verdict": "changes_requested", "edit_distance": edited.percent}
         details["output_review"] = details.get("output_review", {}) | review
         if edited.approximate:

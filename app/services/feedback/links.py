@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -78,83 +78,47 @@ class LinkRow(NamedTuple):
     """What the statement gives: the message with its chat, the session, which of our own ids exist, and for a thumb
     whether its author gave one on the same message before."""
 
-    id: UUID | None
-    session_id: UUID | None
-    chat_id: UUID | None
-    turn_id: str | None
-    trace_id: str | None
-    message_index: int | None
-    agent_id: UUID | None
-    project: str | None
-    content: str | None
-    run_id: UUID | None
-    run_agent_id: UUID | None
-    run_trace_id: str | None
-    run_chat_id: UUID | None
-    entity_id: UUID | None
-    our_agent_id: UUID | None
-    thumbed: bool | None
-    held: None
-
-
-@dataclass(frozen=True)
-class Links:
+    id: UUID | None = None
     session_id: UUID | None = None
-    entity_id: UUID | None = None
-    agent_id: UUID | None = None
-    message_id: str | None = None
-    chat_id: str | None = None
+    chat_id: UUID | None = None
     turn_id: str | None = None
     trace_id: str | None = None
-    project: str = "default"
     message_index: int | None = None
-    message_text: str | None = None
-    thumbed: bool = False
-
-    def source_type(self, kind: str) -> str:
-        """Where nothing was said: a flag is an observation, the rest belongs to its chat, else to its session."""
-        if kind == "flag":
-            return "observation"
-        return "chat" if self.chat_id or self.message_index is not None else "session"
-
-    def context(self, source: str) -> dict[str, Any]:
-        """What the server knows of a source's context."""
-        if source not in ("chat", "observation"):
-            return {}
-        known = {"chat_id": self.chat_id, "message_index": self.message_index}
-        return {name: value for name, value in known.items() if value is not None}
+    agent_id: UUID | None = None
+    project: str | None = None
+    content: str | None = None
+    run_id: UUID | None = None
+    run_agent_id: UUID | None = None
+    run_trace_id: str | None = None
+    run_chat_id: UUID | None = None
+    entity_id: UUID | None = None
+    our_agent_id: UUID | None = None
+    thumbed: bool | None = None
+    held: None = None
 
 
-def resolve_links(new: NewFeedback, actor: Actor) -> Links:
-    """The links as far as they can be known. Links that name rows of another workspace, or of another person's
-    conversation, are links to nothing.
+NOTHING = LinkRow()
 
-    Ids of messages, chats and traces are the sender's own words and may be unknown here; ids of sessions, entities
-    and agents are ours and must exist.
+
+def resolve_links(new: NewFeedback, actor: Actor) -> tuple[NewFeedback, LinkRow]:
+    """Fill in the links as far as they can be known, and return them with what was found.
+
+    Ids of messages, chats and traces are the sender's own words and may be unknown here, which another workspace's and
+    another person's always are. Ids of sessions, entities and agents are ours and must exist.
     """
-    links = Links(
-        session_id=new.session_id,
-        entity_id=new.entity_id,
-        agent_id=new.agent_id,
-        message_id=new.message_id,
-        chat_id=new.chat_id or _text(new.context.get("chat_id")),
-        turn_id=new.turn_id,
-        trace_id=new.trace_id,
-        project=new.project or "default",
-    )
-    ways = _ways_to_message(links, new)
-    if ways or links.session_id or links.trace_id or links.entity_id or links.agent_id:
-        ours = bool(links.entity_id or links.agent_id)
-        thumb = new.opposite is not None
+    new = replace(new, chat_id=new.chat_id or _text(new.context.get("chat_id")))
+    found = NOTHING
+    ways = _ways_to_message(new)
+    if ways or new.session_id or new.trace_id or new.entity_id or new.agent_id:
+        statement = _statement(ways, bool(new.entity_id or new.agent_id), new.opposite is not None)
         with _looking_for(actor):
-            found = LinkRow(*run(_statement(ways, ours, thumb), _sought(links, new, actor))[0])
-        _check_ours(links, found)
-        thumbed = bool(found.thumbed or actor.vouched_by)
-        links = replace(_from_session(_from_message(links, new, found), found), thumbed=thumbed)
+            found = LinkRow(*run(statement, _sought(new, actor))[0])
+        _check_ours(new, found)
+        new = _filled(new, found)
     # Uniqueness hangs on the message, so a signal about a whole run takes the run's trace for it.
-    if new.kind == "signal" and links.message_id is None:
-        links = replace(links, message_id=links.trace_id or str(links.session_id))
-    return links
+    if new.kind == "signal" and new.message_id is None:
+        new = replace(new, message_id=new.trace_id or str(new.session_id))
+    return new, found
 
 
 @contextmanager
@@ -176,22 +140,22 @@ def lock_thumbs(author: UUID, message_id: str) -> None:
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+    return str(value) if isinstance(value, (str, UUID)) else None
 
 
-def _ways_to_message(links: Links, new: NewFeedback) -> tuple[str, ...]:
+def _ways_to_message(new: NewFeedback) -> tuple[str, ...]:
     """By its id, by its sender's id, by its place in a chat, by its turn, by its trace: the surest first."""
-    in_chat = " in chat" if links.chat_id else ""
-    if links.message_id:
+    in_chat = " in chat" if new.chat_id else ""
+    if new.message_id:
         named = f"external_id{in_chat}"
-        ways = ("id", named) if parse_id(links.message_id) else (named,)
+        ways = ("id", named) if parse_id(new.message_id) else (named,)
         # Visitors name a message that they only know the trace of by that trace.
-        return (*ways, "trace") if links.message_id == links.trace_id else ways
-    if links.chat_id and isinstance(new.context.get("message_index"), int):
+        return (*ways, "trace") if new.message_id == new.trace_id else ways
+    if new.chat_id and isinstance(new.context.get("message_index"), int):
         return ("place",)
-    if links.turn_id:
+    if new.turn_id:
         return (f"turn{in_chat}",)
-    return ("trace",) if links.trace_id and new.kind in ("signal", "reaction") else ()
+    return ("trace",) if new.trace_id and new.kind in ("signal", "reaction") else ()
 
 
 @cache
@@ -206,20 +170,20 @@ def _statement(ways: tuple[str, ...], ours: bool, thumb: bool) -> str:
     )
 
 
-def _sought(links: Links, new: NewFeedback, actor: Actor) -> dict[str, Any]:
+def _sought(new: NewFeedback, actor: Actor) -> dict[str, Any]:
     return {
         "tenant": actor.tenant_id,
-        "message": links.message_id,
-        "message_as_id": _as_id(links.message_id),
-        "chat": links.chat_id,
-        "chat_as_id": _as_id(links.chat_id),
+        "message": new.message_id,
+        "message_as_id": parse_id(new.message_id),
+        "chat": new.chat_id,
+        "chat_as_id": parse_id(new.chat_id),
         "index": new.context.get("message_index"),
-        "turn": links.turn_id,
-        "trace": links.trace_id,
+        "turn": new.turn_id,
+        "trace": new.trace_id,
         "edited": new.signal == "edit",
-        "session": links.session_id,
-        "entity": links.entity_id,
-        "agent": links.agent_id,
+        "session": new.session_id,
+        "entity": new.entity_id,
+        "agent": new.agent_id,
         "author": actor.id,
     }
 
@@ -231,45 +195,25 @@ def is_chat(name: str) -> ColumnElement[bool]:
     return same | (Chat.id == ours) if ours else same
 
 
-def _as_id(text: str | None) -> str | None:
-    return text if parse_id(text) else None
-
-
-def _check_ours(links: Links, found: LinkRow) -> None:
+def _check_ours(new: NewFeedback, found: LinkRow) -> None:
     known = {"session_id": found.run_id, "entity_id": found.entity_id, "agent_id": found.our_agent_id}
     for name, there in known.items():
-        wanted = getattr(links, name)
+        wanted = getattr(new, name)
         if wanted is not None and there is None:
             noun = name.removesuffix("_id")
             raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
 
 
-def _from_message(links: Links, new: NewFeedback, found: LinkRow) -> Links:
-    if found.id is None:
-        return links
+def _filled(new: NewFeedback, found: LinkRow) -> NewFeedback:
     # Each person has one reaction to a turn, so reactions call their chat by our id, whichever name the sender used.
-    named = None if new.kind == "reaction" else links.chat_id
+    named = None if new.kind == "reaction" and found.id else new.chat_id
     return replace(
-        links,
-        session_id=links.session_id or found.session_id,
-        agent_id=links.agent_id or found.agent_id,
-        message_id=links.message_id or str(found.id),
-        chat_id=named or str(found.chat_id),
-        turn_id=links.turn_id or found.turn_id,
-        trace_id=links.trace_id or found.trace_id,
-        project=new.project or found.project or links.project,
-        message_index=found.message_index,
-        message_text=found.content,
-    )
-
-
-def _from_session(links: Links, found: LinkRow) -> Links:
-    if found.run_id is None:
-        return links
-    return replace(
-        links,
-        session_id=found.run_id,
-        agent_id=links.agent_id or found.run_agent_id,
-        trace_id=links.trace_id or found.run_trace_id,
-        chat_id=links.chat_id or (str(found.run_chat_id) if found.run_chat_id else None),
+        new,
+        session_id=found.run_id or new.session_id or found.session_id,
+        agent_id=new.agent_id or found.agent_id or found.run_agent_id,
+        message_id=new.message_id or _text(found.id),
+        chat_id=named or _text(found.chat_id) or _text(found.run_chat_id),
+        turn_id=new.turn_id or found.turn_id,
+        trace_id=new.trace_id or found.trace_id or found.run_trace_id,
+        project=new.project or found.project,
     )

@@ -12,6 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, empty, read_page
+from app.formats.feedback_details import RETRACTED
 from app.formats.ids import parse_id
 from app.models import (
     Agent,
@@ -24,7 +25,6 @@ from app.models import (
     SharedContext,
     SharedContextFeedback,
 )
-from app.services.feedback.intake import RETRACTED
 from app.services.feedback.lists import FeedbackFilters
 from app.services.lists import text_search
 

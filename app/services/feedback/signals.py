@@ -5,24 +5,25 @@ workspace of that chat, any other to the newest membership, and one that turns o
 of it is one transaction, which is bound to one workspace after the other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Row, select, tuple_
+from sqlalchemy import ColumnElement, select, tuple_
 
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Cursor, Page, Slice
-from app.learning.signals import OPPOSITE, weight_of
+from app.learning.signals import weight_of
 from app.models import Chat, Feedback
 from app.services.feedback.intake import (
     NOT_RETRACTED,
     VISITOR_IDS,
     NewFeedback,
+    StoredFeedback,
     is_untouched,
     record_feedback,
     retract_feedback,
@@ -34,47 +35,64 @@ COLUMNS = (
     Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
     Feedback.rating, Feedback.status, Feedback.details, Feedback.created_at, Feedback.occurred_at,
 )  # fmt: skip
+# The same signal in a workspace of its author's.
+Found = tuple[Actor, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewSignal:
-    """The ids are the sender's own words; without a message the trace says what it is about."""
-
-    signal: str
-    message_id: str | None = None
-    chat_id: str | None = None
-    trace_id: str | None = None
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class SignalRow:
-    """A signal as its author sees it."""
-
-    id: UUID
-    message_id: str
-    chat_id: str | None
-    trace_id: str | None
-    signal: str
-    reason: str | None
-    rating: str
-    weight: float
-    edit_distance: int | None
-    status: str
-    created_at: datetime
-    occurred_at: datetime
+def record_signal(new: NewFeedback, *, actor: Actor, commit: bool = False) -> StoredFeedback:
+    """Write the signal, or change the one that exists. A thumb retracts its opposite. With `commit` it may be committed
+    along the way."""
+    if actor.vouched_by:
+        # The server would name a message that it finds by its trace with an id that a visitor may not learn.
+        new = replace(new, message_id=new.message_id or new.trace_id)
+    if not _in_a_browser(actor):
+        return record_feedback(new, actor=actor, commit=commit)
+    places = identity.tenants_of(actor.id)
+    if places == [actor.tenant_id]:
+        return record_feedback(new, actor=actor)
+    with _back_as(actor):
+        return _record_where_it_belongs(new, places, actor)
 
 
-@dataclass(frozen=True)
-class SignalFilters:
-    message_id: str | None = None
-    chat_id: str | None = None
-    trace_id: str | None = None
-    signal: str | None = None
+def list_signals(wanted: Mapping[str, str], page: Page, *, actor: Actor) -> Slice[Any]:
+    """Return the actor's own signals, newest first: of the key's workspace, or in a browser of all their workspaces."""
+    cursor = Cursor.read(page.cursor) if page.cursor else None
+    where = [_column(name, actor) == value for name, value in wanted.items()]
+    if cursor is not None:
+        where.append(tuple_(Feedback.created_at, Feedback.id) < tuple_(cursor.at, cursor.id))
+    found: list[Any] = []
+    for place in _workspaces_of(actor):
+        own = select(*COLUMNS).where(*_own_signals(place), *where)
+        found += db.session.execute(
+            own.order_by(Feedback.created_at.desc(), Feedback.id.desc()).limit(page.limit + 1)
+        ).all()
+    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
+    shown = found[: page.limit]
+    more = len(found) > page.limit
+    return Slice(shown, Cursor(True, shown[-1].created_at, shown[-1].id).text() if more else None)
 
-    def conditions(self, actor: Actor) -> list[ColumnElement[bool]]:
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        return [_column(name, actor) == value for name, value in given.items()]
+
+def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
+    """Retract a signal in whichever workspace it is. Retracting what does not exist is fine."""
+    for place in _workspaces_of(actor):
+        _retract(message_id, signal, place)
+
+
+def describe_signal(row: Any, actor: Actor) -> dict[str, Any]:
+    """Return what its author reads. A visitor gets the ids that they sent, and no measure of the answer that they
+    edited: the distance to guesses would tell them its words."""
+    names = ("id", "message_id", "chat_id", "trace_id", "signal", "rating", "status", "created_at", "occurred_at")
+    found = {name: getattr(row, name) for name in names}
+    distance = row.details.get("output_review", {}).get("edit_distance")
+    if actor.vouched_by is not None:
+        distance = None
+        found |= {name: row.details.get("sent", {}).get(name) for name in VISITOR_IDS}
+    return found | {"reason": row.comment, "weight": weight_of(row.signal), "edit_distance": distance}
+
+
+def _own_signals(place: Actor) -> list[ColumnElement[bool]]:
+    own = (Feedback.tenant_id == place.tenant_id, Feedback.created_by == place.id)
+    return [*own, Feedback.kind == "signal", NOT_RETRACTED]
 
 
 def _column(name: str, actor: Actor) -> Any:
@@ -84,118 +102,42 @@ def _column(name: str, actor: Actor) -> Any:
     return getattr(Feedback, name)
 
 
-@dataclass(frozen=True)
-class OtherWorkspaceSignal:
-    """The same signal in another workspace of the same person."""
-
-    actor: Actor
-    id: UUID
-    chat_id: str | None
-    trace_id: str | None
-    created_at: datetime
+def _retract(message_id: str, signal: str, place: Actor) -> None:
+    which = (Feedback.kind == "signal", Feedback.message_id == message_id, Feedback.signal == signal)
+    retract_feedback(*which, actor=place)
 
 
-def record_signal(new: NewSignal, *, actor: Actor, commit: bool = False) -> tuple[SignalRow, bool]:
-    """Write the signal, or change the one that is there; say whether it is new. A thumb takes its opposite back. What
-    is `last` in its transaction may be committed along the way."""
-    if not _in_a_browser(actor):
-        return _write(new, actor, commit=commit)
-    places = identity.tenants_of(actor.id)
-    if places == [actor.tenant_id]:
-        return _write(new, actor)
-    with _back_as(actor):
-        return _anchor(new, places, actor)
-
-
-def list_signals(filters: SignalFilters, page: Page, *, actor: Actor) -> Slice[SignalRow]:
-    """One's own signals that stand, newest first: of the key's workspace, or of all one's workspaces in a browser."""
-    cursor = Cursor.read(page.cursor) if page.cursor else None
-    found: list[Row[Any]] = []
-    for _ in _workspaces_of(actor):
-        found += _own(filters.conditions(actor), cursor, page.limit + 1, actor)
-    found.sort(key=lambda row: (row.created_at, row.id), reverse=True)
-    shown = found[: page.limit]
-    more = len(found) > page.limit
-    following = Cursor(True, shown[-1].created_at, shown[-1].id).text() if more else None
-    return Slice([_row(row, actor) for row in shown], following)
-
-
-def retract_signal(message_id: str, signal: str, *, actor: Actor) -> None:
-    """Take a signal back, wherever it was put. What is not there is taken back already."""
-    for place in _workspaces_of(actor):
-        _take_back(message_id, signal, place)
-
-
-def _take_back(message_id: str, signal: str, place: Actor) -> None:
-    retract_feedback(
-        Feedback.kind == "signal", *SignalFilters(message_id, signal=signal).conditions(place), actor=place
-    )
-
-
-def _write(
-    new: NewSignal, actor: Actor, id: UUID | None = None, created_at: datetime | None = None, *, commit: bool = False
-) -> tuple[SignalRow, bool]:
-    stored = record_feedback(
-        NewFeedback(
-            id=id,
-            kind="signal",
-            signal=new.signal,
-            # The server would name a message that it finds by its trace with an id that a visitor may not learn.
-            message_id=new.message_id or (new.trace_id if actor.vouched_by else None),
-            chat_id=new.chat_id,
-            trace_id=new.trace_id,
-            comment=new.reason,
-            created_at=created_at,
-            occurred_at=datetime.now(UTC),
-        ),
-        actor=actor,
-        commit=commit,
-    )
-    return _row(stored.row, actor), stored.created
-
-
-def _anchor(new: NewSignal, places: list[UUID], actor: Actor) -> tuple[SignalRow, bool]:
-    """Write it in the workspace it belongs to, and take it out of the others. The opposite goes from all of them."""
+def _record_where_it_belongs(new: NewFeedback, places: list[UUID], actor: Actor) -> StoredFeedback:
+    """Write it in the workspace of its chat, and take it out of the others. The opposite goes from all of them."""
     target: Actor | None = None
-    known: list[OtherWorkspaceSignal] = []
-    name, opposite = new.message_id or new.trace_id, OPPOSITE.get(new.signal)
-    if name and opposite:
+    known: list[Found] = []
+    name = new.message_id or new.trace_id
+    if name and new.opposite:
         lock_thumbs(actor.id, name)
     for place in _workspaces_of(actor):
-        if name and opposite:
-            _take_back(name, opposite, place)
-        known += _same_signal(new, place)
+        if name and new.opposite:
+            _retract(name, new.opposite, place)
+        known += [(place, row) for row in _same_signal(new, place)]
         if target is None and new.chat_id and _has_chat(new.chat_id, place):
             target = place
     if target is None:
         newest = identity.enter_workspace(actor.id, places[-1], actor.request_id) if places else None
-        target = known[0].actor if known else newest or actor
-    here = [one for one in known if one.actor.tenant_id == target.tenant_id]
-    left = [one for one in known if one.actor.tenant_id != target.tenant_id]
-    moving = [one for one in left if _take_out(one)]
+        target = known[0][0] if known else newest or actor
+    left = [(place, row) for place, row in known if place.tenant_id != target.tenant_id]
+    moving = [row for place, row in left if _take_out(row.id, place)]
     identity.work_as(target)
-    if here or not moving:
-        row, created = _write(new, target)
-        return row, created and not left
-    first = moving[0]
-    more = replace(new, trace_id=new.trace_id or first.trace_id, chat_id=new.chat_id or first.chat_id)
-    row, _ = _write(more, target, first.id, first.created_at)
-    return row, False
+    if len(left) == len(known) and moving:
+        first = moving[0]
+        ids = {name: getattr(new, name) or getattr(first, name) for name in ("trace_id", "chat_id")}
+        new = replace(new, id=first.id, created_at=first.created_at, occurred_at=datetime.now(UTC), **ids)
+    stored = record_feedback(new, actor=target)
+    return replace(stored, created=stored.created and not left)
 
 
-def _same_signal(new: NewSignal, place: Actor) -> list[OtherWorkspaceSignal]:
+def _same_signal(new: NewFeedback, place: Actor) -> list[Any]:
     which = Feedback.message_id == new.message_id if new.message_id else Feedback.trace_id == new.trace_id
-    rows = db.session.execute(
-        select(Feedback.id, Feedback.chat_id, Feedback.trace_id, Feedback.created_at).where(
-            Feedback.tenant_id == place.tenant_id,
-            Feedback.created_by == place.id,
-            Feedback.kind == "signal",
-            Feedback.signal == new.signal,
-            which,
-            NOT_RETRACTED,
-        )
-    )
-    return [OtherWorkspaceSignal(place, *row) for row in rows]
+    rows = select(*COLUMNS).where(*_own_signals(place), Feedback.signal == new.signal, which)
+    return list(db.session.execute(rows))
 
 
 def _has_chat(chat_id: str, place: Actor) -> bool:
@@ -203,48 +145,12 @@ def _has_chat(chat_id: str, place: Actor) -> bool:
     return db.session.scalar(found) is not None
 
 
-def _take_out(one: OtherWorkspaceSignal) -> bool:
+def _take_out(row_id: UUID, place: Actor) -> bool:
     """Take the row out of its workspace; false when something was decided about it there, so that it stays, marked."""
-    identity.work_as(one.actor)
-    alone = db.session.scalar(select(is_untouched()).where(Feedback.id == one.id).with_for_update(of=Feedback))
-    retract_feedback(Feedback.id == one.id, actor=one.actor)
+    identity.work_as(place)
+    alone = db.session.scalar(select(is_untouched()).where(Feedback.id == row_id).with_for_update(of=Feedback))
+    retract_feedback(Feedback.id == row_id, actor=place)
     return bool(alone)
-
-
-def _own(which: list[ColumnElement[bool]], cursor: Cursor | None, limit: int, actor: Actor) -> list[Row[Any]]:
-    bound: Actor = db.session().info["actor"]
-    statement = select(*COLUMNS).where(
-        Feedback.tenant_id == bound.tenant_id,
-        Feedback.created_by == actor.id,
-        Feedback.kind == "signal",
-        NOT_RETRACTED,
-        *which,
-    )
-    if cursor is not None:
-        statement = statement.where(tuple_(Feedback.created_at, Feedback.id) < tuple_(cursor.at, cursor.id))
-    return list(db.session.execute(statement.order_by(Feedback.created_at.desc(), Feedback.id.desc()).limit(limit)))
-
-
-def _row(row: Any, actor: Actor) -> SignalRow:
-    """The row for its author. A visitor gets the ids that they sent, and no measure of the answer that they edited: the
-    distance to guesses would tell them its words."""
-    review = row.details.get("output_review", {})
-    ids = {"chat_id": row.chat_id, "trace_id": row.trace_id}
-    if actor.vouched_by is not None:
-        review, ids = {}, {name: row.details.get("sent", {}).get(name) for name in VISITOR_IDS}
-    return SignalRow(
-        id=row.id,
-        message_id=row.message_id,
-        **ids,
-        signal=row.signal,
-        reason=row.comment,
-        rating=row.rating,
-        weight=weight_of(row.signal),
-        edit_distance=review.get("edit_distance"),
-        status=row.status,
-        created_at=row.created_at,
-        occurred_at=row.occurred_at,
-    )
 
 
 def _in_a_browser(actor: Actor) -> bool:
