@@ -17,7 +17,11 @@ NAMING = {
 }
 
 uuid_pk = Annotated[UUID, mapped_column(primary_key=True, server_default=func.gen_random_uuid())]
-created_at = Annotated[datetime, mapped_column(server_default=func.now())]
+# When its transaction began; `write_time` tells apart rows that one transaction wrote.
+timestamp = Annotated[datetime, mapped_column(server_default=func.now())]
+write_time = Annotated[datetime, mapped_column(server_default=func.clock_timestamp())]
+flag = Annotated[bool, mapped_column(server_default=text("false"))]
+counter = Annotated[int, mapped_column(server_default=text("0"))]
 json_object = Annotated[dict[str, Any], mapped_column(JSONB, server_default=text("'{}'::jsonb"))]
 text_list = Annotated[list[str], mapped_column(ARRAY(Text), server_default=text("'{}'::text[]"))]
 

@@ -65,7 +65,7 @@ def _create() -> dict[str, Any]:
 def _count_rows(actor: Actor) -> dict[str, int]:
     found = {}
     for name, model in COUNTED.items():
-        rows = select(func.count()).select_from(model).where(model.tenant_id == actor.tenant_id)  # type: ignore[attr-defined]
+        rows = select(func.count()).select_from(model).where(model.tenant_id == actor.tenant_id)
         found[name] = db.session.scalar(rows) or 0
     found["people"] -= 1  # The workspace's system user is no person.
     return found

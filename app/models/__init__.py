@@ -5,7 +5,6 @@ from app.models.conversations import Chat, Message
 from app.models.entities import CriteriaSet, Entity, EntityResponse, EntityType
 from app.models.evals import EvalRun, GoldenSet
 from app.models.feedback import Feedback, FeedbackComment, FeedbackDaily
-from app.models.imports import Import
 from app.models.knowledge import (
     ServedPrompt,
     SharedContext,
@@ -14,7 +13,6 @@ from app.models.knowledge import (
     SharedContextHistory,
     SharedContextUsage,
 )
-from app.models.lists import SavedView
 from app.models.people import (
     ApiKey,
     AuditEntry,
@@ -23,12 +21,13 @@ from app.models.people import (
     Membership,
     OneTimeLink,
     Purge,
+    SavedView,
     SignInAttempt,
     Tenant,
     User,
     UserMemory,
 )
-from app.models.sessions import AgentSession, SessionDraft, SessionEvent, SessionReception
+from app.models.sessions import AgentSession, Import, SessionDraft, SessionEvent, SessionReception
 
 __all__ = [
     "Agent",

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import flag, json_object, timestamp, write_time
+from app.models.base import Row, addressable, index, one_of, within
 
 AGENT_KINDS = ("builtin", "endpoint", "external")
 # What an endpoint does, it does for real, and it has no way yet to say that it can tell a replay from a request.
@@ -19,7 +19,7 @@ REPLAYABLE_KINDS = ("builtin",)
 TICK_STATUSES = ("claimed", "done", "failed", "skipped", "abandoned")
 
 
-class Agent(OfTenant, Model):
+class Agent(Row):
     """Who answers. Archived rather than deleted; its knowledge then deactivates."""
 
     __tablename__ = "agents"
@@ -31,21 +31,20 @@ class Agent(OfTenant, Model):
         CheckConstraint("slug ~ '^[a-z0-9][a-z0-9._-]{0,119}$'", name="slug_form"),
     )
 
-    id: Mapped[uuid_pk]
     slug: Mapped[str]
     name: Mapped[str]
     description: Mapped[str | None]
     kind: Mapped[str] = mapped_column(server_default="external")
-    is_system: Mapped[bool] = mapped_column(server_default=text("false"))
+    is_system: Mapped[flag]
     current_version: Mapped[int] = mapped_column(server_default=text("1"))
     archived_at: Mapped[datetime | None]
     # An agent made by a typo points at the one that took its work over.
     merged_into: Mapped[UUID | None]
-    created_at: Mapped[created_at]
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[timestamp]
+    updated_at: Mapped[timestamp]
 
 
-class AgentVersion(OfTenant, Model):
+class AgentVersion(Row):
     """What an agent was at one time: instructions, model, tools. Never changed after it was written."""
 
     __tablename__ = "agent_versions"
@@ -55,17 +54,16 @@ class AgentVersion(OfTenant, Model):
         within("agents", "agent_id", ondelete="CASCADE"),
     )
 
-    id: Mapped[uuid_pk]
     agent_id: Mapped[UUID]
     version: Mapped[int]
     config: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
     # Why it was written, in the words of whoever did.
     note: Mapped[str | None]
 
 
-class Task(OfTenant, Model):
+class Task(Row):
     """Scheduled work of a workspace and its last outcome."""
 
     __tablename__ = "tasks"
@@ -73,26 +71,25 @@ class Task(OfTenant, Model):
         addressable(),
         UniqueConstraint("tenant_id", "slug"),
         within("agents", "agent_id", ondelete="SET NULL"),
-        Index("tasks_due_idx", "next_run_at", postgresql_where=text("enabled")),
+        index("tasks_due_idx", "next_run_at", where="enabled"),
     )
 
-    id: Mapped[uuid_pk]
     slug: Mapped[str]
     name: Mapped[str]
     agent_id: Mapped[UUID | None]
     message: Mapped[str] = mapped_column(server_default="")
     replay: Mapped[dict[str, Any] | None] = mapped_column(JSONB(none_as_null=True))
     cron: Mapped[str]
-    enabled: Mapped[bool] = mapped_column(server_default=text("false"))
+    enabled: Mapped[flag]
     next_run_at: Mapped[datetime | None]
     last_run_at: Mapped[datetime | None]
     last_outcome: Mapped[str | None]
     last_detail: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
 
 
-class TaskTick(OfTenant, Model):
+class TaskTick(Row):
     """One due time of a task. The process that inserts the row runs it; the key makes it run once."""
 
     __tablename__ = "task_ticks"
@@ -101,13 +98,12 @@ class TaskTick(OfTenant, Model):
         within("tasks", "task_id", ondelete="CASCADE"),
         within("sessions", "session_id", ondelete="SET NULL"),
         within("eval_runs", "eval_run_id", ondelete="SET NULL"),
-        Index("task_ticks_session_idx", "tenant_id", "session_id", postgresql_where=text("session_id IS NOT NULL")),
-        Index("task_ticks_eval_run_idx", "tenant_id", "eval_run_id", postgresql_where=text("eval_run_id IS NOT NULL")),
+        index("task_ticks_session_idx", "tenant_id, session_id", where="session_id IS NOT NULL"),
+        index("task_ticks_eval_run_idx", "tenant_id, eval_run_id", where="eval_run_id IS NOT NULL"),
         CheckConstraint(one_of("status", TICK_STATUSES), name="status_known"),
         CheckConstraint("(status = 'claimed') = (finished_at IS NULL)", name="ends"),
     )
 
-    id: Mapped[uuid_pk]
     task_id: Mapped[UUID]
     scheduled_for: Mapped[datetime]
     status: Mapped[str] = mapped_column(server_default="claimed")
@@ -116,5 +112,5 @@ class TaskTick(OfTenant, Model):
     session_id: Mapped[UUID | None]
     eval_run_id: Mapped[UUID | None]
     detail: Mapped[str | None]
-    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    created_at: Mapped[write_time]
     finished_at: Mapped[datetime | None]

@@ -3,61 +3,58 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import flag, json_object, timestamp
+from app.models.base import Row, addressable, index, one_of, within
 
 RESPONSE_STATUSES = ("submitted", "accepted", "rejected")
 
 
-class EntityType(OfTenant, Model):
+class EntityType(Row):
     """A kind of record, such as a deal. `fields` is a JSON schema's `properties`."""
 
     __tablename__ = "entity_types"
     __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
 
-    id: Mapped[uuid_pk]
     slug: Mapped[str]
     name: Mapped[str]
     fields: Mapped[json_object]
     archived_at: Mapped[datetime | None]
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
 
 
-class Entity(OfTenant, Model):
+class Entity(Row):
     __tablename__ = "entities"
     __table_args__ = (
         addressable(),
         within("entity_types", "entity_type_id"),
-        Index("entities_recent_idx", "tenant_id", text("updated_at DESC"), text("id DESC")),
-        Index("entities_type_idx", "tenant_id", "entity_type_id", text("updated_at DESC"), text("id DESC")),
+        index("entities_recent_idx", "tenant_id, updated_at DESC, id DESC"),
+        index("entities_type_idx", "tenant_id, entity_type_id, updated_at DESC, id DESC"),
     )
 
-    id: Mapped[uuid_pk]
     entity_type_id: Mapped[UUID]
     name: Mapped[str]
     fields: Mapped[json_object]
-    created_at: Mapped[created_at]
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[timestamp]
+    updated_at: Mapped[timestamp]
 
 
-class CriteriaSet(OfTenant, Model):
+class CriteriaSet(Row):
     """What a response or a golden is judged by. `dimensions` maps a name to its kind, weight and tolerance."""
 
     __tablename__ = "criteria_sets"
     __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
 
-    id: Mapped[uuid_pk]
     slug: Mapped[str]
     name: Mapped[str]
     dimensions: Mapped[json_object]
-    created_at: Mapped[created_at]
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[timestamp]
+    updated_at: Mapped[timestamp]
 
 
-class EntityResponse(OfTenant, Model):
+class EntityResponse(Row):
     """Values that a person or an agent submitted about a record, and the decision about them."""
 
     __tablename__ = "entity_responses"
@@ -67,18 +64,17 @@ class EntityResponse(OfTenant, Model):
         within("criteria_sets", "criteria_set_id", ondelete="SET NULL"),
         within("sessions", "session_id", ondelete="SET NULL"),
         within("agents", "agent_id", ondelete="SET NULL"),
-        Index("entity_responses_entity_idx", "tenant_id", "entity_id", text("created_at DESC")),
+        index("entity_responses_entity_idx", "tenant_id, entity_id, created_at DESC"),
         CheckConstraint(one_of("status", RESPONSE_STATUSES), name="status_known"),
         CheckConstraint("status <> 'rejected' OR coalesce(rejection_reason, '') <> ''", name="rejection_has_reason"),
     )
 
-    id: Mapped[uuid_pk]
     entity_id: Mapped[UUID]
     criteria_set_id: Mapped[UUID | None]
     session_id: Mapped[UUID | None]
     agent_id: Mapped[UUID | None]
     values: Mapped[json_object]
-    extracted: Mapped[bool] = mapped_column(server_default=text("false"))
+    extracted: Mapped[flag]
     status: Mapped[str] = mapped_column(server_default="submitted")
     rejection_reason: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
@@ -86,4 +82,4 @@ class EntityResponse(OfTenant, Model):
     owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     decided_at: Mapped[datetime | None]
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]

@@ -3,30 +3,29 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import counter, json_object, timestamp
+from app.models.base import KeyedRow, Row, addressable, index, one_of, within
 
 RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 TRIGGERS = ("manual", "scheduled", "post-deploy")
 CONTEXT_MODES = ("frozen", "live")
 
 
-class GoldenSet(OfTenant, Model):
+class GoldenSet(KeyedRow):
     """How the verdicts of a set come about, where it differs from the usual. A set without a row has no wishes."""
 
     __tablename__ = "golden_sets"
     __table_args__ = (CheckConstraint("name ~ '^[a-z0-9-]{1,60}$'", name="name_is_slug"),)
 
-    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str] = mapped_column(primary_key=True)
     policy: Mapped[json_object]
-    updated_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    updated_at: Mapped[timestamp]
 
 
-class EvalRun(OfTenant, Model):
+class EvalRun(Row):
     """One pass over goldens with one configuration. Its cases are the sessions with its `eval_run_id`; the figures are
     read from them and written here when the run ends."""
 
@@ -35,9 +34,9 @@ class EvalRun(OfTenant, Model):
         addressable(),
         within("agents", "agent_id"),
         within("agent_versions", "agent_version_id"),
-        Index("eval_runs_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
-        Index("eval_runs_set_idx", "tenant_id", "set_name", text("created_at DESC"), text("id DESC")),
-        Index("eval_runs_open_idx", "tenant_id", "id", postgresql_where=text("status IN ('queued', 'running')")),
+        index("eval_runs_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        index("eval_runs_set_idx", "tenant_id, set_name, created_at DESC, id DESC"),
+        index("eval_runs_open_idx", "tenant_id, id", where="status IN ('queued', 'running')"),
         CheckConstraint(one_of("status", RUN_STATUSES), name="status_known"),
         CheckConstraint(one_of("triggered_by", TRIGGERS), name="trigger_known"),
         CheckConstraint(one_of("context_mode", CONTEXT_MODES), name="context_known"),
@@ -45,7 +44,6 @@ class EvalRun(OfTenant, Model):
         CheckConstraint("(status IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)", name="ends"),
     )
 
-    id: Mapped[uuid_pk]
     name: Mapped[str]
     set_name: Mapped[str | None]
     agent_id: Mapped[UUID | None]
@@ -58,12 +56,12 @@ class EvalRun(OfTenant, Model):
     config_hash: Mapped[str]
     ref: Mapped[str | None]
     error: Mapped[str | None]
-    started_at: Mapped[created_at]
+    started_at: Mapped[timestamp]
     completed_at: Mapped[datetime | None]
     cancel_requested_at: Mapped[datetime | None]
-    golden_session_count: Mapped[int] = mapped_column(server_default=text("0"))
-    passed_count: Mapped[int] = mapped_column(server_default=text("0"))
-    failed_count: Mapped[int] = mapped_column(server_default=text("0"))
+    golden_session_count: Mapped[counter]
+    passed_count: Mapped[counter]
+    failed_count: Mapped[counter]
     results: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]

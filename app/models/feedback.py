@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import date, datetime
 from uuid import UUID
 
-from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Index, Uuid, func, text
-from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Uuid, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, text_list, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import json_object, text_list, timestamp, write_time
+from app.models.base import KeyedRow, Row, addressable, index, one_of, search_vector, within
 
 SOURCES = ("chat", "response", "extraction", "tool", "session", "observation")
 RATINGS = ("positive", "negative", "neutral")
@@ -23,7 +22,7 @@ KINDS = (
 )  # fmt: skip
 
 
-class Feedback(OfTenant, Model):
+class Feedback(Row):
     """One piece of feedback about an agent's work, and its outcome."""
 
     __tablename__ = "feedback"
@@ -33,69 +32,39 @@ class Feedback(OfTenant, Model):
         within("entities", "entity_id", ondelete="SET NULL"),
         within("agents", "agent_id", ondelete="SET NULL"),
         within("agents", "reviewed_by_agent_id", ondelete="SET NULL"),
-        Index("idx_feedback_tenant_status", "tenant_id", "status", text("created_at DESC")),
-        Index("idx_feedback_session", "session_id", postgresql_where=text("session_id IS NOT NULL")),
-        Index("idx_feedback_entity", "entity_id", postgresql_where=text("entity_id IS NOT NULL")),
-        Index("idx_feedback_agent", "agent_id", postgresql_where=text("agent_id IS NOT NULL")),
-        Index(
-            "idx_feedback_pending", "tenant_id", text("created_at DESC"), postgresql_where=text("status = 'pending'")
+        index("idx_feedback_tenant_status", "tenant_id, status, created_at DESC"),
+        index("idx_feedback_session", "session_id", where="session_id IS NOT NULL"),
+        index("idx_feedback_entity", "entity_id", where="entity_id IS NOT NULL"),
+        index("idx_feedback_agent", "agent_id", where="agent_id IS NOT NULL"),
+        index("idx_feedback_pending", "tenant_id, created_at DESC", where="status = 'pending'"),
+        index("idx_feedback_trace", "trace_id", where="trace_id IS NOT NULL"),
+        index("feedback_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        index("feedback_author_idx", "tenant_id, created_by, created_at DESC, id DESC"),
+        index("feedback_rating_idx", "tenant_id, rating, status, created_at DESC, id DESC"),
+        index("feedback_message_idx", "tenant_id, message_id", where="message_id IS NOT NULL"),
+        index("feedback_chat_idx", "tenant_id, chat_id", where="chat_id IS NOT NULL"),
+        index(
+            "feedback_assignee_idx", "tenant_id, assignee_id, created_at DESC, id DESC", where="assignee_id IS NOT NULL"
         ),
-        Index("idx_feedback_trace", "trace_id", postgresql_where=text("trace_id IS NOT NULL")),
-        Index("feedback_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
-        Index("feedback_author_idx", "tenant_id", "created_by", text("created_at DESC"), text("id DESC")),
-        Index("feedback_rating_idx", "tenant_id", "rating", "status", text("created_at DESC"), text("id DESC")),
-        Index("feedback_message_idx", "tenant_id", "message_id", postgresql_where=text("message_id IS NOT NULL")),
-        Index("feedback_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
-        Index(
-            "feedback_assignee_idx",
-            "tenant_id",
-            "assignee_id",
-            text("created_at DESC"),
-            text("id DESC"),
-            postgresql_where=text("assignee_id IS NOT NULL"),
-        ),
-        Index("feedback_occurred_idx", "tenant_id", "occurred_at"),
-        Index("feedback_search_idx", "search", postgresql_using="gin"),
-        Index(
+        index("feedback_occurred_idx", "tenant_id, occurred_at"),
+        index("feedback_search_idx", "search", postgresql_using="gin"),
+        index(
             "feedback_one_reaction_key",
-            "tenant_id",
-            "chat_id",
-            "turn_id",
-            "created_by",
+            "tenant_id, chat_id, turn_id, created_by",
             unique=True,
-            postgresql_where=text("kind = 'reaction' AND origin = 'user'"),
+            where="kind = 'reaction' AND origin = 'user'",
         ),
-        Index(
-            "feedback_one_signal_key",
-            "tenant_id",
-            "message_id",
-            "created_by",
-            "signal",
-            unique=True,
-            postgresql_where=text("kind = 'signal'"),
+        index(
+            "feedback_one_signal_key", "tenant_id, message_id, created_by, signal", unique=True, where="kind = 'signal'"
         ),
-        Index(
-            "feedback_one_failure_key",
-            "tenant_id",
-            "session_id",
-            unique=True,
-            postgresql_where=text("kind = 'session_failure'"),
-        ),
-        Index(
-            "feedback_one_replay_key",
-            "tenant_id",
-            "replay_session_id",
-            unique=True,
-            postgresql_where=text("kind = 'replay_failure'"),
-        ),
-        Index(
+        index("feedback_one_failure_key", "tenant_id, session_id", unique=True, where="kind = 'session_failure'"),
+        index("feedback_one_replay_key", "tenant_id, replay_session_id", unique=True, where="kind = 'replay_failure'"),
+        index(
             "feedback_open_replay_key",
-            "tenant_id",
-            text("(context ->> 'golden_session_id')"),
-            text("(context ->> 'agent_version_id')"),
-            text("(context ->> 'context_mode')"),
+            "tenant_id, (context ->> 'golden_session_id'), (context ->> 'agent_version_id'),"
+            " (context ->> 'context_mode')",
             unique=True,
-            postgresql_where=text("kind = 'replay_failure' AND status IN ('pending', 'reviewed')"),
+            where="kind = 'replay_failure' AND status IN ('pending', 'reviewed')",
         ),
         CheckConstraint(one_of("source_type", SOURCES), name="source_type_known"),
         CheckConstraint(one_of("rating", RATINGS), name="rating_known"),
@@ -115,7 +84,6 @@ class Feedback(OfTenant, Model):
         CheckConstraint("status <> 'dismissed' OR coalesce(review_notes, '') <> ''", name="dismissed_has_notes"),
     )
 
-    id: Mapped[uuid_pk]
     source_type: Mapped[str]
     rating: Mapped[str]
     comment: Mapped[str | None]
@@ -131,7 +99,7 @@ class Feedback(OfTenant, Model):
     reviewed_at: Mapped[datetime | None]
     review_notes: Mapped[str | None]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
     kind: Mapped[str] = mapped_column(server_default="comment")
     origin: Mapped[str] = mapped_column(server_default="user")
     confidence: Mapped[float] = mapped_column(server_default=text("1"))
@@ -145,40 +113,36 @@ class Feedback(OfTenant, Model):
     error_categories: Mapped[text_list]
     assignee_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     outcome: Mapped[json_object]
-    occurred_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    occurred_at: Mapped[timestamp]
     replay_session_id: Mapped[UUID | None] = mapped_column(
         Uuid, Computed("(context #>> '{replay_session_ids,0}')::uuid", persisted=True)
     )
-    search: Mapped[str] = mapped_column(
-        TSVECTOR, Computed("to_tsvector('english', left(coalesce(comment, ''), 20000))", persisted=True), deferred=True
-    )
+    search: Mapped[str] = search_vector("coalesce(comment, '')")
 
 
-class FeedbackComment(OfTenant, Model):
+class FeedbackComment(Row):
     """An admin's comment on a feedback row. The author of the row never sees it."""
 
     __tablename__ = "feedback_comments"
     __table_args__ = (
         within("feedback", "feedback_id", ondelete="CASCADE"),
-        Index("feedback_comments_feedback_idx", "tenant_id", "feedback_id", "created_at"),
+        index("feedback_comments_feedback_idx", "tenant_id, feedback_id, created_at"),
         CheckConstraint("body <> ''", name="says_something"),
     )
 
-    id: Mapped[uuid_pk]
     feedback_id: Mapped[UUID]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     body: Mapped[str]
-    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    created_at: Mapped[write_time]
 
 
-class FeedbackDaily(OfTenant, Model):
+class FeedbackDaily(KeyedRow):
     """How much feedback of each rating a day brought, in the workspace's time zone. Counted in batches."""
 
     __tablename__ = "feedback_daily"
     __table_args__ = (CheckConstraint(one_of("rating", RATINGS), name="rating_known"),)
 
-    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     day: Mapped[date] = mapped_column(primary_key=True)
     rating: Mapped[str] = mapped_column(primary_key=True)
     total: Mapped[int] = mapped_column(BigInteger)
-    counted_at: Mapped[created_at]
+    counted_at: Mapped[timestamp]

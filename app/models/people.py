@@ -6,19 +6,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, UniqueConstraint, func, text
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.actor import SCOPES
-from app.db.types import created_at, json_object, text_list, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import Base, counter, flag, json_object, text_list, timestamp, uuid_pk, write_time
+from app.models.base import Row, addressable, index, one_of, within
 
 ROLES = ("member", "admin", "owner")
 LINK_KINDS = ("invite", "sign_in")
+TABS = ("conversations", "sessions", "feedback", "knowledge")
 
 
-class Tenant(Model):
+class Tenant(Base):
     """A workspace. `settings` holds what its admins decided; `secret` keys the delimiters of its prompts."""
 
     __tablename__ = "tenants"
@@ -31,22 +32,16 @@ class Tenant(Model):
     secret: Mapped[str] = mapped_column(
         server_default=text("replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')")
     )
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
 
 
-class User(Model):
+class User(Base):
     """A person, or a workspace's system user. Erasing somebody anonymises this row; what they said stays."""
 
     __tablename__ = "users"
     __table_args__ = (
-        Index("users_email_key", text("lower(email)"), unique=True, postgresql_where=text("email IS NOT NULL")),
-        Index(
-            "users_external_key",
-            "external_tenant_id",
-            "external_id",
-            unique=True,
-            postgresql_where=text("external_id IS NOT NULL"),
-        ),
+        index("users_email_key", "lower(email)", unique=True, where="email IS NOT NULL"),
+        index("users_external_key", "external_tenant_id, external_id", unique=True, where="external_id IS NOT NULL"),
         CheckConstraint(
             "email IS NOT NULL OR is_system OR external_id IS NOT NULL OR erased_at IS NOT NULL", name="reachable"
         ),
@@ -56,129 +51,123 @@ class User(Model):
     email: Mapped[str | None]
     name: Mapped[str]
     password_hash: Mapped[str | None]
-    is_system: Mapped[bool] = mapped_column(server_default=text("false"))
+    is_system: Mapped[flag]
     # A person without sign-in whom the workspace's own product knows by this id.
     external_id: Mapped[str | None]
     external_tenant_id: Mapped[UUID | None] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
     erased_at: Mapped[datetime | None]
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
 
 
-class Membership(OfTenant, Model):
+class Membership(Row):
     __tablename__ = "memberships"
     __table_args__ = (
         UniqueConstraint("tenant_id", "user_id"),
-        Index("memberships_user_idx", "user_id", "created_at"),
+        index("memberships_user_idx", "user_id, created_at"),
         CheckConstraint(one_of("role", (*ROLES, "system")), name="role_known"),
     )
 
-    id: Mapped[uuid_pk]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     role: Mapped[str]
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
 
 
-class UserMemory(OfTenant, Model):
+class UserMemory(Row):
     """What agents remember about a person. Only that person, and agents that answer them, see it."""
 
     __tablename__ = "user_memories"
     __table_args__ = (
         within("sessions", "session_id", ondelete="SET NULL"),
-        Index("user_memories_of_user_idx", "tenant_id", "user_id", text("created_at DESC"), text("id DESC")),
+        index("user_memories_of_user_idx", "tenant_id, user_id, created_at DESC, id DESC"),
         CheckConstraint("content <> ''", name="says_something"),
     )
 
-    id: Mapped[uuid_pk]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     content: Mapped[str]
     session_id: Mapped[UUID | None]
-    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    created_at: Mapped[write_time]
 
 
-class LoginSession(OfTenant, Model):
+class LoginSession(Row):
     """Somebody signed in, in one workspace. Only the hash of the cookie is kept; a revoked row ends it at once."""
 
     __tablename__ = "login_sessions"
     __table_args__ = (
-        Index("login_sessions_user_idx", "user_id"),
+        index("login_sessions_user_idx", "user_id"),
         CheckConstraint("expires_at > created_at", name="ends"),
     )
 
-    id: Mapped[uuid_pk]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     token_hash: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[created_at]
-    seen_at: Mapped[datetime] = mapped_column(server_default=func.now())
+    created_at: Mapped[timestamp]
+    seen_at: Mapped[timestamp]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
     user_agent: Mapped[str | None]
 
 
-class OneTimeLink(OfTenant, Model):
+class OneTimeLink(Row):
     """An invitation or a sign-in link: works once, until it expires."""
 
     __tablename__ = "one_time_links"
     __table_args__ = (CheckConstraint(one_of("kind", LINK_KINDS), name="kind_known"),)
 
-    id: Mapped[uuid_pk]
     kind: Mapped[str]
     token_hash: Mapped[str] = mapped_column(unique=True)
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     email: Mapped[str | None]
     role: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
 
 
-class ApiKey(OfTenant, Model):
+class ApiKey(Row):
     """A key acts as its person, in its workspace, within its scopes. The key itself is shown once and never kept."""
 
     __tablename__ = "api_keys"
     __table_args__ = (
         addressable(),
-        Index("api_keys_tenant_idx", "tenant_id", "created_at"),
+        index("api_keys_tenant_idx", "tenant_id, created_at"),
         CheckConstraint(
             f"scopes <@ ARRAY[{', '.join(f'{scope!r}' for scope in SCOPES)}] AND cardinality(scopes) > 0",
             name="scopes_known",
         ),
     )
 
-    id: Mapped[uuid_pk]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     name: Mapped[str]
     prefix: Mapped[str]
     key_hash: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[text_list]
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
     last_used_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
 
-class SignInAttempt(Model):
+class SignInAttempt(Base):
     """Failed attempts per key in a window of time. A key is a hash: of the address, of it with the e-mail, of the
     e-mail, or of a browser that is known."""
 
     __tablename__ = "sign_in_attempts"
-    __table_args__ = (Index("sign_in_attempts_age_idx", "window_began"),)
+    __table_args__ = (index("sign_in_attempts_age_idx", "window_began"),)
 
     key: Mapped[str] = mapped_column(primary_key=True)
-    failures: Mapped[int] = mapped_column(server_default=text("0"))
-    window_began: Mapped[datetime] = mapped_column(server_default=func.now())
+    failures: Mapped[counter]
+    window_began: Mapped[timestamp]
 
 
-class AuditEntry(OfTenant, Model):
+class AuditEntry(Row):
     """Who did what to which record, from what to what. Append-only."""
 
     __tablename__ = "audit_log"
     __table_args__ = (
-        Index("audit_log_tenant_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
-        Index("audit_log_subject_idx", "tenant_id", "subject_type", "subject_id"),
+        index("audit_log_tenant_idx", "tenant_id, created_at DESC, id DESC"),
+        index("audit_log_subject_idx", "tenant_id, subject_type, subject_id"),
     )
 
-    id: Mapped[uuid_pk]
     actor_user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     actor_agent_id: Mapped[UUID | None]
     action: Mapped[str]
@@ -186,10 +175,10 @@ class AuditEntry(OfTenant, Model):
     subject_id: Mapped[UUID | None]
     details: Mapped[json_object]
     request_id: Mapped[str | None]
-    created_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    created_at: Mapped[write_time]
 
 
-class Purge(Model):
+class Purge(Base):
     """A workspace that was deleted for good, and how many rows went with it. Only the owner reads and writes it."""
 
     __tablename__ = "purges"
@@ -198,23 +187,41 @@ class Purge(Model):
     workspace_id: Mapped[UUID]
     counts: Mapped[json_object]
     purged_by: Mapped[str] = mapped_column(server_default=text("session_user"))
-    purged_at: Mapped[created_at]
+    purged_at: Mapped[timestamp]
 
 
-class IdempotencyKey(OfTenant, Model):
+class IdempotencyKey(Row):
     """What was answered to a request that may come again. Kept for a day."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (
         UniqueConstraint("tenant_id", "user_id", "route", "key"),
-        Index("idempotency_keys_age_idx", "tenant_id", "created_at"),
+        index("idempotency_keys_age_idx", "tenant_id, created_at"),
     )
 
-    id: Mapped[uuid_pk]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     route: Mapped[str]
     key: Mapped[str]
     body_hash: Mapped[str]
     status: Mapped[int | None]
     answer: Mapped[Any | None] = mapped_column(JSONB)
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
+
+
+class SavedView(Row):
+    """The query of a list under a name. All admins see a shared one."""
+
+    __tablename__ = "saved_views"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "user_id", "tab", "name"),
+        index("saved_views_default_key", "tenant_id, user_id, tab", unique=True, where="is_default"),
+        CheckConstraint(one_of("tab", TABS), name="tab_known"),
+    )
+
+    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
+    tab: Mapped[str]
+    name: Mapped[str]
+    query: Mapped[str]
+    shared: Mapped[flag]
+    is_default: Mapped[flag]
+    created_at: Mapped[timestamp]

@@ -5,24 +5,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Computed,
-    ForeignKey,
-    Index,
-    Numeric,
-    Text,
-    UniqueConstraint,
-    Uuid,
-    func,
-    text,
-)
-from sqlalchemy.dialects.postgresql import ARRAY, TSVECTOR
+from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Numeric, Text, UniqueConstraint, Uuid, text
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import created_at, json_object, text_list, uuid_pk
-from app.models.base import Model, OfTenant, addressable, one_of, within
+from app.db.types import counter, flag, json_object, text_list, timestamp, write_time
+from app.models.base import KeyedRow, Row, addressable, index, one_of, search_vector, within
 
 SESSION_TYPES = ("chat", "agent", "response", "tool", "mixed")
 SESSION_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
@@ -33,7 +21,7 @@ EVENT_TYPES = (
 )  # fmt: skip
 
 
-class AgentSession(OfTenant, Model):
+class AgentSession(Row):
     """One run of an agent, from its first input to its last event.
 
     Golden and replay sessions are ordinary sessions: the marks live in `meta` (`golden`, `eval_source`,
@@ -43,99 +31,50 @@ class AgentSession(OfTenant, Model):
     __tablename__ = "sessions"
     __table_args__ = (
         addressable(),
-        within("agents", "agent_id", ondelete="RESTRICT"),
-        within("agent_versions", "agent_version_id", ondelete="RESTRICT"),
+        within("agents", "agent_id"),
+        within("agent_versions", "agent_version_id"),
         within("chats", "chat_id", ondelete="SET NULL"),
         within("entities", "entity_id", ondelete="SET NULL"),
         within("imports", "import_id", ondelete="SET NULL"),
         within("eval_runs", "eval_run_id", ondelete="NO ACTION", deferrable=True),
-        Index("sessions_recent_idx", "tenant_id", text("created_at DESC"), text("id DESC")),
-        Index("sessions_status_idx", "tenant_id", "status", text("created_at DESC"), text("id DESC")),
-        Index("sessions_owner_idx", "tenant_id", "owner_id", text("created_at DESC"), text("id DESC")),
-        Index("sessions_agent_idx", "tenant_id", "agent_id", text("created_at DESC"), text("id DESC")),
-        Index(
+        index("sessions_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        index("sessions_status_idx", "tenant_id, status, created_at DESC, id DESC"),
+        index("sessions_owner_idx", "tenant_id, owner_id, created_at DESC, id DESC"),
+        index("sessions_agent_idx", "tenant_id, agent_id, created_at DESC, id DESC"),
+        index(
             "sessions_external_key",
-            "tenant_id",
-            "external_id",
-            "owner_id",
+            "tenant_id, external_id, owner_id",
             unique=True,
             postgresql_nulls_not_distinct=True,
-            postgresql_where=text("external_id IS NOT NULL"),
+            where="external_id IS NOT NULL",
         ),
-        Index("sessions_trace_idx", "tenant_id", "trace_id", postgresql_where=text("trace_id IS NOT NULL")),
-        Index(
-            "sessions_golden_idx",
-            "tenant_id",
-            "golden_set",
-            text("created_at DESC"),
-            postgresql_where=text("golden_set IS NOT NULL"),
-        ),
-        Index(
-            "sessions_replay_idx",
-            "tenant_id",
-            "eval_source",
-            text("created_at DESC"),
-            postgresql_where=text("eval_source IS NOT NULL"),
-        ),
-        Index("sessions_chat_idx", "tenant_id", "chat_id", postgresql_where=text("chat_id IS NOT NULL")),
-        Index(
-            "sessions_claim_idx", "lease_until", "created_at", postgresql_where=text("status IN ('pending', 'running')")
-        ),
-        Index(
-            "sessions_import_idx",
-            "tenant_id",
-            "import_id",
-            text("created_at DESC"),
-            text("id DESC"),
-            postgresql_where=text("import_id IS NOT NULL"),
-        ),
-        Index(
+        index("sessions_trace_idx", "tenant_id, trace_id", where="trace_id IS NOT NULL"),
+        index("sessions_golden_idx", "tenant_id, golden_set, created_at DESC", where="golden_set IS NOT NULL"),
+        index("sessions_replay_idx", "tenant_id, eval_source, created_at DESC", where="eval_source IS NOT NULL"),
+        index("sessions_chat_idx", "tenant_id, chat_id", where="chat_id IS NOT NULL"),
+        index("sessions_claim_idx", "lease_until, created_at", where="status IN ('pending', 'running')"),
+        index("sessions_import_idx", "tenant_id, import_id, created_at DESC, id DESC", where="import_id IS NOT NULL"),
+        index(
             "sessions_environment_idx",
-            "tenant_id",
-            "environment",
-            text("created_at DESC"),
-            text("id DESC"),
-            postgresql_where=text("environment IS NOT NULL"),
+            "tenant_id, environment, created_at DESC, id DESC",
+            where="environment IS NOT NULL",
         ),
-        Index(
-            "sessions_model_idx",
-            "tenant_id",
-            "model",
-            text("created_at DESC"),
-            text("id DESC"),
-            postgresql_where=text("model IS NOT NULL"),
-        ),
-        Index(
-            "sessions_entity_idx",
-            "tenant_id",
-            "entity_id",
-            text("created_at DESC"),
-            text("id DESC"),
-            postgresql_where=text("entity_id IS NOT NULL"),
-        ),
-        Index(
+        index("sessions_model_idx", "tenant_id, model, created_at DESC, id DESC", where="model IS NOT NULL"),
+        index("sessions_entity_idx", "tenant_id, entity_id, created_at DESC, id DESC", where="entity_id IS NOT NULL"),
+        index(
             "sessions_eval_case_key",
-            "tenant_id",
-            "eval_run_id",
-            "eval_source",
-            text("(metadata ->> 'eval_config')"),
-            text("(metadata ->> 'eval_trial')"),
+            "tenant_id, eval_run_id, eval_source, (metadata ->> 'eval_config'), (metadata ->> 'eval_trial')",
             unique=True,
-            postgresql_where=text("eval_run_id IS NOT NULL"),
+            where="eval_run_id IS NOT NULL",
         ),
-        Index(
-            "sessions_rerun_idx",
-            "tenant_id",
-            text("(metadata ->> 'rerun_of')"),
-            text("created_at DESC"),
-            postgresql_where=text("metadata ? 'rerun_of'"),
+        index(
+            "sessions_rerun_idx", "tenant_id, (metadata ->> 'rerun_of'), created_at DESC", where="metadata ? 'rerun_of'"
         ),
-        Index("sessions_search_idx", "search", postgresql_using="gin"),
+        index("sessions_search_idx", "search", postgresql_using="gin"),
         CheckConstraint(one_of("session_type", SESSION_TYPES), name="type_known"),
         CheckConstraint(one_of("status", SESSION_STATUSES), name="status_known"),
     )
 
-    id: Mapped[uuid_pk]
     external_id: Mapped[str | None]
     title: Mapped[str]
     session_type: Mapped[str] = mapped_column(server_default="agent")
@@ -158,18 +97,18 @@ class AgentSession(OfTenant, Model):
     environment: Mapped[str | None]
     tags: Mapped[text_list]
     import_id: Mapped[UUID | None]
-    event_count: Mapped[int] = mapped_column(server_default=text("0"))
+    event_count: Mapped[counter]
     event_bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     full_at: Mapped[datetime | None]
     lease_owner: Mapped[str | None]
     lease_until: Mapped[datetime | None]
-    attempt: Mapped[int] = mapped_column(server_default=text("0"))
-    lost_count: Mapped[int] = mapped_column(server_default=text("0"))
-    truncated: Mapped[bool] = mapped_column(server_default=text("false"))
+    attempt: Mapped[counter]
+    lost_count: Mapped[counter]
+    truncated: Mapped[flag]
     cancel_requested_at: Mapped[datetime | None]
     # The scopes of the key that started it: its agent does no more than these allow. NULL when no key did.
     key_scopes: Mapped[list[str] | None] = mapped_column(ARRAY(Text))
-    created_at: Mapped[created_at]
+    created_at: Mapped[timestamp]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]
     # `metadata` belongs to SQLAlchemy on a model class, so the attribute is `meta`.
@@ -179,14 +118,10 @@ class AgentSession(OfTenant, Model):
     eval_run_id: Mapped[UUID | None] = mapped_column(
         Uuid, Computed("(metadata ->> 'eval_run_id')::uuid", persisted=True)
     )
-    search: Mapped[str] = mapped_column(
-        TSVECTOR,
-        Computed("to_tsvector('english', left(title || ' ' || coalesce(error, ''), 20000))", persisted=True),
-        deferred=True,
-    )
+    search: Mapped[str] = search_vector("title || ' ' || coalesce(error, '')")
 
 
-class SessionEvent(OfTenant, Model):
+class SessionEvent(Row):
     """What happened in a session. Append-only; readers order by (occurred_at, sequence)."""
 
     __tablename__ = "session_events"
@@ -194,44 +129,59 @@ class SessionEvent(OfTenant, Model):
         addressable(),
         within("sessions", "session_id", ondelete="CASCADE"),
         UniqueConstraint("tenant_id", "session_id", "sequence"),
-        Index("session_events_order_idx", "tenant_id", "session_id", "occurred_at", "sequence"),
+        index("session_events_order_idx", "tenant_id, session_id, occurred_at, sequence"),
         CheckConstraint(one_of("event_type", EVENT_TYPES), name="type_known"),
     )
 
-    id: Mapped[uuid_pk]
     session_id: Mapped[UUID]
     sequence: Mapped[int]
     event_type: Mapped[str]
     payload: Mapped[dict[str, Any]] = mapped_column(server_default=text("'{}'::jsonb"))
     payload_bytes: Mapped[int] = mapped_column(Computed("octet_length(payload::text)", persisted=True))
-    occurred_at: Mapped[datetime] = mapped_column(server_default=func.clock_timestamp())
-    created_at: Mapped[created_at]
+    occurred_at: Mapped[write_time]
+    created_at: Mapped[timestamp]
 
 
-class SessionReception(OfTenant, Model):
+class SessionReception(KeyedRow):
     """How people received a session, as it was last counted for the knowledge in its prompt."""
 
     __tablename__ = "session_receptions"
     __table_args__ = (
         within("sessions", "session_id", ondelete="CASCADE"),
-        Index("session_receptions_waiting_idx", "tenant_id", "session_id", postgresql_where=text("waiting")),
+        index("session_receptions_waiting_idx", "tenant_id, session_id", where="waiting"),
     )
 
-    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     session_id: Mapped[UUID] = mapped_column(primary_key=True)
     waiting: Mapped[bool] = mapped_column(server_default=text("true"))
-    helpful: Mapped[int] = mapped_column(server_default=text("0"))
-    harmful: Mapped[int] = mapped_column(server_default=text("0"))
+    helpful: Mapped[counter]
+    harmful: Mapped[counter]
     row_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
 
 
-class SessionDraft(OfTenant, Model):
+class SessionDraft(KeyedRow):
     """What an agent has written so far of its answer. Gone when the session ends."""
 
     __tablename__ = "session_drafts"
     __table_args__ = (within("sessions", "session_id", ondelete="CASCADE"),)
 
-    tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"), primary_key=True)
     session_id: Mapped[UUID] = mapped_column(primary_key=True)
     text: Mapped[str]
-    updated_at: Mapped[created_at] = mapped_column(server_default=func.clock_timestamp())
+    updated_at: Mapped[write_time]
+
+
+class Import(Row):
+    """An imported file and its counts. Sessions name their import, so that it can be undone as a whole."""
+
+    __tablename__ = "imports"
+    __table_args__ = (addressable(), index("imports_recent_idx", "tenant_id, created_at DESC"))
+
+    kind: Mapped[str]
+    filename: Mapped[str | None]
+    created: Mapped[counter]
+    existing: Mapped[counter]
+    failed: Mapped[counter]
+    created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    created_at: Mapped[timestamp]
+    finished_at: Mapped[datetime | None]
+    undone_at: Mapped[datetime | None]
+    undone_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))

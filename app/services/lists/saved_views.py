@@ -12,8 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.models.lists import SavedView
-from app.models.people import Tenant, User
+from app.models.people import SavedView, Tenant, User
 from app.services import audit
 from app.services.lists.filters import Filters
 from app.services.workspaces import store as workspace_store
