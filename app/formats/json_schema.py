@@ -56,6 +56,12 @@ def check_arguments(given: dict[str, Any], schema: dict[str, Any]) -> None:
         raise Invalid(f"`{place}`: {sentence}")
 
 
+def fits_schema(value: Any, schema: Any) -> bool:
+    from jsonschema import Draft202012Validator
+
+    return bool(Draft202012Validator(_prune(schema, iter(range(MAX_NODES)))).is_valid(value))
+
+
 def expected_error(value: Any, schema: Any) -> tuple[str, str] | None:
     """Where an expected value does not fit a schema and what to give there, or None.
 

@@ -7,8 +7,8 @@ turn from its beginning over the results in the messages, so the same messages g
 2. `rules`: what it follows, six forms found in knowledge rows and in instructions.
 3. `turn`: cuts the user message into steps and does them in order, with at most six calls.
 4. `choice`: the tool for a step, by shared words and rules.
-5. `arguments`: the arguments of the call, each by the first rule that yields a valid value. `texts` finds values in
-   what people write, `schema` decides whether a value is valid.
+5. `arguments`: the arguments of the call, each by the first rule that yields a valid value. `values` finds values in
+   what people write and decides whether a value is valid.
 6. `answers`: one line of the answer for each step.
 
 `model` is the adapter to pydantic-ai.

@@ -1,46 +1,34 @@
-"""The arguments of a call, each by the first rule that yields a valid value; `_Filling._candidates` has the order."""
+"""The arguments of a call, each by the first rule that yields a valid value; `Filling._candidates` has the order."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from app.agents.offline.conversation import OfflineTool, Turn, iter_scalars, record_name, records_in
-from app.agents.offline.rules import StepRules, normalise_name
-from app.agents.offline.schema import (
+from app.agents.offline.conversation import OfflineTool, Turn, iter_texts, record_name, records_in
+from app.agents.offline.rules import Rules, normalise_name
+from app.agents.offline.values import (
     NOTHING,
     Schema,
     alternatives,
+    capitalised_runs,
     convert,
-    convert_all,
     enum_of,
+    find_format,
+    find_numbers,
+    format_of,
     is_valid,
     resolve,
     type_of,
-)
-from app.agents.offline.texts import (
-    FORMAT_ALIASES,
-    FORMATS,
-    capitalised_runs,
-    find_fields,
-    find_format,
-    find_numbers,
     values_after,
 )
+from app.text.values import from_json
 from app.text.words import drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))
 TITLE_NAMES = frozenset(("name", "title"))
 OBJECT_NAMES = frozenset(("fields", "changes", "values"))
 MAX_WORDS_AWAY = 3
-FORMAT_OF_NAME = {
-    "id": "uuid",
-    "email": "email",
-    **dict.fromkeys(("url", "uri", "link"), "uri"),
-    **dict.fromkeys(("date", "day", "since", "until", "from", "to", "before", "after"), "date"),
-}
-# With one of these words, a step refers to an earlier record.
-POINTING = re.compile(r"\b(?:it|its|this|that|them|their|these|those|same)\b", re.IGNORECASE)
 # What follows this is a value.
 SET_TO = re.compile(r"(?:\bto|\bis|[=:])\s*$", re.IGNORECASE)
 
@@ -55,135 +43,117 @@ class Sources:
     # A lookup searches for the name in the step, not for its other words.
     looking_up: bool = False
 
-    def past_results(self) -> Iterator[Any]:
-        yield from self.results
-        for turn in self.earlier:
-            yield from turn.results
-
     def past(self) -> Iterator[Any]:
         """Past results, and the texts of earlier turns."""
-        yield from self.results
+        yield from map(from_json, self.results)
         for turn in self.earlier:
-            yield from (*turn.results, turn.text, turn.answer)
+            yield from (from_json(call.result) for call in reversed(turn.calls) if not call.is_error)
+            yield from (turn.text, turn.answer)
 
+    def named_ids(self) -> list[str]:
+        """The ids of records in past results that the step names."""
+        found = [find_named_record(records_in(result) or [], self.step) for result in self.past()]
+        return [item["id"] for item in found if item is not None and isinstance(item.get("id"), str)]
 
-@dataclass
-class Filled:
-    """The arguments of a call, and the required ones without a value."""
-
-    arguments: dict[str, Any]
-    missing: list[str]
-
-
-def fill_arguments(
-    tool: OfflineTool, sources: Sources, rules: StepRules, given: dict[str, Any] | None = None
-) -> Filled:
-    """Fill the arguments, required ones first. Values in `given` are kept."""
-    filling = _Filling(tool, sources, rules, dict(given or {}))
-    missing = []
-    for name in dict.fromkeys([*tool.required, *tool.arguments]):
-        if name in filling.done:
-            continue
-        value = filling.value(name)
-        if value is not NOTHING:
-            filling.done[name] = value
-        elif name in tool.required:
-            missing.append(name)
-    order = {name: place for place, name in enumerate(tool.arguments)}
-    return Filled(dict(sorted(filling.done.items(), key=lambda pair: order.get(pair[0], -1))), missing)
+    def names(self) -> list[str]:
+        """Possible record names in the step: quoted text, unless it is a value to set, then capitalised words."""
+        quoted = [text for text in quotations(self.step) if not SET_TO.search(self.step[: self.step.find(text) - 1])]
+        return [*quoted[:1], *capitalised_runs(without_quotations(self.step))]
 
 
 def is_id(name: str, schema: Schema) -> bool:
-    parts = split_name(name)
-    return (bool(parts) and parts[-1] == "id") or schema.get("format") == "uuid"
+    return split_name(name)[-1:] == ["id"] or schema.get("format") == "uuid"
 
 
 def find_named_record(items: Sequence[dict[str, Any]], step: str) -> dict[str, Any] | None:
     """The one record whose name or title occurs in the step. Part of a longer name that occurs does not count."""
-    text = f" {' '.join(_tokens(step))} "
-    found = [(item, f" {' '.join(_tokens(name))} ") for item in items if (name := record_name(item)) and _tokens(name)]
-    found = [(item, name) for item, name in found if name in text]
+    names = [(item, _spell(record_name(item) or "")) for item in items]
+    found = [(item, name) for item, name in names if name.strip() and name in _spell(step)]
     longest = [item for item, name in found if not any(name in other and name != other for _, other in found)]
     return longest[0] if len({str(item.get("id")) for item in longest}) == 1 else None
 
 
-def _tokens(text: str) -> list[str]:
-    return [part.casefold() for part in re.findall(r"[^\W_]+", re.sub(r"['’]s\b", "", text))]
+def _spell(text: str) -> str:
+    """The words of a text between spaces, so that only whole words are found in it."""
+    return " ".join(["", *re.findall(r"[^\W_]+", re.sub(r"['’]s\b", "", text.casefold())), ""])
 
 
 @dataclass
-class _Filling:
+class Filling:
+    """The arguments of one call while they are filled, required ones first. Values in `done` are kept."""
+
     tool: OfflineTool
     sources: Sources
-    rules: StepRules
-    done: dict[str, Any]
+    rules: Rules
+    done: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
 
-    def value(self, name: str) -> Any:
-        schema = resolve(self.tool.arguments.get(name) or {}, self.tool.schema)
-        return self._first_allowed(name, self._candidates(name, schema))
+    def fill(self) -> "Filling":
+        for name in dict.fromkeys([*self.tool.required, *self.tool.arguments]):
+            if name in self.done:
+                continue
+            value = self._first_allowed(name, self._candidates(name))
+            if value is not NOTHING:
+                self.done[name] = value
+            elif name in self.tool.required:
+                self.missing.append(name)
+        return self
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments in the order of the schema."""
+        order = {name: place for place, name in enumerate(self.tool.arguments)}
+        return dict(sorted(self.done.items(), key=lambda pair: order.get(pair[0], -1)))
 
     def _first_allowed(self, name: str, values: Iterable[Any]) -> Any:
         allowed = (value for value in values if value is not NOTHING and not self.rules.forbids(name, value))
         return next(allowed, NOTHING)
 
-    def _candidates(self, name: str, schema: Schema) -> Iterator[Any]:
-        step, root = self.sources.step, self.tool.schema
-        whole = self.tool.arguments.get(name) or {}
+    def _candidates(self, name: str) -> Iterator[Any]:
+        step, whole = self.sources.step, self.tool.arguments.get(name) or {}
+        schema = resolve(whole, self.tool.schema)
         yield from self._convert([*self.rules.values(name), *values_after(name, step)], whole)
         yield from self._from_enum(whole)
-        yield from self._from_format(name, schema)
+        if type_of(schema) == "string" and not enum_of(schema):
+            yield from self._from_format(name, schema)
         if type_of(schema) in ("integer", "number") and not enum_of(schema):
             yield from self._from_numbers(name, schema)
         if normalise_name(name) in TEXT_NAMES:
-            yield from self._convert(self._search_texts(), schema)
+            names = self.sources.names() if self.sources.looking_up else []
+            yield from self._convert([*names, *quotations(step)[:1], drop_stop_words(step)], schema)
         if TITLE_NAMES.intersection(split_name(name)[-1:]):
             yield from self._convert([*quotations(step)[:1], *capitalised_runs(step)], schema)
         if name.lower() in OBJECT_NAMES and type_of(schema) == "object":
             yield self._from_fields(schema)
-        if schema.get("default") is not None and is_valid(schema["default"], whole, root):
+        if schema.get("default") is not None and is_valid(schema["default"], whole, self.tool.schema):
             yield schema["default"]
 
-    def _convert(self, texts: Iterable[str], schema: Schema) -> Iterator[Any]:
+    def _convert(self, texts: Iterable[str], schema: Any) -> Iterator[Any]:
         return (convert(text, schema, self.tool.schema) for text in texts)
 
-    def _from_enum(self, whole: Schema) -> Iterator[Any]:
+    def _from_enum(self, whole: Schema) -> list[Any]:
         """Members of an enumeration in the step: first those after "to", then in the order of the step."""
-        schema = resolve(whole, self.tool.schema)
-        if type_of(schema) == "array":
-            yield self._named_members(schema.get("items") or {}) or NOTHING
-            return
-        yield from self._named_members(whole)
-
-    def _named_members(self, schema: Schema) -> list[Any]:
         words = stems(self.sources.step)
         found = []
-        for choice in alternatives(schema, self.tool.schema):
-            for value in enum_of(choice):
-                parts = stems(str(value))
-                places = [at for at in range(len(words)) if parts and words[at : at + len(parts)] == parts]
-                if places:
-                    found.append((not any(at and words[at - 1] == "to" for at in places), places[0], value))
+        for value in [value for choice in alternatives(whole, self.tool.schema) for value in enum_of(choice)]:
+            parts = stems(str(value))
+            places = [at for at in range(len(words)) if parts and words[at : at + len(parts)] == parts]
+            if places:
+                found.append((not any(at and words[at - 1] == "to" for at in places), places[0], value))
         return [value for *_, value in sorted(found, key=lambda one: one[:2])]
 
     def _from_format(self, name: str, schema: Schema) -> Iterator[Any]:
-        if type_of(schema) == "array":
-            items = resolve(schema.get("items") or {}, self.tool.schema)
-            wanted = _format_of("", items)
-            yield convert_all(find_format(wanted, self.sources.step), schema, self.tool.schema) if wanted else NOTHING
-            return
-        wanted = _format_of(name, schema)
-        if not wanted or type_of(schema) != "string" or enum_of(schema):
+        """Values of the format that no other argument of this call has: in the step, then in what came before."""
+        wanted = format_of(schema) or ("uuid" if is_id(name, schema) else "")
+        if not wanted:
             return
         required = name in self.tool.required
+        texts = []
         if required or wanted != "uuid" or self._is_wanted_id(name):
-            yield from self._unused(find_format(wanted, self.sources.step), schema)
+            texts += find_format(wanted, self.sources.step)
         if required and not (is_id(name, schema) and self._names_unknown_record()):
-            yield from self._unused(self._from_past(name, schema, wanted), schema)
-
-    def _unused(self, texts: Iterable[str], schema: Schema) -> Iterator[Any]:
-        """Those that no other argument of this call has."""
-        taken = [value for value in self.done.values() if isinstance(value, str)]
-        return self._convert((text for text in texts if text not in taken), schema)
+            texts += self._from_past(name, schema, wanted)
+        yield from self._convert((text for text in texts if text not in self.done.values()), schema)
 
     def _is_wanted_id(self, name: str) -> bool:
         """Whether an optional id gets a value: the step names its noun, or the tool takes no other id."""
@@ -194,18 +164,12 @@ class _Filling:
     def _from_past(self, name: str, schema: Schema, wanted: str) -> Iterator[str]:
         """Values of this turn's results, then of earlier turns: the named record's, those under the same key, any."""
         if is_id(name, schema):
-            for result in self.sources.past_results():
-                item = find_named_record(records_in(result) or [], self.sources.step)
-                if item is not None and isinstance(item.get("id"), str):
-                    yield item["id"]
+            yield from self.sources.named_ids()
         for source in self.sources.past():
-            if isinstance(source, str):
-                yield from find_format(wanted, source)
-                continue
-            scalars = [(key, value) for key, value in iter_scalars(source) if isinstance(value, str)]
-            own = [value for key, value in scalars if normalise_name(key) == normalise_name(name)]
-            ids = [value for key, value in scalars if key == "id"] if is_id(name, schema) else []
-            for text in [*own, *ids, *(value for _, value in scalars)]:
+            texts = sorted(
+                iter_texts(source), key=lambda pair: (normalise_name(pair[0]) != normalise_name(name), pair[0] != "id")
+            )
+            for _, text in texts:
                 yield from find_format(wanted, text)
 
     def _names_unknown_record(self) -> bool:
@@ -213,10 +177,8 @@ class _Filling:
 
         Without this, "set the stage of Tessera to won" would change the record mentioned last.
         """
-        if not self.tool.writes or POINTING.search(without_quotations(self.sources.step)):
-            return False
         step = self.sources.step
-        if any(find_named_record(records_in(result) or [], step) for result in self.sources.past_results()):
+        if not self.tool.writes or self.sources.named_ids():
             return False
         names = [run for run in capitalised_runs(step) if any(letter.islower() for letter in run)]
         return any(not SET_TO.search(step[: step.find(name)]) for name in names)
@@ -229,48 +191,18 @@ class _Filling:
         free = [(at, value) for at, value in found if value is not NOTHING and value not in taken]
         wanted = {stem(part) for part in split_name(name)}
         spots = [token.start() for token in re.finditer(r"[^\W_]+", step) if stem(token[0].lower()) in wanted]
-        near = [
-            (distance, at, value)
-            for at, value in free
-            for spot in spots
-            if (distance := _words_between(step, spot, at)) <= MAX_WORDS_AWAY
-        ]
-        yield from (value for _, _, value in sorted(near, key=lambda one: one[:2]))
+        near = sorted((_words_between(step, spot, at), at, value) for at, value in free for spot in spots)
+        yield from (value for distance, _, value in near if distance <= MAX_WORDS_AWAY)
         if len(found) == 1:
             yield from (value for _, value in free)
 
-    def _search_texts(self) -> list[str]:
-        step = self.sources.step
-        names = _record_names(step) if self.sources.looking_up else []
-        return [*names, *quotations(step)[:1], drop_stop_words(step)]
-
     def _from_fields(self, schema: Schema) -> Any:
-        """Each `X to Y` or `X = Y` whose X is a property of the schema; of an open schema, any X."""
-        step = self.sources.step
-        properties = schema.get("properties")
-        if not isinstance(properties, dict) or not properties:
-            return dict(find_fields(step)) or NOTHING if schema.get("additionalProperties") is not False else NOTHING
+        """Each `X to Y` or `X = Y` whose X is a property of the schema."""
         found = {}
-        for name, inner in properties.items():
-            value = self._first_allowed(name, self._convert(values_after(name, step), inner or {}))
-            if value is not NOTHING:
-                found[name] = value
-        return found or NOTHING
-
-
-def _record_names(step: str) -> list[str]:
-    """Possible record names in a step: quoted text, unless it is a value to set, then capitalised words."""
-    quoted = [text for text in quotations(step) if not SET_TO.search(step[: step.find(text) - 1])]
-    return [*quoted[:1], *capitalised_runs(without_quotations(step))]
-
-
-def _format_of(name: str, schema: Schema) -> str:
-    """The format that the schema or the argument's name asks for."""
-    given = str(schema.get("format") or "")
-    if given:
-        return given if FORMAT_ALIASES.get(given, given) in FORMATS else ""
-    parts = split_name(name)
-    return FORMAT_OF_NAME.get(parts[-1], "") if parts else ""
+        properties = schema.get("properties")
+        for name, inner in properties.items() if isinstance(properties, dict) else ():
+            found[name] = self._first_allowed(name, self._convert(values_after(name, self.sources.step), inner))
+        return {name: value for name, value in found.items() if value is not NOTHING} or NOTHING
 
 
 def _words_between(text: str, one: int, other: int) -> int:

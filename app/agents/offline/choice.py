@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from app.agents.offline.conversation import OfflineTool
-from app.agents.offline.rules import StepRules
+from app.agents.offline.rules import Rules
 from app.text.words import stem, words
 
 MIN_SCORE = 0.2
@@ -20,7 +20,7 @@ CLASS_OF = {stem(verb): kind for kind, verbs in WRITE_VERBS.items() for verb in 
 ANY_OBJECT = frozenset(map(stem, ("entity", "record", "item", "row")))
 
 
-def choose_tool(step_words: Sequence[str], tools: Sequence[OfflineTool], rules: StepRules) -> OfflineTool | None:
+def choose_tool(step_words: Sequence[str], tools: Sequence[OfflineTool], rules: Rules) -> OfflineTool | None:
     """The allowed tool with the highest score; of equals, the first in the list."""
     best, best_score = None, 0.0
     for tool, score in score_tools(step_words, tools, rules):
@@ -30,7 +30,7 @@ def choose_tool(step_words: Sequence[str], tools: Sequence[OfflineTool], rules: 
 
 
 def score_tools(
-    step_words: Sequence[str], tools: Sequence[OfflineTool], rules: StepRules
+    step_words: Sequence[str], tools: Sequence[OfflineTool], rules: Rules
 ) -> list[tuple[OfflineTool, float]]:
     """Every tool allowed for a step with its score, in the order of the list."""
     weights = _idf(step_words, tools)

@@ -21,9 +21,6 @@ class CannotJudge(Refused):
 
     title = "The offline model cannot judge"
 
-    def __init__(self) -> None:
-        super().__init__("offline cannot judge")
-
 
 class OfflineModel(FunctionModel):
     """Usage is zero, never the estimate of the base class."""
@@ -58,7 +55,7 @@ def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     A prompt holds no ids, so rules are given by their place in it.
     """
     if not info.allow_text_output or info.model_request_parameters.output_object is not None:
-        raise CannotJudge
+        raise CannotJudge("offline cannot judge")
     move = next_move(read_conversation(messages, info.instructions), read_tools(info.function_tools))
     if move.call is not None:
         return ModelResponse([ToolCallPart(move.call.name, move.call.arguments, _next_call_id(messages))])

@@ -8,8 +8,8 @@ and is reported as unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,34 +27,21 @@ _NEGATION = rf"\b(?:instead\s+of|rather\s+than|not(?!\s+(?:{_STATES}|only)\b)|ne
 # A negation reaches to the end of its clause, or to the verb that opens the next one.
 _CLAUSE_END = r"[,;:!?()\n—–]|\.(?=\s|$)|\bbut\b"
 _FRESH_START = r"\b(?:use|prefer|call|take|try)\b"
-_SAY = r"\b(?P<say>say(?:ing)?)\s*(?:\"(?P<plain>[^\"]+)\"|“(?P<curly>[^”]+)”)"
+_SAY = r"\bsay(?:ing)?\s*(?:\"(?P<say>[^\"]+)\"|“(?P<say_curly>[^”]+)”)"
 _VALUE = r"(?:\"(?P<v1>[^\"]*)\"|“(?P<v2>[^”]*)”|'(?P<v3>[^']*)'|(?P<v4>[^\s,;\"“”]+))"
-_TRAILING = ".,;:!?)]}"
-_JOINED = re.compile(r"\s*(?:(?:and|or|nor)\s+)?")
-FORMS = ("prefers", "avoids", "sets", "forbids", "says", "never_says")
+TRAILING = ".,;:!?)]}"
+# Each form with the one that a negation makes of it.
+NEGATED = {"prefers": "avoids", "sets": "forbids", "says": "never_says"}
 
-
-@dataclass(frozen=True, slots=True)
-class Forms:
-    """What one text asks for, in reading order."""
-
-    prefers: tuple[str, ...] = ()
-    avoids: tuple[str, ...] = ()
-    sets: tuple[tuple[str, str], ...] = ()
-    forbids: tuple[tuple[str, str], ...] = ()
-    says: tuple[str, ...] = ()
-    never_says: tuple[str, ...] = ()
-    rest: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.prefers or self.avoids or self.sets or self.forbids or self.says or self.never_says)
+# The name of a form with its content: a tool, an (argument, value) pair, or a text to say.
+Form = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A text in at least one form. `row` is its place among the rows of the prompt; instructions have none."""
 
-    forms: Forms
+    forms: tuple[Form, ...]
     condition: frozenset[str]
     strength: int
     row: int | None = None
@@ -66,126 +53,94 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Every rule of a prompt, strongest first, and the places of the rows in none of the forms."""
+    """The rules of a prompt or of one step, strongest first, earlier before later."""
 
     rules: tuple[Rule, ...]
-    unread: tuple[int, ...]
-    rows: tuple[ParsedRow, ...] = field(default=())
 
-    def for_step(self, step_words: Collection[str]) -> StepRules:
-        return StepRules(tuple(rule for rule in self.rules if rule.applies(step_words)))
-
-
-@dataclass(frozen=True, slots=True)
-class StepRules:
-    """The rules that apply to one step, strongest first, earlier before later."""
-
-    rules: tuple[Rule, ...]
+    def for_step(self, step_words: Collection[str]) -> Rules:
+        return Rules(tuple(rule for rule in self.rules if rule.applies(step_words)))
 
     @property
     def rows(self) -> list[int]:
         return [rule.row for rule in self.rules if rule.row is not None]
 
+    def contents(self, form: str) -> list[Any]:
+        return [content for rule in self.rules for name, content in rule.forms if name == form]
+
     def stance(self, tool: str) -> int:
         """1 for a preferred tool, -1 for one to avoid, 0 without a rule."""
-        return self._verdict(lambda forms: tool in forms.prefers, lambda forms: tool in forms.avoids)
+        return self._verdict("prefers", tool)
 
     def values(self, argument: str) -> list[str]:
         """The values that rules set an argument to, strongest first."""
-        wanted = normalise_name(argument)
-        return [value for rule in self.rules for name, value in rule.forms.sets if normalise_name(name) == wanted]
+        return [value for name, value in self.contents("sets") if normalise_name(name) == normalise_name(argument)]
 
     def forbids(self, argument: str, value: object) -> bool:
-        pair = (normalise_name(argument), _normalise_value(value))
-        if not any(pair in _normalise_pairs(rule.forms.forbids) for rule in self.rules):
-            return False
-        return (
-            self._verdict(
-                lambda forms: pair in _normalise_pairs(forms.sets),
-                lambda forms: pair in _normalise_pairs(forms.forbids),
-            )
-            < 0
-        )
+        return self._verdict("sets", (argument, value)) < 0
 
-    def _verdict(self, wanted: Callable[[Forms], bool], unwanted: Callable[[Forms], bool]) -> int:
+    def _verdict(self, form: str, content: Any) -> int:
         """The stronger rule decides; between equals, the negative one."""
+        wanted = _normalise(content)
         for strength in range(INSTRUCTION + 1):
-            level = [rule.forms for rule in self.rules if rule.strength == strength]
-            if any(map(unwanted, level)):
+            level = Rules(tuple(rule for rule in self.rules if rule.strength == strength))
+            if wanted in map(_normalise, level.contents(NEGATED[form])):
                 return -1
-            if any(map(wanted, level)):
+            if wanted in map(_normalise, level.contents(form)):
                 return 1
         return 0
 
 
 def read_rules(
     instructions: str, rows: Sequence[ParsedRow], tools: Collection[str], arguments: Collection[str]
-) -> Rules:
-    """Read the rules in knowledge rows, and in sentences of the instructions, which always apply."""
+) -> tuple[Rules, list[int]]:
+    """The rules in knowledge rows, and in sentences of the instructions, which always apply; and the unread rows."""
     found, unread = [], []
     for place, row in enumerate(rows):
-        forms = read_forms(row.content, tools, arguments)
+        forms, rest = read_forms(row.content, tools, arguments)
         if forms:
-            condition = frozenset(words(row.context if row.context else forms.rest))
-            found.append(Rule(forms, condition, STRENGTH[row.scope], place))
+            found.append(Rule(forms, frozenset(words(row.context or rest)), STRENGTH[row.scope], place))
         else:
             unread.append(place)
     for sentence in lines_and_sentences(instructions):
-        if forms := read_forms(sentence, tools, arguments):
+        if forms := read_forms(sentence, tools, arguments)[0]:
             found.append(Rule(forms, frozenset(), INSTRUCTION))
-    return Rules(tuple(sorted(found, key=lambda rule: rule.strength)), tuple(unread), tuple(rows))
+    return Rules(tuple(sorted(found, key=lambda rule: rule.strength))), unread
 
 
-def read_forms(text: str, tools: Collection[str], arguments: Collection[str]) -> Forms:
-    """Read the six forms in one text. Unknown tool and argument names are ordinary words."""
+def read_forms(text: str, tools: Collection[str], arguments: Collection[str]) -> tuple[tuple[Form, ...], str]:
+    """The forms in a text in reading order, and its other words. Unknown tools and arguments are ordinary words."""
     pattern = _pattern(tuple(sorted(set(tools), key=lambda name: (-len(name), name))))
     known = {normalise_name(name) for name in arguments}
-    read: dict[str, list[Any]] = {name: [] for name in FORMS}
-    negation = _Negation()
+    found: list[Form] = []
+    negation, named = "", False
     rest, end, at = "", 0, 0
     while token := pattern.search(text, at):
         at = token.end()
-        if token["arg"] and normalise_name(token["arg"]) not in known:
-            at = token.end("arg")
-            continue
-        if form := negation.read_token(token, pattern, text):
-            read[form[0]].append(form[1])
-            rest, end = f"{rest} {text[end : token.start()]}", token.end()
-    return Forms(**{name: tuple(dict.fromkeys(read[name])) for name in FORMS}, rest=rest + " " + text[end:])
-
-
-@dataclass(slots=True)
-class _Negation:
-    """Whether a token is negated. A negation ends with its clause or at the next verb, but spans a list of tools."""
-
-    negated: bool = False
-    lists: bool = False
-    named: bool = False
-
-    def read_token(self, token: re.Match[str], pattern: re.Pattern[str], text: str) -> tuple[str, Any] | None:
-        """Update the negation with this token. Returns the form and its content, if the token is one."""
         if token["no"]:
-            self.negated, self.named = True, False
-            self.lists = not token["no"].lower().startswith(("instead", "rather"))
+            negation, named = token["no"].lower(), False
         elif token["stop"]:
-            self.negated = self.negated and self.named and self.lists and _continues_list(token, pattern, text)
+            negation = ""
         elif token["fresh"]:
-            self.negated = self.negated and not self.named
-        elif token["say"]:
-            return "never_says" if self.negated else "says", token["plain"] or token["curly"]
+            negation = "" if named else negation
+        elif token["arg"] and normalise_name(token["arg"]) not in known:
+            at = token.end("arg")
         else:
-            self.named = True
-            if token["tool"]:
-                return "avoids" if self.negated else "prefers", token["tool"]
-            return "forbids" if self.negated else "sets", (token["arg"], _value(token))
-        return None
+            form, content = _read_form(token)
+            found.append((NEGATED[form] if negation else form, content))
+            named = named or form != "says"
+            if token["listed"] and negation.startswith(("instead", "rather")):
+                negation = ""
+            rest, end = f"{rest} {text[end : token.start()]}", token.end()
+    return tuple(dict.fromkeys(found)), f"{rest} {text[end:]}"
 
 
-def _continues_list(comma: re.Match[str], pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a comma separates the tools of a list."""
-    joined = _JOINED.match(text, comma.end())
-    follows = pattern.match(text, joined.end() if joined else comma.end())
-    return comma[0] == "," and follows is not None and bool(follows["tool"])
+def _read_form(token: re.Match[str]) -> Form:
+    if token["tool"]:
+        return "prefers", token["tool"]
+    if token["arg"]:
+        quoted = next((token[name] for name in ("v1", "v2", "v3") if token[name] is not None), None)
+        return "sets", (token["arg"], token["v4"].rstrip(TRAILING) if quoted is None else quoted)
+    return "says", token["say"] or token["say_curly"]
 
 
 def normalise_name(name: str) -> str:
@@ -193,23 +148,18 @@ def normalise_name(name: str) -> str:
     return "".join(split_name(name))
 
 
+def _normalise(content: Any) -> Any:
+    if isinstance(content, tuple):
+        return normalise_name(content[0]), str(content[1]).strip().casefold()
+    return content
+
+
 @lru_cache(maxsize=256)
 def _pattern(tools: tuple[str, ...]) -> re.Pattern[str]:
-    names = "|".join(map(re.escape, tools)) or r"(?!)"
+    """The tokens of a rule. A comma between two tools belongs to the first and does not end a clause."""
+    name = rf"(?<!\w)(?:{'|'.join(map(re.escape, tools)) or r'(?!)'})(?!\w)"
     return re.compile(
         rf"(?P<no>(?i:{_NEGATION}))|(?i:{_SAY})|(?P<arg>(?<!\w)[A-Za-z_]\w*)\s?=(?!=)\s?{_VALUE}"
-        rf"|(?P<tool>(?<!\w)(?:{names})(?!\w))|(?P<stop>(?i:{_CLAUSE_END}))|(?P<fresh>(?i:{_FRESH_START}))"
+        rf"|(?P<tool>{name})(?P<listed>,\s*(?:(?:and|or|nor)\s+)?(?={name}))?"
+        rf"|(?P<stop>(?i:{_CLAUSE_END}))|(?P<fresh>(?i:{_FRESH_START}))"
     )
-
-
-def _value(token: re.Match[str]) -> str:
-    quoted = next((token[name] for name in ("v1", "v2", "v3") if token[name] is not None), None)
-    return quoted if quoted is not None else token["v4"].rstrip(_TRAILING)
-
-
-def _normalise_value(value: object) -> str:
-    return str(value).strip().casefold()
-
-
-def _normalise_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(normalise_name(name), _normalise_value(value)) for name, value in pairs]

@@ -5,16 +5,16 @@ is the next move.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.agents.offline import answers
-from app.agents.offline.arguments import Filled, Sources, fill_arguments, find_named_record, is_id
+from app.agents.offline.arguments import Filling, Sources, find_named_record, is_id
 from app.agents.offline.choice import choose_tool, score_tools
 from app.agents.offline.conversation import Call, Conversation, OfflineTool, record_name, records_in
-from app.agents.offline.rules import Rules, StepRules, read_rules
-from app.agents.offline.schema import is_valid, resolve
-from app.learning.prompt import parse_prompt
+from app.agents.offline.rules import Rules, read_rules
+from app.agents.offline.values import is_valid, resolve
+from app.learning.prompt import ParsedRow, parse_prompt
 from app.text.words import split_name, steps, words
 
 MAX_STEPS = 4
@@ -34,43 +34,40 @@ class Move:
 
 
 class _Stop(Exception):
-    """The turn ends here."""
+    """The turn ends here, with a last line or without."""
 
 
 class _NeedsResult(Exception):
-    """This call must be made before the turn can go further."""
-
-    def __init__(self, call: Call) -> None:
-        super().__init__()
-        self.call = call
+    """The call in its argument must be made before the turn can go further."""
 
 
 def next_move(conversation: Conversation, tools: Sequence[OfflineTool]) -> Move:
     """The next call of this turn, or the answer that ends it."""
     arguments = [name for tool in tools for name in tool.arguments]
     rows = parse_prompt(conversation.prompt)
-    rules = read_rules(conversation.instructions, rows, [tool.name for tool in tools], arguments)
-    turn = _Turn(conversation, tools, rules)
+    rules, unread = read_rules(conversation.instructions, rows, [tool.name for tool in tools], arguments)
+    turn = _Turn(conversation, tools, rules, rows)
     call, text = None, ""
     try:
         turn.play()
         text = answers.compose_answer(turn.lines, turn.step_rules)
     except _NeedsResult as needed:
-        call = needed.call
-    applied = tuple(dict.fromkeys(place for rules_of_step in turn.step_rules for place in rules_of_step.rows))
-    return Move(call, text, applied, rules.unread)
+        call = needed.args[0]
+    applied = dict.fromkeys(place for rules_of_step in turn.step_rules for place in rules_of_step.rows)
+    return Move(call, text, tuple(applied), tuple(unread))
 
 
+@dataclass
 class _Turn:
     """The state of a turn while it is played: lines of the answer, rules of each step, and calls made."""
 
-    def __init__(self, conversation: Conversation, tools: Sequence[OfflineTool], rules: Rules) -> None:
-        self.conversation = conversation
-        self.tools = tools
-        self.rules = rules
-        self.lines: list[str] = []
-        self.step_rules: list[StepRules] = []
-        self.calls: list[Call] = []
+    conversation: Conversation
+    tools: Sequence[OfflineTool]
+    rules: Rules
+    rows: Sequence[ParsedRow]
+    lines: list[str] = field(default_factory=list)
+    step_rules: list[Rules] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     def play(self) -> None:
         for step in steps(self.conversation.current.text[:MAX_MESSAGE])[:MAX_STEPS] or [""]:
@@ -78,25 +75,22 @@ class _Turn:
             self.step_rules.append(rules)
             try:
                 self.lines.append(self._do(step, rules))
-            except _Stop:
+            except _Stop as stop:
+                self.lines += stop.args
                 return
 
-    def _do(self, step: str, rules: StepRules) -> str:
+    def _do(self, step: str, rules: Rules) -> str:
         """Do one step and return its line of the answer."""
         tool = choose_tool(words(step), self.tools, rules)
         if tool is None:
-            return answers.describe_unmatched(step, self.rules.rows, self.tools)
-        filled = fill_arguments(tool, self._sources(step), rules)
+            return answers.describe_unmatched(step, self.rows, self.tools)
+        filled = Filling(tool, self._sources(step), rules).fill()
         if filled.missing:
             filled = self._look_up(tool, step, rules, filled)
         if filled.missing:
-            self._stop_with(answers.ask_for(filled.missing[0]))
+            raise _Stop(answers.ask_for(filled.missing[0]))
         call = self._call(tool, filled.arguments)
         return answers.describe_write(tool, call, self._names()) if tool.writes else answers.describe_read(tool, call)
-
-    def _stop_with(self, line: str) -> None:
-        self.lines.append(line)
-        raise _Stop
 
     def _call(self, tool: OfflineTool, arguments: dict[str, Any]) -> Call:
         """Return the call with its result, taken from the conversation, or ask for it."""
@@ -108,10 +102,10 @@ class _Turn:
         call = self.conversation.current.calls[made]
         self.calls.append(call)
         if call.is_error:
-            self._stop_with(answers.describe_error(tool, call))
+            raise _Stop(answers.describe_error(tool, call))
         return call
 
-    def _look_up(self, tool: OfflineTool, step: str, rules: StepRules, filled: Filled) -> Filled:
+    def _look_up(self, tool: OfflineTool, step: str, rules: Rules, filled: Filling) -> Filling:
         """Fill a missing id with that of the record that the step names, if a read finds exactly one."""
         schemas = {name: resolve(tool.arguments.get(name) or {}, tool.schema) for name in filled.missing}
         argument = next((name for name, schema in schemas.items() if is_id(name, schema)), None)
@@ -122,17 +116,15 @@ class _Turn:
         record = find_named_record([item for item in records_in(call.result) or [] if "id" in item], step)
         if record is None or not is_valid(record["id"], tool.arguments.get(argument) or {}, tool.schema):
             return filled
-        return fill_arguments(tool, self._sources(step), rules, {**filled.arguments, argument: record["id"]})
+        return Filling(tool, self._sources(step), rules, {**filled.done, argument: record["id"]}).fill()
 
-    def _choose_finder(
-        self, tool: OfflineTool, step: str, rules: StepRules
-    ) -> tuple[OfflineTool, dict[str, Any]] | None:
+    def _choose_finder(self, tool: OfflineTool, step: str, rules: Rules) -> tuple[OfflineTool, dict[str, Any]] | None:
         """The best-scoring tool that reads a list of records, with its arguments."""
         ranked = sorted(score_tools(words(step), self.tools, rules), key=lambda pair: -pair[1])
         for finder, _ in ranked:
             if finder.writes or finder.name == tool.name or not self._returns_records(finder):
                 continue
-            filled = fill_arguments(finder, self._sources(step, looking_up=True), rules)
+            filled = Filling(finder, self._sources(step, looking_up=True), rules).fill()
             if not filled.missing:
                 return finder, filled.arguments
         return None
@@ -150,5 +142,6 @@ class _Turn:
         return Sources(step, results, tuple(reversed(self.conversation.turns[:-1])), looking_up)
 
     def _names(self) -> dict[str, str]:
+        """The names of the records that this turn has read, by id."""
         records = [record for call in self.calls for record in records_in(call.result) or []]
         return {str(record["id"]): name for record in records if "id" in record and (name := record_name(record))}
