@@ -1,26 +1,20 @@
 """The tools of agents, by group."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from app.errors import Invalid, NotFound
-from app.tools import agents_admin, context, entities_read, entities_write, feedback
-from app.tools.base import GROUPS, Outcome, Tool, ToolScope
+from app.tools import agents_admin, context, entities, feedback  # noqa: F401 - they declare their tools
+from app.tools.base import DECLARED, GROUPS, Outcome, Tool, ToolScope
 from app.tools.run import run_tool
 from app.tools.tailor import tailor_tools
 
 __all__ = ["GROUPS", "Outcome", "Tool", "ToolScope", "find_tool", "run_tool", "tailor_tools", "tools_of"]
 
-TOOLS: tuple[Tool, ...] = (
-    *context.TOOLS,
-    *feedback.TOOLS,
-    *entities_read.TOOLS,
-    *entities_write.TOOLS,
-    *agents_admin.TOOLS,
-)
+TOOLS = sorted(DECLARED, key=lambda tool: list(GROUPS).index(tool.group))
 _BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
-def tools_of(groups: Sequence[str]) -> list[Tool]:
+def tools_of(groups: Collection[str]) -> list[Tool]:
     """The tools of these groups, always in the same order."""
     unknown = sorted(set(groups) - set(GROUPS))
     if unknown:

@@ -10,7 +10,8 @@ from app.errors import Forbidden, Invalid
 from app.models import Agent, AgentVersion
 from app.services.agents import versions
 from app.services.agents.versions import AgentRow
-from app.tools.base import Arguments, Id, NoArguments, Outcome, Tool, ToolScope, answer, answer_with_event, tool
+from app.services.sessions.events import NewEvent
+from app.tools.base import Arguments, Id, NoArguments, Outcome, ToolScope, answer, pick, tool
 
 GROUP = "agents-admin"
 # URLs and keys of external tools are for people only.
@@ -43,25 +44,18 @@ class UpdateAgentConfig(Arguments):
     reason: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Why, in a sentence.")
 
 
-@tool("listAgents", GROUP, NoArguments, role="admin", scope="admin")
+@tool(GROUP, scope="admin")
 def list_agents(arguments: NoArguments, scope: ToolScope) -> Outcome:
     """List the workspace's agents with their ids."""
     return answer(items=[_describe(row) for row in versions.list_agents(actor=scope.actor)])
 
 
 def _describe(row: Agent | AgentRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.name,
-        "slug": row.slug,
-        "description": row.description,
-        "kind": row.kind,
-        "version": row.current_version,
-        "isSystem": row.is_system,
-    }
+    shown = pick(row, "id", "name", "slug", "description", "kind", "is_system")
+    return {**shown, "version": row.current_version}
 
 
-@tool("getAgent", GROUP, OneAgent, role="admin", scope="admin")
+@tool(GROUP, scope="admin")
 def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
     """Get one agent with its instructions, skills, model and tool groups."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
@@ -69,7 +63,7 @@ def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
     return answer(**_describe(agent), config={name: config[name] for name in READABLE_KEYS if name in config})
 
 
-@tool("updateAgentConfig", GROUP, UpdateAgentConfig, writes=True, role="admin", scope="admin")
+@tool(GROUP, writes=True, scope="admin")
 def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outcome:
     """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
     and an admin can go back to one."""
@@ -84,16 +78,9 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
     if not changed:
         raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
     version = versions.save_version(agent.id, after, actor=scope.actor, note=arguments.reason)
-    payload = {
-        "agent_id": agent.id,
-        "agent": agent.slug,
-        "version": version.version,
-        "changed": changed,
-        "reason": arguments.reason,
-    }
-    return answer_with_event(
-        "agent.updated", payload, id=agent.id, slug=agent.slug, version=version.version, changed=changed
-    )
+    done = {"version": version.version, "changed": changed}
+    payload = {"agent_id": agent.id, "agent": agent.slug, **done, "reason": arguments.reason}
+    return answer(NewEvent("agent.updated", payload), id=agent.id, slug=agent.slug, **done)
 
 
 def _check_editable(agent: Agent, scope: ToolScope) -> None:
@@ -118,6 +105,3 @@ def _load_config(agent: Agent) -> dict[str, Any]:
         )
     )
     return dict(found or {})
-
-
-TOOLS: tuple[Tool, ...] = (list_agents, get_agent, update_agent_config)

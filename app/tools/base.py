@@ -6,14 +6,21 @@ from inspect import cleandoc
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
 from app.actor import Actor
 from app.services.sessions.events import NewEvent
 
-GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
+# The groups in the order in which agents get their tools, with what pages say about them.
+GROUPS = {
+    "context": "Read and add knowledge of the workspace, and remember things about a person.",
+    "feedback-review": "Read feedback and say what became of it.",
+    "entities-read": "Find and read records.",
+    "entities-write": "Make and change records, and submit responses about them.",
+    "agents-admin": "Read other agents and change what they are told.",
+}
 
 
 def read_id(value: Any) -> UUID:
@@ -24,6 +31,9 @@ def read_id(value: Any) -> UUID:
 
 
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
+
+Limit = Annotated[int, Field(ge=1, le=100)]
+Cursor = Annotated[str, Field(max_length=500, description="nextCursor of the page before.")]
 
 
 class Arguments(BaseModel):
@@ -78,14 +88,23 @@ class Tool:
     transactional: bool = True
 
 
-def tool(
-    name: str, group: str, arguments: type[Arguments], *, writes: bool = False, role: str = "member", scope: str | None
-) -> Callable[[Call], Tool]:
-    """Declare a function as a tool. Models read its docstring as the description."""
+# Every tool of ours, in the order in which they are declared.
+DECLARED: list[Tool] = []
 
-    def declare(call: Call) -> Tool:
-        about = " ".join(cleandoc(call.__doc__ or "").split())
-        return Tool(name, group, about, build_schema(arguments), writes, role, call, scope, arguments)
+
+def tool(group: str, *, writes: bool = False, scope: str | None) -> Callable[[Call], Tool]:
+    """Declare a function as a tool of its name. Models read its docstring as the description.
+
+    Only admins use a tool that needs the scope `admin`.
+    """
+
+    def declare(call: Any) -> Tool:
+        arguments: type[Arguments] = call.__annotations__["arguments"]
+        about = " ".join(cleandoc(call.__doc__).split())
+        role = "admin" if scope == "admin" else "member"
+        name = to_camel(call.__name__)
+        DECLARED.append(Tool(name, group, about, build_schema(arguments), writes, role, call, scope, arguments))
+        return DECLARED[-1]
 
     return declare
 
@@ -122,11 +141,12 @@ def to_json(value: Any) -> Any:
     return to_jsonable_python(value)
 
 
-def answer(**output: Any) -> Outcome:
-    """An outcome without an event."""
-    return Outcome(to_json(output))
+def pick(row: object, *names: str) -> dict[str, Any]:
+    """These attributes of a row, named in camelCase."""
+    return {to_camel(name): getattr(row, name) for name in names}
 
 
-def answer_with_event(event_type: str, payload: dict[str, Any], **output: Any) -> Outcome:
-    """An outcome with the event that says what was done."""
-    return Outcome(to_json(output), events=[NewEvent(event_type, to_json(payload))])
+def answer(*events: NewEvent, **output: Any) -> Outcome:
+    """An outcome, with the events that say what was done."""
+    stored = [NewEvent(event.event_type, to_json(event.payload)) for event in events]
+    return Outcome(to_json(output), events=stored)

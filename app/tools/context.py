@@ -16,12 +16,17 @@ from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.lists import KnowledgeFilters
-from app.tools.base import Arguments, Id, Outcome, Tool, ToolScope, answer, answer_with_event, to_json, tool
+from app.services.sessions.events import NewEvent
+from app.tools.base import Arguments, Cursor, Id, Limit, Outcome, ToolScope, answer, pick, tool
 
 GROUP = "context"
 Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
 When = Annotated[str, Field(max_length=validation.MAX_CONTEXT)]
 Slug = Annotated[str, Field(min_length=1, max_length=120)]
+SHOWN = (
+    "type", "state", "context", "agent", "entity_type", "pinned", "helpful", "harmful", "signals",
+    "source_feedback_id", "updated_at",
+)  # fmt: skip
 
 
 class GetContext(Arguments):
@@ -63,8 +68,8 @@ class ListSharedContext(Arguments):
     agent: Slug | None = Field(None, description="Slug of an agent: only what is for that agent alone.")
     entity_type: Slug | None = Field(None, description="Slug of a kind of record: only what is for that kind alone.")
     query: Annotated[str, Field(max_length=200)] | None = Field(None, description="Words that it should have.")
-    limit: Annotated[int, Field(ge=1, le=100)] = 25
-    cursor: Annotated[str, Field(max_length=500)] | None = Field(None, description="nextCursor of the page before.")
+    limit: Limit = 25
+    cursor: Cursor | None = None
 
 
 class SaveMemory(Arguments):
@@ -73,7 +78,7 @@ class SaveMemory(Arguments):
     )
 
 
-@tool("getContext", GROUP, GetContext, scope="context")
+@tool(GROUP, scope="context")
 def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     """Get the workspace knowledge that belongs into a prompt: corrections, lessons, routing, insights and guidelines
     that are active, the best of each. Put `prompt` into your instructions as it is."""
@@ -84,12 +89,8 @@ def get_context(arguments: GetContext, scope: ToolScope) -> Outcome:
     if scope.session_id is None:
         # An external agent puts this into its prompt; our own runs had it there from the start.
         knowledge_usage.note_served(found, actor=scope.actor)
-    return answer(
-        prompt=found.text,
-        row_ids=found.row_ids,
-        rows=[{"id": row.id, "type": row.type} for row in found.rows],
-        sha256=found.sha256,
-    )
+    rows = [pick(row, "id", "type") for row in found.rows]
+    return answer(prompt=found.text, row_ids=found.row_ids, rows=rows, sha256=found.sha256)
 
 
 def _find_scope(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, UUID | None]:
@@ -101,53 +102,34 @@ def _find_scope(arguments: GetContext, scope: ToolScope) -> tuple[UUID | None, U
     return agent_id, entity_store.find_type(arguments.entity_type, actor=scope.actor).id
 
 
-@tool("listSharedContext", GROUP, ListSharedContext, role="admin", scope="admin")
+@tool(GROUP, scope="admin")
 def list_shared_context(arguments: ListSharedContext, scope: ToolScope) -> Outcome:
     """List the workspace's knowledge rows with their ids, states and scope, last changed first."""
-    filters = KnowledgeFilters(
-        type=arguments.type,
-        state=arguments.state,
-        agent=arguments.agent,
-        entity_type=arguments.entity_type,
-        q=arguments.query or None,
-    )
+    given = arguments.model_dump(include={"type", "state", "agent", "entity_type"})
+    filters = KnowledgeFilters(**given, q=arguments.query or None)
     found = knowledge_lists.list_rows(filters, Page(arguments.limit, arguments.cursor), actor=scope.actor)
     return answer(items=[_item(row) for row in found.items], nextCursor=found.next_cursor)
 
 
 def _item(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "name": row.content,
-        "type": row.type,
-        "state": row.state,
-        "context": row.context,
-        "agent": row.agent,
-        "entityType": row.entity_type,
-        "pinned": row.pinned,
-        "helpful": row.helpful,
-        "harmful": row.harmful,
-        "signals": row.signals,
-        "sourceFeedbackId": row.source_feedback_id,
-        "updatedAt": row.updated_at,
-    }
+    return {"id": row.id, "name": row.content, **pick(row, *SHOWN)}
 
 
-@tool("addCorrection", GROUP, AddKnowledge, writes=True, scope="knowledge")
+@tool(GROUP, writes=True, scope="knowledge")
 def add_correction(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose a correction: something that agents get wrong and what is right instead. A person approves it before it
     reaches any prompt."""
     return _propose("correction", arguments, scope)
 
 
-@tool("addLesson", GROUP, AddKnowledge, writes=True, scope="knowledge")
+@tool(GROUP, writes=True, scope="knowledge")
 def add_lesson(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose a lesson: a way of working that turned out well or badly. A person approves it before it reaches any
     prompt."""
     return _propose("lesson", arguments, scope)
 
 
-@tool("addInsight", GROUP, AddKnowledge, writes=True, scope="knowledge")
+@tool(GROUP, writes=True, scope="knowledge")
 def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     """Propose an insight: a lasting fact or pattern about the work that is neither a correction nor a lesson. A person
     approves it before it reaches any prompt."""
@@ -155,37 +137,18 @@ def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
 
 
 def _propose(kind: str, arguments: AddKnowledge, scope: ToolScope) -> Outcome:
-    row = proposals.propose_row(
-        knowledge_rows.NewRow(
-            type=kind,
-            content=arguments.content,
-            context=arguments.context,
-            agent_id=arguments.agent_id,
-            entity_type_id=arguments.entity_type_id,
-            source_feedback_id=arguments.source_feedback_id,
-        ),
-        actor=scope.actor,
-        session_id=scope.session_id,
-    )
+    new = knowledge_rows.NewRow(type=kind, **arguments.model_dump())
+    row = proposals.propose_row(new, actor=scope.actor, session_id=scope.session_id)
     return _answer_change(row, "proposed")
 
 
 def _answer_change(row: SharedContext, action: str, **more: Any) -> Outcome:
-    payload = {
-        "shared_context_id": row.id,
-        "action": action,
-        "type": row.type,
-        "state": row.state,
-        "content": row.content,
-        "context": row.context,
-        **more,
-    }
-    return answer_with_event(
-        "knowledge.changed", payload, id=row.id, type=row.type, state=row.state, content=row.content, **more
-    )
+    shown = pick(row, "type", "state", "content")
+    payload = {"shared_context_id": row.id, "action": action, **shown, "context": row.context, **more}
+    return answer(NewEvent("knowledge.changed", payload), id=row.id, **shown, **more)
 
 
-@tool("updateSharedContext", GROUP, UpdateSharedContext, writes=True, role="admin", scope="admin")
+@tool(GROUP, writes=True, scope="admin")
 def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> Outcome:
     """Propose other words for a knowledge row, or take it out of use with active false. The row stays as it is until a
     person approves the new words."""
@@ -201,10 +164,10 @@ def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> O
     if "content" in words and words["content"] is None:
         raise Invalid("`content`: Say what agents should know.")
     row = proposals.propose_edit(arguments.id, words, actor=scope.actor, session_id=scope.session_id)
-    return _answer_change(row, "edit_proposed", replaces=to_json(arguments.id))
+    return _answer_change(row, "edit_proposed", replaces=arguments.id)
 
 
-@tool("deactivateSharedContext", GROUP, DeactivateSharedContext, writes=True, role="admin", scope="admin")
+@tool(GROUP, writes=True, scope="admin")
 def deactivate_shared_context(arguments: DeactivateSharedContext, scope: ToolScope) -> Outcome:
     """Take a stale or wrong knowledge row out of use. Nothing is deleted; an admin can bring it back."""
     return _deactivate(arguments.id, arguments.reason, scope)
@@ -217,21 +180,9 @@ def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
     return _answer_change(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
 
 
-@tool("saveMemory", GROUP, SaveMemory, writes=True, scope="feedback")
+@tool(GROUP, writes=True, scope="feedback")
 def save_memory(arguments: SaveMemory, scope: ToolScope) -> Outcome:
     """Remember one thing about the person you are talking to, such as a preference. Only they see it and only their
     own conversations get it; they can delete it."""
     memory = memories.save_memory(arguments.content, actor=scope.actor, session_id=scope.session_id)
-    return answer(id=memory.id, content=memory.content)
-
-
-TOOLS: tuple[Tool, ...] = (
-    get_context,
-    list_shared_context,
-    add_correction,
-    add_lesson,
-    add_insight,
-    update_shared_context,
-    deactivate_shared_context,
-    save_memory,
-)
+    return answer(**pick(memory, "id", "content"))

@@ -5,12 +5,15 @@ A tool that a key may not use is not listed and counts as unknown.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.actor import Actor
+from app.errors import Unusable
+from app.services.workspaces import keys as workspace_keys
 from app.tools import tools_of
 from app.tools.base import Outcome, Tool, ToolScope
 from app.tools.run import DATABASE_DOWN, may_use, run_tool
@@ -18,12 +21,6 @@ from app.tools.run import DATABASE_DOWN, may_use, run_tool
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.server import Server
-
-
-import asyncio
-
-from app.errors import Unusable
-from app.services.workspaces import keys as workspace_keys
 
 log = logging.getLogger(__name__)
 OFFERED_GROUPS = ("context", "feedback-review")

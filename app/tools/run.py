@@ -33,7 +33,7 @@ def run_tool(tool: Tool, arguments: Any, scope: ToolScope, on_outcome: OnOutcome
     try:
         given = read_arguments(tool, arguments)
         check_allowed(tool, scope.actor)
-        outcome = _call(tool, given, scope, on_outcome)
+        return _call(tool, given, scope, on_outcome)
     except SessionFull:
         # No more events of the run can be written, so it cannot continue.
         raise
@@ -46,7 +46,6 @@ def run_tool(tool: Tool, arguments: Any, scope: ToolScope, on_outcome: OnOutcome
     except Exception:
         log.exception("the tool %s broke", tool.name)
         return Outcome(f"{tool.name} broke on our side and changed nothing.", is_error=True)
-    return outcome
 
 
 def read_arguments(tool: Tool, arguments: Any) -> Any:
@@ -102,16 +101,12 @@ def check_allowed(tool: Tool, actor: Actor) -> None:
 
 def _call(tool: Tool, given: Any, scope: ToolScope, on_outcome: OnOutcome | None) -> Outcome:
     if not tool.transactional:
-        return _with_call_id(tool.call(given, scope), scope)
+        return tool.call(given, scope)
     with acting_as(scope.actor), transaction():
-        outcome = _with_call_id(tool.call(given, scope), scope)
+        outcome = tool.call(given, scope)
+        mark = {"call_id": scope.call_id} if scope.call_id else {}
+        events = [replace(event, payload=event.payload | mark) for event in outcome.events]
+        outcome = replace(outcome, events=events)
         if on_outcome is not None:
             on_outcome(outcome)
         return outcome
-
-
-def _with_call_id(outcome: Outcome, scope: ToolScope) -> Outcome:
-    if not scope.call_id:
-        return outcome
-    mark = {"call_id": scope.call_id}
-    return replace(outcome, events=[replace(event, payload=event.payload | mark) for event in outcome.events])
