@@ -90,7 +90,7 @@ def get_feedback(arguments: GetFeedback, scope: ToolScope) -> Outcome:
         message=found.message_text[:4000] if found.message_text else None,
         entity=found.entity_name,
         session=session,
-        knowledge=[vars(row) for row in found.knowledge],
+        knowledge=[row._asdict() for row in found.knowledge],
     )
 
 

@@ -159,8 +159,8 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert found.assessment.items() >= JUDGED.items()
         assert found.assessment["by"] == str(admin.id)
         contents = feedback_lists.load_contents([row_id], actor=admin)[row_id]
-        assert contents.details["output_review"] == JUDGED["output_review"]
-        assert contents.details["error_categories"] == ["wrong_context", "hallucination"]
+        assert contents["details"]["output_review"] == JUDGED["output_review"]
+        assert contents["details"]["error_categories"] == ["wrong_context", "hallucination"]
         assert listed(admin, error_category="hallucination") == {row_id}
         with transaction():
             assert assessment.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
@@ -200,7 +200,7 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
         with pytest.raises(Forbidden):
             assessment.assess_feedback(row_id, {}, actor=member)
         assert feedback_lists.get_feedback(row_id, actor=member).assessment == {}
-        assert feedback_lists.load_contents([row_id], actor=member)[row_id].details == {
+        assert feedback_lists.load_contents([row_id], actor=member)[row_id]["details"] == {
             "quality_scores": {"accuracy": 80}
         }
         with pytest.raises(Invalid):

@@ -14,11 +14,12 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.errors import Invalid
+from app.formats.feedback_details import ASSESSMENT, merge_assessment
 from app.services.agents import versions
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.lists import FeedbackContents, FeedbackFilters, FeedbackRow
+from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
 Rating = Literal["positive", "negative", "neutral"]
@@ -224,11 +225,10 @@ def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
 
 def describe_feedback(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
-    contents = feedback_lists.load_contents([feedback_id], actor=g.actor)[feedback_id]
-    more = {name: getattr(found, name) for name in FeedbackRead.model_fields if hasattr(found, name)}
-    return FeedbackRead.model_validate(more | together(found.row, contents))
+    details = merge_assessment(found.details | {ASSESSMENT: found.assessment})
+    return FeedbackRead.model_validate(together(found.row, vars(found) | {"details": details}))
 
 
-def together(row: FeedbackRow, contents: FeedbackContents) -> dict[str, Any]:
+def together(row: FeedbackRow, contents: dict[str, Any]) -> dict[str, Any]:
     """What the list shows and what the row holds, under the names of the API."""
-    return {**vars(row), **vars(contents), "created_by": row.author_id}
+    return {**vars(row), **contents, "created_by": row.author_id}

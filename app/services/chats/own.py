@@ -16,7 +16,6 @@ from app.models import Agent, AgentSession, Chat, Feedback, Message
 from app.services.chats.lists import ChatFilters
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import counted_ratings
-from app.services.feedback.own import OwnRow
 from app.services.lists import text_search
 
 MAX_MESSAGES = 200
@@ -63,7 +62,7 @@ class Answer:
 
     chat: Chat
     message: Message
-    rows: Sequence[OwnRow] = ()
+    rows: Sequence[Feedback] = ()
 
 
 def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChatRow]:

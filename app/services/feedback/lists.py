@@ -3,13 +3,13 @@
 Members read their own rows; the database sees to that, and the conditions repeat it so that an index serves them.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import any_, func, literal, select
+from sqlalchemy import and_, any_, case, func, literal, not_, select
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -17,13 +17,7 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, ScanWindow, Slice, empty, read_page
 from app.errors import NotFound
-from app.formats.feedback_details import (
-    ASSESSMENT,
-    ERROR_CATEGORIES,
-    RETRACTED,
-    merge_assessment,
-    without_assessment,
-)
+from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, merge_assessment, without_assessment
 from app.formats.ids import parse_id
 from app.learning.signals import weight_of
 from app.models import (
@@ -36,17 +30,16 @@ from app.models import (
     Message,
     SharedContext,
     SharedContextFeedback,
-    Tenant,
     User,
 )
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.services import audit
-from app.services.feedback import teamwork
+from app.services.feedback.intake import NOT_RETRACTED
+from app.services.feedback.links import is_chat
 from app.services.lists import filters as declare
 from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters, parse_row_id
-from app.services.privacy import A_MEMBER
-from app.services.workspaces.store import cache_settings, get_settings
+from app.services.privacy import A_MEMBER, is_hidden
 
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
@@ -186,40 +179,11 @@ class FeedbackRow:
 
 
 @dataclass(frozen=True)
-class LinkedKnowledge:
-    """A knowledge row that this feedback led to."""
-
-    id: UUID
-    type: str
-    content: str
-    state: str
-
-
-@dataclass(frozen=True)
 class FeedbackDetail:
-    """One row of feedback, the moment it is about, and what became of it. `details` is what its author said;
-    `assessment` is what an admin thinks, which only admins see."""
+    """One row of feedback, the message it is about, and its outcome. `details` is what its author said; `assessment` is
+    what an admin thinks, which only admins see."""
 
     row: FeedbackRow
-    context: dict[str, Any]
-    details: dict[str, Any]
-    outcome: dict[str, Any]
-    reviewed_at: datetime | None
-    review_notes: str | None
-    reviewer: str | None
-    entity_name: str | None
-    chat: UUID | None
-    chat_title: str | None
-    message_text: str | None
-    message_index: int | None
-    knowledge: list[LinkedKnowledge]
-    assessment: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class FeedbackContents:
-    """What a row holds beside what lists show. Admins see `details` as they were assessed."""
-
     context: dict[str, Any]
     details: dict[str, Any]
     outcome: dict[str, Any]
@@ -227,23 +191,45 @@ class FeedbackContents:
     reviewed_by_user_id: UUID | None
     reviewed_by_agent_id: UUID | None
     review_notes: str | None
+    reviewer: str | None
+    entity_name: str | None
+    chat: UUID | None
+    chat_title: str | None
+    message_text: str | None
+    message_index: int | None
+    knowledge: Sequence[Any]
+    assessment: dict[str, Any]
 
 
-COLUMNS: tuple[Any, ...] = (
-    Feedback.id, Feedback.source_type, Feedback.kind, Feedback.rating, Feedback.signal, Feedback.origin,
-    Feedback.confidence, Feedback.status, Feedback.comment, Feedback.session_id, AgentSession.title,
-    Feedback.entity_id, Feedback.agent_id, Agent.slug, AgentVersion.version, Feedback.chat_id, Feedback.message_id,
-    Feedback.turn_id, Feedback.trace_id, Feedback.project,
-    Feedback.details["output_review"]["edit_distance"].as_integer(), Feedback.context["field_name"].astext,
-    Feedback.context["tool_slug"].astext, Feedback.context["event_id"].astext, Feedback.error_categories,
-    Feedback.assignee_id, Assignee.name, Feedback.details.has_key(RETRACTED), Feedback.created_at,
-    Feedback.occurred_at, Feedback.created_by, User.name,
+# What a row shows in lists besides its own columns.
+SHOWN: dict[str, Any] = {
+    "session_title": AgentSession.title,
+    "agent": Agent.slug,
+    "agent_version": AgentVersion.version,
+    "edit_distance": Feedback.details["output_review"]["edit_distance"].as_integer(),
+    "field_name": Feedback.context["field_name"].astext,
+    "tool_slug": Feedback.context["tool_slug"].astext,
+    "event_id": Feedback.context["event_id"].astext,
+    "assignee": Assignee.name,
+    "retracted": ~NOT_RETRACTED,
+}
+# What a row holds besides what lists show.
+CONTENTS = (
+    Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at, Feedback.reviewed_by_user_id,
+    Feedback.reviewed_by_agent_id, Feedback.review_notes,
 )  # fmt: skip
 
 
-def _with_names(*more: Any) -> Any:
+def _with_names(actor: Actor, *more: Any) -> Any:
+    """Select what a `FeedbackRow` has. Only people who give feedback are hidden, not the product."""
+    hidden = and_(is_hidden(Feedback.created_by, actor), Feedback.origin == "user")
+    shown = SHOWN | {
+        "author_id": case((not_(hidden), Feedback.created_by)),
+        "author": case((hidden, A_MEMBER), else_=User.name),
+    }
+    columns: list[Any] = [shown.get(one.name, getattr(Feedback, one.name, None)) for one in fields(FeedbackRow)]
     return (
-        select(*COLUMNS, *more)
+        select(*columns, *more)
         .select_from(Feedback)
         .outerjoin(Agent, Agent.id == Feedback.agent_id)
         .outerjoin(AgentSession, AgentSession.id == Feedback.session_id)
@@ -259,13 +245,14 @@ def _readable(actor: Actor) -> list[ColumnElement[bool]]:
 
 
 def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[FeedbackRow]:
-    """One page of the feed: all of the workspace for admins, one's own for members. At most five queries."""
-    hides = _hides_authors(actor)
+    """One page of the feed: all of the workspace for admins, one's own for members. At most four queries."""
     where = [*_readable(actor), *filters.conditions()]
-    if hides and filters.author_id and filters.author_id != actor.id:
-        return empty()
-    if filters.assignee:
-        where.append(teamwork.is_assigned_to(filters.assignee, actor=actor))
+    if filters.author_id:
+        where.append(~is_hidden(Feedback.created_by, actor))
+    if filters.assignee == "nobody":
+        where.append(Feedback.assignee_id.is_(None))
+    elif filters.assignee:
+        where.append(Feedback.assignee_id == (actor.id if filters.assignee == "me" else UUID(filters.assignee)))
     count = None
     if filters.q:
         matches = text_search.find_matches("feedback", filters, page)
@@ -274,7 +261,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
         where.append(matches.are(Feedback.id))
         count = matches.count
     found = read_page(
-        _with_names(),
+        _with_names(actor),
         page,
         at=filters.order,
         id=Feedback.id,
@@ -283,29 +270,15 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
         count=count,
         window=filters.window,
     )
-    return found.map(lambda row: _row(row, actor, hides))
-
-
-def _hides_authors(actor: Actor) -> bool:
-    return actor.is_admin and get_settings(actor).author_private
-
-
-def _row(row: Any, actor: Actor, hides: bool) -> FeedbackRow:
-    values = list(row[: len(COLUMNS)])
-    if hides and values[5] == "user" and values[-2] != actor.id:
-        values[-2:] = [None, A_MEMBER]
-    return FeedbackRow(*values)
+    return found.map(lambda row: FeedbackRow(*row))
 
 
 def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackDetail:
-    """Return one row with the message it is about. With `audit_read`, an admin's reading of another person's row is
-    audited."""
-    more = (
-        Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at, Feedback.review_notes,
-        func.coalesce(Reviewer.name, ReviewAgent.name), Entity.name,
-    )  # fmt: skip
+    """One row with the message it is about and its outcome. With `audit_read` an admin's reading of what somebody else
+    said is put into the audit log."""
+    reviewer = func.coalesce(ReviewAgent.slug, Reviewer.name)
     statement = (
-        _with_names(*more)
+        _with_names(actor, *CONTENTS, reviewer, Entity.name, Feedback.created_by)
         .outerjoin(Reviewer, Reviewer.id == Feedback.reviewed_by_user_id)
         .outerjoin(ReviewAgent, ReviewAgent.id == Feedback.reviewed_by_agent_id)
         .outerjoin(Entity, Entity.id == Feedback.entity_id)
@@ -314,95 +287,67 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     found: Any = db.session.execute(statement).one_or_none()
     if found is None:
         raise NotFound("There is no such feedback in this workspace.")
-    author_id, origin = found[len(COLUMNS) - 2], found[5]
-    if audit_read and actor.is_admin and origin == "user" and author_id != actor.id:
+    width = len(fields(FeedbackRow))
+    row = FeedbackRow(*found[:width])
+    context, details, *others, author_id = found[width:]
+    if audit_read and actor.is_admin and row.origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
-    row = _row(found, actor, _hides_authors(actor))
-    context, details, *others = found[len(COLUMNS) :]
-    assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
-    rest: tuple[Any, ...] = (*others, *_moment(row, author_id, actor), _knowledge_from(feedback_id, actor), assessment)
-    return FeedbackDetail(row, context, without_assessment(details), *rest)
-
-
-def _moment(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None, str | None, int | None]:
-    """The conversation and the message, when they are ours and the reader may see them."""
-    if row.message_id is None:
-        return (*_chat_of(row, author_id, actor), None, None)
-    ours = parse_id(row.message_id)
-    found = db.session.execute(
-        select(Chat.id, Chat.title, Message.content, Message.message_index)
-        .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
-        .where(
-            Chat.tenant_id == actor.tenant_id,
-            Message.id == ours if ours else Message.external_id == row.message_id,
-        )
-        .order_by(*_own_first(author_id))
-        .limit(1)
-    ).one_or_none()
-    if found is None:
-        return (*_chat_of(row, author_id, actor), None, None)
-    return found[0], found[1], found[2], found[3]
-
-
-def _own_first(author_id: UUID) -> tuple[Any, ...]:
-    """People may give their conversations the same name; the author means their own."""
-    return (Chat.user_id == author_id).desc(), Chat.created_at, Chat.id
-
-
-def _chat_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[UUID | None, str | None]:
-    if not row.chat_id:
-        return None, None
-    wanted = Chat.id == ours if (ours := parse_id(row.chat_id)) else Chat.external_id == row.chat_id
-    statement = select(Chat.id, Chat.title).where(Chat.tenant_id == actor.tenant_id, wanted)
-    chat = db.session.execute(statement.order_by(*_own_first(author_id)).limit(1)).one_or_none()
-    return (chat[0], chat[1]) if chat else (None, None)
-
-
-def _knowledge_from(feedback_id: UUID, actor: Actor) -> list[LinkedKnowledge]:
-    rows = db.session.execute(
+    knowledge = db.session.execute(
         select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)
         .join(SharedContextFeedback, SharedContextFeedback.shared_context_id == SharedContext.id)
         .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.feedback_id == feedback_id)
         .order_by(SharedContext.created_at)
+    ).all()
+    assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
+    rest: tuple[Any, ...] = (*others, *_message_of(row, author_id, actor), knowledge, assessment)
+    return FeedbackDetail(row, context, without_assessment(details), *rest)
+
+
+def _message_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[Any, ...]:
+    """Return the chat's id and title, and the message's text and place, when they are ours and the reader may see them.
+    People may give their conversations the same name; the author means their own."""
+    chat = (
+        select(Chat.id, Chat.title)
+        .where(Chat.tenant_id == actor.tenant_id)
+        .order_by((Chat.user_id == author_id).desc(), Chat.created_at, Chat.id)
+        .limit(1)
     )
-    return [LinkedKnowledge(*row) for row in rows]
+    if row.message_id:
+        ours = parse_id(row.message_id)
+        message = (
+            chat.add_columns(Message.content, Message.message_index)
+            .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
+            .where(Message.id == ours if ours else Message.external_id == row.message_id)
+        )
+        if found := db.session.execute(message).one_or_none():
+            return tuple(found)
+    named = db.session.execute(chat.where(is_chat(row.chat_id))).one_or_none() if row.chat_id else None
+    return (*(named or (None, None)), None, None)
 
 
-def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, FeedbackContents]:
-    """What these rows hold, for programs that want all of it. One query."""
-    rows = db.session.execute(
-        select(
-            Feedback.id, Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at,
-            Feedback.reviewed_by_user_id, Feedback.reviewed_by_agent_id, Feedback.review_notes,
-        ).where(*_readable(actor), Feedback.id.in_(ids))
-    )  # fmt: skip
+def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
+    """Return what these rows hold besides what lists show. Admins get the details as they were assessed. One query."""
+    rows = db.session.execute(select(Feedback.id, *CONTENTS).where(*_readable(actor), Feedback.id.in_(ids)))
     seen = merge_assessment if actor.is_admin else without_assessment
-    return {row[0]: FeedbackContents(row[1], seen(row[2]), *row[3:]) for row in rows}
+    return {row.id: row._asdict() | {"details": seen(row.details)} for row in rows}
 
 
 def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Collection[str] = ()) -> list[FeedbackRow]:
-    """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One query:
-    whether authors are hidden is read along with them."""
-    settings = select(Tenant.settings).where(Tenant.id == actor.tenant_id).scalar_subquery()
+    """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One
+    query."""
     about = Feedback.session_id == session_id if session_id else Feedback.chat_id.in_(chats)
-    rows: list[Any] = list(
-        db.session.execute(
-            _with_names(settings)
-            .where(*_readable(actor), about)
-            .order_by(Feedback.created_at.desc(), Feedback.id.desc())
-            .limit(MAX_ROWS)
-        )
+    rows = db.session.execute(
+        _with_names(actor)
+        .where(*_readable(actor), about)
+        .order_by(Feedback.created_at.desc(), Feedback.id.desc())
+        .limit(MAX_ROWS)
     )
-    if not rows:
-        return []
-    hides = actor.is_admin and cache_settings(rows[0][-1], actor=actor).author_private
-    return [_row(row, actor, hides) for row in rows]
+    return [FeedbackRow(*row) for row in rows]
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:
     """Return the counts of positive, negative and neutral rows that were not retracted."""
-    not_retracted = ~Feedback.details.has_key(RETRACTED)
     positive, negative, neutral = (
-        func.count().filter(Feedback.rating == rating, not_retracted) for rating in ("positive", "negative", "neutral")
+        func.count().filter(Feedback.rating == rating, NOT_RETRACTED) for rating in ("positive", "negative", "neutral")
     )
     return positive, negative, neutral

@@ -1,12 +1,10 @@
 """A person's own feedback and its outcome. Never another person's rows, whatever the role of the reader."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import literal, null, select, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
@@ -31,81 +29,15 @@ from app.services.lists import text_search
 MAX_ROWS = 500
 # What a rule that was made of feedback is called while agents follow it.
 IN_USE = ("active", "superseded")
-
-
-@dataclass(frozen=True)
-class OwnRow:
-    """Feedback as its author sees it."""
-
-    id: UUID
-    source_type: str
-    kind: str
-    signal: str | None
-    rating: str
-    comment: str | None
-    status: str
-    chat_id: str | None
-    message_id: str | None
-    turn_id: str | None
-    session_id: UUID | None
-    entity_id: UUID | None
-    details: dict[str, Any]
-    context: dict[str, Any]
-    outcome: dict[str, Any]
-    review_notes: str | None
-    reviewed_at: datetime | None
-    created_at: datetime
-    occurred_at: datetime
-
-    @property
-    def stands(self) -> bool:
-        """It was not taken back. What was decided because of a row keeps the row."""
-        return RETRACTED not in self.details
-
-    @property
-    def edit_distance(self) -> int | None:
-        found = self.details.get("output_review", {}).get("edit_distance")
-        return found if isinstance(found, int) else None
-
-
-@dataclass(frozen=True)
-class GivenIn:
-    """Where a row was given, as far as its author may go there."""
-
-    title: str
-    chat_id: UUID | None = None
-    entity_id: UUID | None = None
-    session_id: UUID | None = None
-
-
-@dataclass(frozen=True)
-class LearnedRule:
-    """What the agents were taught by a row."""
-
-    id: UUID
-    type: str
-    content: str
-
-
-@dataclass(frozen=True)
-class Retry:
-    """How it went to ask again after a rejection. `response` is the state of what was submitted then, if anything."""
-
-    status: str
-    error: str | None
-    agent: str
-    elsewhere: bool
-    response: str | None
-
-
-COLUMNS: tuple[Any, ...] = tuple(getattr(Feedback, field.name) for field in fields(OwnRow))
+# A chat, an entity or a session: which of these, its id, its name.
+Place = tuple[str, UUID, str]
 
 
 def _own(actor: Actor) -> list[ColumnElement[bool]]:
     return [Feedback.tenant_id == actor.tenant_id, Feedback.created_by == actor.id, Feedback.origin == "user"]
 
 
-def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[OwnRow]:
+def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Feedback]:
     """One page of what the actor said, newest first. At most three queries."""
     where = [*_own(actor), *filters.conditions()]
     if filters.q:
@@ -114,18 +46,18 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Own
             return empty()
         where.append(matches.are(Feedback.id))
     found = read_page(
-        select(*COLUMNS), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
+        select(Feedback), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first
     )
-    return found.map(lambda row: OwnRow(*row))
+    return found.map(lambda row: row[0])
 
 
-def rows_in_chat(chat: Chat, *, actor: Actor) -> list[OwnRow]:
+def rows_in_chat(chat: Chat, *, actor: Actor) -> list[Feedback]:
     """Return the actor's feedback on a conversation that was not retracted, oldest first. One query."""
     names = [str(chat.id), *([chat.external_id] if chat.external_id else [])]
-    return [row for row in _rows([Feedback.chat_id.in_(names)], actor) if row.stands]
+    return [row for row in _rows([Feedback.chat_id.in_(names)], actor) if not is_retracted(row)]
 
 
-def group_by_message(rows: Iterable[OwnRow], messages: Sequence[Message]) -> dict[UUID | None, list[OwnRow]]:
+def group_by_message(rows: Iterable[Feedback], messages: Sequence[Message]) -> dict[UUID | None, list[Feedback]]:
     """Group rows by the id of the message they are about; None has those about the whole conversation.
 
     A row is about the message it names, else about the one at its place, else about the answer in its turn. Rows about
@@ -136,7 +68,7 @@ def group_by_message(rows: Iterable[OwnRow], messages: Sequence[Message]) -> dic
     }
     placed = {message.message_index: message.id for message in messages}
     answers = {message.turn_id: message.id for message in reversed(messages) if message.role != "user"}
-    found: dict[UUID | None, list[OwnRow]] = {}
+    found: dict[UUID | None, list[Feedback]] = {}
     for row in rows:
         index: Any = row.context.get("message_index")
         message_id = named.get(row.message_id or "") or placed.get(index) or answers.get(row.turn_id or "")
@@ -145,22 +77,24 @@ def group_by_message(rows: Iterable[OwnRow], messages: Sequence[Message]) -> dic
     return found
 
 
-def rows_about(entity_id: UUID, *, actor: Actor) -> list[OwnRow]:
+def rows_about(entity_id: UUID, *, actor: Actor) -> list[Feedback]:
     """What the actor said about a record and the responses to it, oldest first. One query."""
     return _rows([Feedback.entity_id == entity_id], actor)
 
 
-def _rows(where: list[ColumnElement[bool]], actor: Actor) -> list[OwnRow]:
-    rows: list[Any] = list(
-        db.session.execute(
-            select(*COLUMNS).where(*_own(actor), *where).order_by(Feedback.created_at, Feedback.id).limit(MAX_ROWS)
-        )
-    )
-    return [OwnRow(*row) for row in rows]
+def _rows(where: list[ColumnElement[bool]], actor: Actor) -> list[Feedback]:
+    statement = select(Feedback).where(*_own(actor), *where).order_by(Feedback.created_at, Feedback.id).limit(MAX_ROWS)
+    # Feedback is written in plain SQL, so that what the session has read before may be out of date.
+    return list(db.session.scalars(statement.execution_options(populate_existing=True)))
 
 
-def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, LearnedRule]:
-    """The rule that each row helped to make, where agents follow it. No query where nothing was decided."""
+def is_retracted(row: Feedback) -> bool:
+    """Tell whether its author retracted a row that stays because something was decided about it."""
+    return RETRACTED in row.details
+
+
+def learned_from(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, Any]:
+    """Return the rule that each row helped to make, where agents follow it. No query where nothing was decided."""
     ids = [row.id for row in rows if row.status in ("reviewed", "applied")]
     if not ids:
         return {}
@@ -174,17 +108,20 @@ def learned_from(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, Learne
         )
         .order_by(SharedContext.created_at)
     )
-    return {row[0]: LearnedRule(*row[1:]) for row in found}
+    return {row.feedback_id: row for row in found}
 
 
-def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
-    """How the retries of these rows went, by the retry's id. No query where there is none."""
-    wanted = {str(row.context.get("retry_ref") or "") for row in rows}
-    ids = [one for text in wanted if (one := parse_id(text))]
+def retries_of(rows: Collection[Feedback], *, actor: Actor) -> dict[str, Any]:
+    """Return how the retries of these rows went, by the retry's id: the session's state, and that of the response which
+    it submitted. No query where there is none."""
+    ids = {one for row in rows if (one := parse_id(row.context.get("retry_ref")))}
     if not ids:
         return {}
     found = db.session.execute(
-        select(AgentSession.id, AgentSession.status, AgentSession.error, Agent.name, Agent.kind, EntityResponse.status)
+        select(
+            AgentSession.id, AgentSession.status, AgentSession.error, Agent.name.label("agent"), Agent.kind,
+            EntityResponse.status.label("response"),
+        )
         .join(Agent, Agent.id == AgentSession.agent_id)
         .outerjoin(
             EntityResponse,
@@ -192,46 +129,34 @@ def retries_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[str, Retry]:
         )
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
         .order_by(EntityResponse.created_at)
+    )  # fmt: skip
+    return {str(row.id): row for row in found}
+
+
+def places_of(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, Place]:
+    """Return where each row was given. Only conversations of the actor's own are named. One query."""
+    chats = {row.chat_id for row in rows if row.chat_id}
+    ids = {value for row in rows for value in (row.entity_id, row.session_id) if value}
+    is_named = Chat.id.in_([one for name in chats if (one := parse_id(name))]) | Chat.external_id.in_(chats)
+    places: Any = union_all(
+        select(literal("chat"), Chat.id, Chat.title, Chat.external_id).where(
+            Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id, is_named
+        ),
+        select(literal("entity"), Entity.id, Entity.name, null()).where(
+            Entity.tenant_id == actor.tenant_id, Entity.id.in_(ids)
+        ),
+        select(literal("session"), AgentSession.id, AgentSession.title, null()).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)
+        ),
     )
-    return {str(row[0]): Retry(row[1], row[2], row[3], row[4] == "external", row[5]) for row in found}
-
-
-def places_of(rows: Collection[OwnRow], *, actor: Actor) -> dict[UUID, GivenIn]:
-    """Where each row was given. Only conversations of the actor's own are named. At most two queries."""
-    chats = _chats({row.chat_id for row in rows if row.chat_id}, actor)
-    names = _names({value for row in rows for value in (row.entity_id, row.session_id) if value}, actor)
-    found: dict[UUID, GivenIn] = {}
+    known = {
+        (kind, name): (kind, place_id, title)
+        for kind, place_id, title, external_id in db.session.execute(places)
+        for name in (str(place_id), external_id)
+    }
+    found = {}
     for row in rows:
-        if row.chat_id in chats:
-            chat_id, title = chats[row.chat_id]
-            found[row.id] = GivenIn(title, chat_id=chat_id)
-        elif row.entity_id in names:
-            found[row.id] = GivenIn(names[row.entity_id], entity_id=row.entity_id)
-        elif row.session_id in names:
-            found[row.id] = GivenIn(names[row.session_id], session_id=row.session_id)
+        names = (("chat", row.chat_id or ""), ("entity", str(row.entity_id)), ("session", str(row.session_id)))
+        if place := next((known[name] for name in names if name in known), None):
+            found[row.id] = place
     return found
-
-
-def _chats(names: set[str], actor: Actor) -> dict[str | None, tuple[UUID, str]]:
-    if not names:
-        return {}
-    ours = [one for name in names if (one := parse_id(name))]
-    rows = db.session.execute(
-        select(Chat.id, Chat.external_id, Chat.title).where(
-            Chat.tenant_id == actor.tenant_id,
-            Chat.user_id == actor.id,
-            Chat.id.in_(ours) | Chat.external_id.in_(names),
-        )
-    )
-    return {name: (row[0], row[2]) for row in rows for name in (str(row[0]), row[1]) if name}
-
-
-def _names(wanted: set[UUID], actor: Actor) -> dict[UUID | None, str]:
-    """What records and sessions are called."""
-    if not wanted:
-        return {}
-    found = select(Entity.id, Entity.name).where(Entity.tenant_id == actor.tenant_id, Entity.id.in_(wanted))
-    sessions = select(AgentSession.id, AgentSession.title).where(
-        AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(wanted)
-    )
-    return {row[0]: row[1] for row in db.session.execute(found.union_all(sessions))}

@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from flask import g
 
-from app.models import Chat, Message
+from app.models import Chat, Feedback, Message
 from app.services.chats import own as chat_own
 from app.services.chats import ratings
 from app.services.chats.own import Answer, ChatMessage
 from app.services.feedback import own as feedback_own
-from app.services.feedback.own import LearnedRule, OwnRow
 from app.services.sessions import transcript as session_transcript
 from app.text.diff import Part, word_diff
-from app.views.feedback.own import OwnFeedback, describe_own
+from app.views.feedback.own import describe_own
 from app.views.transcript import turns as transcript_turns
 
 OFFLINE_NOTE = "offline model: follows rules, no language model"
@@ -41,8 +41,8 @@ class AnswerFeedback:
     up: bool
     down: bool
     explained: bool
-    rows: list[OwnFeedback]
-    edit: OwnFeedback | None
+    rows: list[dict[str, Any]]
+    edit: dict[str, Any] | None
     diff: list[Part]
     form: Form | None = None
 
@@ -154,9 +154,7 @@ def _failure(one: ChatMessage) -> str:
     return "No answer: it was stopped." if one.status == "cancelled" else ""
 
 
-def _own_rows(
-    chat: Chat, messages: Sequence[Message]
-) -> tuple[dict[UUID | None, list[OwnRow]], Mapping[UUID, LearnedRule]]:
+def _own_rows(chat: Chat, messages: Sequence[Message]) -> tuple[dict[UUID | None, list[Feedback]], Mapping[UUID, Any]]:
     """Return the person's rows by message. Those about the whole conversation are with its last answer."""
     rows = feedback_own.rows_in_chat(chat, actor=g.actor)
     found = feedback_own.group_by_message(rows, messages)
@@ -173,7 +171,7 @@ def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form
 
 
 def answer_feedback(
-    answer: Answer, learned: Mapping[UUID, LearnedRule], kind: str = "", filled: Form | None = None
+    answer: Answer, learned: Mapping[UUID, Any], kind: str = "", filled: Form | None = None
 ) -> AnswerFeedback:
     """Describe the feedback on an answer. `kind` names the form to open under it; `filled` is one that was refused."""
     said = answer.rows
@@ -194,7 +192,7 @@ def answer_feedback(
     )
 
 
-def _form(kind: str, answer: Answer, said: Sequence[OwnRow], wanted: str) -> Form | None:
+def _form(kind: str, answer: Answer, said: Sequence[Feedback], wanted: str) -> Form | None:
     """Return the form, filled with the feedback given so far."""
     if kind == "edit":
         return Form("edit", text=wanted or answer.message.content)

@@ -24,7 +24,7 @@ from app.views import lists as listing
 from app.views.entities import bp
 from app.views.entities.response_form import ResponseForm, blank_form, posted_form
 from app.views.feedback.flag_form import FlagForm
-from app.views.feedback.own import OwnFeedback, describe_own
+from app.views.feedback.own import describe_own
 from app.views.format import field_words, readable
 from app.views.forms import form_text
 from app.views.htmx import Toast, page, swap, wants_fragment
@@ -144,7 +144,7 @@ def _detail_context(entity_id: UUID) -> dict[str, Any]:
     said = feedback_own.rows_about(entity_id, actor=g.actor)
     learned = feedback_own.learned_from(said, actor=g.actor)
     retries = feedback_own.retries_of(said, actor=g.actor)
-    own: dict[str, list[OwnFeedback]] = {}
+    own: dict[str, list[dict[str, Any]]] = {}
     for row in said:
         own.setdefault(str(row.context.get("response_id") or ""), []).append(
             describe_own(row, learned, retries=retries)

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from flask import Flask, g, url_for
 
 from app.formats.ids import parse_id
+from app.models import Feedback
 from app.security.access import access
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.own import GivenIn, LearnedRule, OwnRow, Retry
+from app.services.feedback.own import Place
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
@@ -58,6 +58,8 @@ RESPONSE_SENTENCES = {
     "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
 }
 
+PLACES = {"chat": "chat.detail", "entity": "entities.detail", "session": "sessions.own_detail"}
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -66,25 +68,6 @@ class Outcome:
     text: str
     quote: str = ""
     href: str = ""
-
-
-@dataclass(frozen=True)
-class OwnFeedback:
-    """A row as its author reads it."""
-
-    id: UUID
-    rating: str
-    head: str
-    comment: str
-    tags: list[str]
-    missing: str
-    status: str
-    became: Outcome
-    at: datetime
-    changed: int | None = None
-    where: str = ""
-    href: str = ""
-    stands: bool = True
 
 
 @bp.get("/feedback/mine")
@@ -108,30 +91,27 @@ def list_own() -> Any:
 
 
 def describe_own(
-    row: OwnRow,
-    learned: Mapping[UUID, LearnedRule],
-    place: GivenIn | None = None,
-    retries: Mapping[str, Retry] | None = None,
-) -> OwnFeedback:
+    row: Feedback, learned: Mapping[UUID, Any], place: Place | None = None, retries: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The row in the words that its author reads."""
-    return OwnFeedback(
-        id=row.id,
-        rating=row.rating,
-        head=_head(row),
-        comment="" if row.signal == "edit" else (row.comment or ""),
-        tags=[REASON_LABELS[name] for name in row.details.get("error_categories", []) if name in REASON_LABELS],
-        missing=str(row.details.get("missing_context") or ""),
-        status=row.status,
-        became=_became(row, learned.get(row.id), retries or {}),
-        at=row.occurred_at,
-        changed=row.edit_distance if row.signal == "edit" else None,
-        where=place.title if place else "",
-        href=_address(row, place),
-        stands=row.stands,
-    )
+    return {
+        "id": row.id,
+        "rating": row.rating,
+        "head": _head(row),
+        "comment": "" if row.signal == "edit" else row.comment,
+        "tags": [REASON_LABELS[name] for name in row.details.get("error_categories", []) if name in REASON_LABELS],
+        "missing": row.details.get("missing_context"),
+        "status": row.status,
+        "became": _became(row, learned.get(row.id), retries or {}),
+        "at": row.occurred_at,
+        "changed": row.details.get("output_review", {}).get("edit_distance") if row.signal == "edit" else None,
+        "where": place[2] if place else "",
+        "href": _address(row, place) if place else "",
+        "retracted": feedback_own.is_retracted(row),
+    }
 
 
-def _head(row: OwnRow) -> str:
+def _head(row: Feedback) -> str:
     if row.details.get("skipped"):
         return "Skipped the rating"
     if row.signal:
@@ -141,7 +121,7 @@ def _head(row: OwnRow) -> str:
     return f"{word}: {str(field).replace('_', ' ')}" if field else word
 
 
-def _became(row: OwnRow, learned: LearnedRule | None, retries: Mapping[str, Retry]) -> Outcome:
+def _became(row: Feedback, learned: Any, retries: Mapping[str, Any]) -> Outcome:
     note = row.review_notes or ""
     if learned is not None:
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
@@ -155,7 +135,7 @@ def _became(row: OwnRow, learned: LearnedRule | None, retries: Mapping[str, Retr
     return _applied(row, note, retries)
 
 
-def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Outcome:
+def _applied(row: Feedback, note: str, retries: Mapping[str, Any]) -> Outcome:
     kind = str(row.outcome.get("kind") or "")
     session = parse_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
     if kind == "retry":
@@ -166,30 +146,24 @@ def _applied(row: OwnRow, note: str, retries: Mapping[str, Retry]) -> Outcome:
     return Outcome("It was acted on" + (":" if note else "."), note)
 
 
-def describe_retry(retry: Retry | None) -> str:
+def describe_retry(retry: Any) -> str:
     """How it went to ask again."""
     if retry is None:
         return "It was asked again, with your reason as instruction."
     if retry.response is not None:
         return RESPONSE_SENTENCES[retry.response]
-    if retry.status == "pending" and retry.elsewhere:
+    if retry.status == "pending" and retry.kind == "external":
         return f"It is asked again as soon as {retry.agent}, which runs elsewhere, takes it up."
     if retry.status == "failed":
         return f"It was asked again, which failed: {retry.error or 'nobody knows why.'}"
     return RETRY_SENTENCES[retry.status]
 
 
-def _address(row: OwnRow, place: GivenIn | None) -> str:
-    if place is None:
-        return ""
-    if place.chat_id:
-        index = row.context.get("message_index")
-        if index is None:
-            return url_for("chat.detail", chat_id=place.chat_id)
-        return url_for("chat.detail", chat_id=place.chat_id, at=index) + f"#m-{index}"
-    if place.entity_id:
-        return url_for("entities.detail", entity_id=place.entity_id)
-    return url_for("sessions.own_detail", session_id=place.session_id)
+def _address(row: Feedback, place: Place) -> str:
+    kind, place_id, _ = place
+    index = row.context.get("message_index") if kind == "chat" else None
+    values: dict[str, Any] = {f"{kind}_id": place_id, "at": index}
+    return url_for(PLACES[kind], _anchor=None if index is None else f"m-{index}", **values)
 
 
 def register(app: Flask) -> None:
