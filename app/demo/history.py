@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, select
 from app.db import db
 from app.demo.feedback import follow_up
 from app.demo.playback import Player
-from app.demo.script import Talk, sort_key
-from app.demo.world import World, load_data, load_talks
+from app.demo.times import sort_key
+from app.demo.world import Talk, World, load_data, load_talks
 from app.models import Agent, AgentVersion, Feedback
 from app.services.evals import promotion
 from app.services.evals.promotion import Promotion

@@ -13,9 +13,9 @@ from sqlalchemy import select, update
 
 from app.actor import Actor
 from app.db import db
-from app.demo.recording import RecordedCase, RecordedRun, RecordedTalk, read_runs, read_talks, to_ids
-from app.demo.script import Events, Talk, assign_times
-from app.demo.world import World
+from app.demo.recording import Recorded, read_runs, read_talks, to_ids
+from app.demo.times import Events, assign_times
+from app.demo.world import Talk, World
 from app.models import Agent, AgentSession, Chat, EvalRun, Feedback
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
@@ -62,11 +62,11 @@ class Player:
             self.sessions = self._create_sessions(talks)
 
     @cached_property
-    def recorded_talks(self) -> dict[str, RecordedTalk]:
+    def recorded_talks(self) -> dict[str, Recorded]:
         return read_talks()
 
     @cached_property
-    def recorded_runs(self) -> dict[str, RecordedRun]:
+    def recorded_runs(self) -> dict[str, Recorded]:
         return read_runs()
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -83,15 +83,15 @@ class Player:
         events = self._apply(recorded, world.at(talk.when), talk, session)
         write_events(session, events, actor=world.system)
         messages = store_messages(world, self.chats.get(talk.key), session, events)
-        return summarize(world, talk, session.id, recorded.events, messages)
+        return summarize(world, talk, session.id, recorded["events"], messages)
 
     def retry(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         """Play the second attempt at what a person rejected, if the recording has one."""
-        recorded = self.recorded_talks[talk.key].again
+        recorded = self.recorded_talks[talk.key].get("again")
         if recorded is None:
             return
         session = lock_for_events(session_id, actor=self.world.system)
-        _, work = assign_times(recorded.events, at)
+        _, work = assign_times(recorded["events"], at)
         _set(session, status="running", started_at=at, duration_ms=work, tags=[talk.persona], **USAGE)
         events = self._apply(recorded, at, talk, session)
         session_store.append_events(session_id, events, actor=self.world.system)
@@ -102,7 +102,7 @@ class Player:
         run, cases = start_run(world, entry)
         at, rows = world.at(entry["when"]), {}
         for talk, session in cases.items():
-            events = _end_replay(world, entry, session, recorded.cases[talk], at)
+            events = _end_replay(world, entry, session, recorded["cases"][talk], at)
             rows[session.id] = rows_of(events, masking_for(world.system))
             at = rows[session.id][-1].occurred_at + BETWEEN_REPLAYS
         db.session.flush()
@@ -127,7 +127,7 @@ class Player:
 
     def _new_session(self, talk: Talk) -> NewSession:
         world, recorded = self.world, self.recorded_talks[talk.key]
-        times, work = assign_times(recorded.events, world.at(talk.when))
+        times, work = assign_times(recorded["events"], world.at(talk.when))
         chat = create_chat(world, talk, times[0])
         if chat:
             self.chats[talk.key] = chat
@@ -136,10 +136,10 @@ class Player:
             agent=talk.agent,
             agent_version=world.version_at(talk.agent, talk.when),
             title=_title(world.text(talk.prompts[0])),
-            session_type=talk.session_type,
-            output_type=talk.options.get("output"),
-            status=recorded.status,
-            error=recorded.error,
+            session_type=talk.type,
+            output_type=talk.output,
+            status=recorded["status"],
+            error=recorded["error"],
             chat_id=chat.id if chat else None,
             entity_id=world.record_of(talk),
             person_id=world.people[talk.person].id,
@@ -152,11 +152,12 @@ class Player:
             **USAGE,
         )
 
-    def _apply(self, recorded: RecordedTalk, began: datetime, talk: Talk, session: AgentSession) -> list[NewEvent]:
+    def _apply(self, recorded: Recorded, began: datetime, talk: Talk, session: AgentSession) -> list[NewEvent]:
         """Repeat what the agent changed, and return its events with the ids and times of this workspace."""
-        times, _ = assign_times(recorded.events, began)
-        apply_effects(self.world, recorded.events, times, self.world.actor(talk), session.id)
-        return _new_events(self.world, recorded.events, times, lambda at: self._loaded(session, at))
+        events = recorded["events"]
+        times, _ = assign_times(events, began)
+        apply_effects(self.world, events, times, self.world.actor(talk), session.id)
+        return _new_events(self.world, events, times, lambda at: self._loaded(session, at))
 
     def _loaded(self, session: AgentSession, at: datetime) -> dict[str, Any]:
         """The knowledge in a prompt at this moment. Its hash differs in every workspace, so it is not recorded."""
@@ -187,7 +188,7 @@ def summarize(world: World, talk: Talk, session_id: UUID, events: Events, messag
 
 def create_chat(world: World, talk: Talk, began: datetime) -> Chat | None:
     """Create the chat of a conversation, if it is one."""
-    if talk.session_type != "chat":
+    if talk.type != "chat":
         return None
     return chat_store.create_chat(
         actor=world.system,
@@ -271,14 +272,15 @@ def date_failures(world: World, entry: dict[str, Any], replays: list[UUID]) -> N
 
 
 def _end_replay(
-    world: World, entry: dict[str, Any], session: AgentSession, case: RecordedCase, at: datetime
+    world: World, entry: dict[str, Any], session: AgentSession, case: list[Any], at: datetime
 ) -> list[NewEvent]:
     """Complete a replay as it was recorded; returns its events."""
-    times, work = assign_times(case.events, at)
-    events = _new_events(world, case.events, times, lambda _: {"sha256": _prompt_hash(session, entry)})
-    _set(session, status=case.status, event_count=len(events), attempt=1, duration_ms=work, **USAGE)
+    status, recorded, verdict = case
+    times, work = assign_times(recorded, at)
+    events = _new_events(world, recorded, times, lambda _: {"sha256": _prompt_hash(session, entry)})
+    _set(session, status=status, event_count=len(events), attempt=1, duration_ms=work, **USAGE)
     _set(session, created_at=at, started_at=at, finished_at=times[-1])
-    result = to_ids(world, case.result) | {"judged_at": times[-1].isoformat()}
+    result = to_ids(world, verdict) | {"judged_at": times[-1].isoformat()}
     session.meta = {**session.meta, "eval_result": result}
     return events
 

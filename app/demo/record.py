@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -19,11 +19,11 @@ from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.demo.history import build_history
 from app.demo.playback import PlayedTalk, Player, create_chat, date_failures, start_run, store_messages, summarize
-from app.demo.recording import RUNS_FILE, TALKS_FILE, RecordedCase, RecordedRun, RecordedTalk, to_ids, to_names
+from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_ids, to_line, to_names
 from app.demo.reset import purge
-from app.demo.script import Events, Talk, assign_times
 from app.demo.seed import NAME
-from app.demo.world import World, load_talks, set_up
+from app.demo.times import Events, assign_times
+from app.demo.world import Talk, World, load_talks, set_up
 from app.models import AgentSession, Entity, EntityResponse, SharedContext
 from app.services.sessions import events as session_events
 from app.services.sessions import store as session_store
@@ -42,18 +42,18 @@ def record(owner_url: str | None, *, replays_only: bool = False) -> dict[str, An
     """Write the recordings anew."""
     talks, runs = record_live(owner_url, () if replays_only else None, None)
     if not replays_only:
-        _write(TALKS_FILE, [talk.line() for talk in talks.values()])
-    _write(RUNS_FILE, [run.line() for run in runs.values()])
+        _write(TALKS_FILE, talks.values())
+    _write(RUNS_FILE, runs.values())
     return {"conversations": len(talks), "runs": len(runs)}
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _write(path: Path, recorded: Iterable[Recorded]) -> None:
+    path.write_text("".join(f"{to_line(row)}\n" for row in recorded), encoding="utf-8")
 
 
 def record_live(
     owner_url: str | None, talks: Collection[str] | None, runs: Collection[str] | None
-) -> tuple[dict[str, RecordedTalk], dict[str, RecordedRun]]:
+) -> tuple[dict[str, Recorded], dict[str, Recorded]]:
     """Play the whole demo, these conversations and runs live and the others from the recording. None means all.
 
     Returns what was live, by key. The workspace is deleted afterwards if the owner of the database is known.
@@ -79,8 +79,8 @@ class LivePlayer(Player):
     def __init__(self, world: World, talks: Collection[str] | None, runs: Collection[str] | None) -> None:
         self.threads = Threads(current_app._get_current_object(), 2)  # type: ignore[attr-defined]
         self.settings: Settings = current_app.config["SETTINGS"]
-        self.new_talks: dict[str, RecordedTalk] = {}
-        self.new_runs: dict[str, RecordedRun] = {}
+        self.new_talks: dict[str, Recorded] = {}
+        self.new_runs: dict[str, Recorded] = {}
         self._talks, self._runs = talks, runs
         self._leases: dict[UUID, Lease] = {}
         self.world = world
@@ -106,12 +106,12 @@ class LivePlayer(Player):
         session_id = self._start_session(talk)
         recorded = self.new_talks[talk.key] = self._run(session_id, talk.key, self.world.at(talk.when))
         with self.transaction():
-            messages = self._store_chat(talk, session_id, recorded.events)
-            return summarize(self.world, talk, session_id, recorded.events, messages)
+            messages = self._store_chat(talk, session_id, recorded["events"])
+            return summarize(self.world, talk, session_id, recorded["events"], messages)
 
     def retry(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         if _is_chosen(talk.key, self._talks):
-            self.new_talks[talk.key].again = self._run(session_id, talk.key, at)
+            self.new_talks[talk.key]["again"] = self._run(session_id, talk.key, at)
             return
         with self.transaction():
             super().retry(talk, session_id, at)
@@ -131,7 +131,7 @@ class LivePlayer(Player):
         with self.transaction():
             date_failures(self.world, entry, list(replays.values()))
             recorded = {talk: self._read_case(session_id, f"{key}.{talk}") for talk, session_id in replays.items()}
-            self.new_runs[key] = RecordedRun(key, recorded)
+            self.new_runs[key] = {"run": key, "cases": recorded}
 
     def _start_session(self, talk: Talk) -> UUID:
         world = self.world
@@ -140,8 +140,8 @@ class LivePlayer(Player):
                 NewSession(
                     agent=talk.agent,
                     agent_version=world.version_at(talk.agent, talk.when),
-                    session_type=talk.session_type,
-                    output_type=talk.options.get("output"),
+                    session_type=talk.type,
+                    output_type=talk.output,
                     status="running",
                     entity_id=world.record_of(talk),
                     person_id=world.people[talk.person].id,
@@ -150,7 +150,7 @@ class LivePlayer(Player):
                 actor=world.system,
             )
             self.reserve(session.id)
-            if talk.options.get("stopped"):
+            if talk.stopped:
                 session.cancel_requested_at = datetime.now(UTC)
             session_id = world.refs[f"session.{talk.key}"] = session.id
         return session_id
@@ -166,13 +166,14 @@ class LivePlayer(Player):
         ]
         return store_messages(self.world, chat, session, new)
 
-    def _run(self, session_id: UUID, key: str, began: datetime) -> RecordedTalk:
+    def _run(self, session_id: UUID, key: str, began: datetime) -> Recorded:
         self._run_to_end(session_id)
         with self.transaction():
             session = db.session.get_one(AgentSession, session_id, populate_existing=True)
             events = self._read_events(session_id)
             _date_effects(events, began)
-            return RecordedTalk(key, session.status, session.error, to_names(self.world, key, events))
+            named = to_names(self.world, key, events)
+            return {"talk": key, "status": session.status, "error": session.error, "events": named}
 
     def _run_to_end(self, session_id: UUID) -> None:
         """Run a session in a thread of its own: the caller may be inside an event loop."""
@@ -180,22 +181,22 @@ class LivePlayer(Player):
         with ThreadPoolExecutor(1) as alone:
             alone.submit(lambda: asyncio.run(attempt.run())).result()
 
-    def _read_case(self, session_id: UUID, key: str) -> RecordedCase:
+    def _read_case(self, session_id: UUID, key: str) -> list[Any]:
         session = db.session.get_one(AgentSession, session_id, populate_existing=True)
         result = {name: value for name, value in session.meta["eval_result"].items() if name != "judged_at"}
         events = to_names(self.world, key, self._read_events(session_id))
-        return RecordedCase(session.status, events, to_names(self.world, key, result))
+        return [session.status, events, to_names(self.world, key, result)]
 
-    def _read_events(self, session_id: UUID) -> Events:
+    def _read_events(self, session_id: UUID) -> list[Any]:
         found = session_events.events_of(session_id, actor=self.world.system)
-        return [(event.event_type, event.payload) for event in sorted(found, key=lambda event: event.sequence)]
+        return [[event.event_type, event.payload] for event in sorted(found, key=lambda event: event.sequence)]
 
 
 def _is_chosen(key: str, chosen: Collection[str] | None) -> bool:
     return chosen is None or key in chosen
 
 
-def _date_effects(events: Sequence[tuple[str, dict[str, Any]]], began: datetime) -> None:
+def _date_effects(events: Events, began: datetime) -> None:
     """Date what agents changed to the time of the conversation: lists show what changed last first."""
     times, _ = assign_times(events, began)
     for (kind, payload), at in zip(events, times, strict=True):

@@ -1,16 +1,12 @@
 """The recorded conversations and runs: files in which ids are names and times are relative, so equal everywhere."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from app.demo.script import Events
 from app.demo.world import DATA, World
 from app.learning.prompt import KEY_DIGITS, MARK_DIGITS
 
@@ -25,76 +21,27 @@ HASH_KEY = "sha256"
 MARK = re.compile(r"(?<=workspace-knowledge )[0-9a-f]{32}(?=>>>)")
 
 
-@dataclass
-class RecordedTalk:
-    """How a conversation went. `again` is the second attempt after a rejection."""
-
-    talk: str
-    status: str = "completed"
-    error: str | None = None
-    events: Events = field(default_factory=list)
-    again: RecordedTalk | None = None
-
-    def line(self) -> str:
-        return _dump(self._as_dict())
-
-    def _as_dict(self) -> dict[str, Any]:
-        again = {"again": self.again._as_dict()} if self.again else {}
-        return {"talk": self.talk, "status": self.status, "error": self.error, "events": self.events, **again}
+# A conversation is {talk, status, error, events}, with its second attempt after a rejection as `again`. A run is
+# {run, cases}: for each conversation the status, events and verdict of its replay.
+Recorded = dict[str, Any]
 
 
-@dataclass
-class RecordedCase:
-    """How one golden was replayed: its events, and the verdict on them."""
-
-    status: str
-    events: Events
-    result: dict[str, Any]
-
-
-@dataclass
-class RecordedRun:
-    """How a run went, case by case."""
-
-    run: str
-    cases: dict[str, RecordedCase] = field(default_factory=dict)
-
-    def line(self) -> str:
-        cases = {talk: [case.status, case.events, case.result] for talk, case in self.cases.items()}
-        return _dump({"run": self.run, "cases": cases})
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def read_talks() -> dict[str, RecordedTalk]:
+def read_talks() -> dict[str, Recorded]:
     """Every recorded conversation by its key."""
-    lines = TALKS_FILE.read_text(encoding="utf-8").splitlines()
-    found = [_parse_talk(json.loads(line)) for line in lines]
-    return {one.talk: one for one in found}
+    return {row["talk"]: row for row in _read(TALKS_FILE)}
 
 
-def _parse_talk(given: dict[str, Any]) -> RecordedTalk:
-    again = _parse_talk(given["again"]) if "again" in given else None
-    return RecordedTalk(given["talk"], given["status"], given["error"], _parse_events(given["events"]), again)
-
-
-def read_runs() -> dict[str, RecordedRun]:
+def read_runs() -> dict[str, Recorded]:
     """Every recorded run by its key."""
-    found = {}
-    for line in RUNS_FILE.read_text(encoding="utf-8").splitlines():
-        given = json.loads(line)
-        cases = {
-            talk: RecordedCase(status, _parse_events(events), result)
-            for talk, (status, events, result) in given["cases"].items()
-        }
-        found[given["run"]] = RecordedRun(given["run"], cases)
-    return found
+    return {row["run"]: row for row in _read(RUNS_FILE)}
 
 
-def _parse_events(given: list[list[Any]]) -> Events:
-    return [(kind, payload) for kind, payload in given]
+def _read(path: Path) -> list[Recorded]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def to_line(recorded: Recorded) -> str:
+    return json.dumps(recorded, ensure_ascii=False, separators=(",", ":"))
 
 
 def to_names(world: World, key: str, value: Any) -> Any:
@@ -104,8 +51,8 @@ def to_names(world: World, key: str, value: Any) -> Any:
     def convert(value: Any) -> Any:
         if isinstance(value, dict):
             return {name: None if name == HASH_KEY else convert(inner) for name, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return type(value)(convert(inner) for inner in value)
+        if isinstance(value, list):
+            return [convert(inner) for inner in value]
         return _text_to_names(world, key, value, known) if isinstance(value, str) else value
 
     return convert(value)
@@ -114,8 +61,7 @@ def to_names(world: World, key: str, value: Any) -> Any:
 def _text_to_names(world: World, key: str, text: str, known: dict[str, str]) -> str:
     def name(found: re.Match[str]) -> str:
         if found[0] not in known:
-            new = f"new.{key}.{_count(world.refs, f'new.{key}.') + 1}"
-            known[found[0]], world.refs[new] = new, UUID(found[0])
+            known[found[0]] = world.add_ref(f"new.{key}", UUID(found[0]))
         return f"ref:{known[found[0]]}"
 
     def offset(found: re.Match[str]) -> str:
@@ -128,10 +74,6 @@ def _text_to_names(world: World, key: str, text: str, known: dict[str, str]) -> 
             return found[0]
 
     return DAY.sub(days_ago, TIME.sub(offset, ID.sub(name, _without_mark(text))))
-
-
-def _count(names: Iterable[str], prefix: str) -> int:
-    return sum(name.startswith(prefix) for name in names)
 
 
 def _without_mark(text: str) -> str:

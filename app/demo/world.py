@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.demo.script import Talk, fill_dates, parse_talks, resolve_time, sort_key
+from app.demo.times import fill_dates, resolve_time, sort_key
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.workspaces import people
@@ -19,6 +19,27 @@ DATA = Path(__file__).with_name("data")
 ENTITY_TYPES = ("contact", "company", "deal", "ltm", "fiscal-year")
 # Working days before now, older than every conversation.
 TYPES_CREATED, CRITERIA_CREATED, RECORDS_CREATED = "44d 09:00", "44d 11:00", "43d 08:00"
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One conversation: who asks which agent what and when. `turns` has each prompt and what people do after its
+    answer, so many minutes later."""
+
+    key: str
+    persona: str
+    agent: str
+    person: str
+    when: str
+    turns: list[dict[str, Any]]
+    type: str = "chat"
+    output: str | None = None
+    entity: str | None = None
+    stopped: bool = False
+
+    @property
+    def prompts(self) -> list[str]:
+        return [turn["prompt"] for turn in self.turns]
 
 
 @dataclass
@@ -46,6 +67,12 @@ class World:
         """Nothing in the demo happens in the future."""
         return min(at, self.now - timedelta(minutes=1))
 
+    def add_ref(self, prefix: str, ref: UUID) -> str:
+        """Give an id the next name of a kind."""
+        name = f"{prefix}.{sum(known.startswith(f'{prefix}.') for known in self.refs) + 1}"
+        self.refs[name] = ref
+        return name
+
     def text(self, text: str) -> str:
         return fill_dates(text, self.now)
 
@@ -54,7 +81,7 @@ class World:
         return sum(sort_key(since) <= sort_key(when) for since in self.versions[slug])
 
     def record_of(self, talk: Talk) -> UUID | None:
-        return self.refs[f"record.{talk.options['entity']}"] if "entity" in talk.options else None
+        return self.refs[f"record.{talk.entity}"] if talk.entity else None
 
     def actor(self, talk: Talk) -> Actor:
         """The person of a conversation, as the agent acts for them."""
@@ -68,7 +95,8 @@ def load_data(name: str) -> Any:
 def load_talks() -> Iterator[Talk]:
     """All conversations, file by file."""
     for path in sorted((DATA / "talks").iterdir()):
-        yield from parse_talks(path.read_text(encoding="utf-8"), path.stem)
+        for number, entry in enumerate(json.loads(path.read_text(encoding="utf-8")), 1):
+            yield Talk(key=f"{path.stem}-{number:03}", persona=path.stem, **entry)
 
 
 def set_up(world: World) -> None:
