@@ -37,7 +37,7 @@ def give(actor: Any, **values: Any) -> UUID:
 
 def move(ids: list[UUID], action: str, actor: Any, **more: Any) -> int:
     with transaction():
-        return feedback_review.review(ids, action, actor=actor, **more)
+        return len(feedback_review.review(ids, action, actor=actor, **more))
 
 
 def row(row_id: UUID) -> Feedback:

@@ -18,8 +18,8 @@ from app.models import AuditEntry, Feedback
 from app.services import audit as services_audit
 from app.services.analytics import tab_counts
 from app.services.chats import store as chat_store
-from app.services.feedback import assessment, teamwork
 from app.services.feedback import lists as feedback_lists
+from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.feedback.lists import FeedbackFilters
 from app.services.sessions import store as session_store
@@ -144,7 +144,7 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
     }
     row_id = react(member, "negative", comment="Wrong", details=said)
     with acting_as(admin), transaction():
-        assert assessment.assess_feedback(row_id, JUDGED, actor=admin) == {}
+        assert teamwork.assess_feedback(row_id, JUDGED, actor=admin) == {}
     assert (
         react(member, "positive", comment="Fine after all", details={"error_categories": ["wrong_context"]}) == row_id
     )
@@ -163,8 +163,8 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert contents["details"]["error_categories"] == ["wrong_context", "hallucination"]
         assert listed(admin, error_category="hallucination") == {row_id}
         with transaction():
-            assert assessment.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
-            assert assessment.assess_feedback(row_id, {}, actor=admin) == JUDGED
+            assert teamwork.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
+            assert teamwork.assess_feedback(row_id, {}, actor=admin) == JUDGED
         assert row(row_id).details == {"error_categories": ["wrong_context"]}
         assert row(row_id).error_categories == ["wrong_context"]
         assert actions_on(row_id) == ["feedback.assessed", "feedback.changed", "feedback.assessed"]
@@ -175,7 +175,7 @@ def test_a_signal_sent_again_keeps_its_assessment(workspace: Any) -> None:
     sent: dict[str, Any] = {"kind": "signal", "signal": "inaccurate", "message_id": "m-1", "rating": None}
     row_id = give(member, **sent)
     with acting_as(admin), transaction():
-        assessment.assess_feedback(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
+        teamwork.assess_feedback(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
     assert give(member, comment="Again", **sent) == row_id
     with acting_as(admin):
         assert row(row_id).details["assessment"]["quality_scores"] == {"completeness": 0}
@@ -186,19 +186,19 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
     row_id = give(member, details={"quality_scores": {"accuracy": 80}})
     with acting_as(admin), transaction():
         for value in (0, 100):
-            assessment.assess_feedback(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
+            teamwork.assess_feedback(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
         for wrong in (
             {"quality_scores": {"accuracy": 101}}, {"quality_scores": {"accuracy": -1}},
             {"output_review": {"verdict": "perhaps"}}, {"output_review": {"issues": ["ugly"]}},
             {"error_categories": ["other"] * 11}, {"colour": "red"}, {"by": "me"},
         ):  # fmt: skip
             with pytest.raises(Invalid):
-                assessment.assess_feedback(row_id, wrong, actor=admin)
+                teamwork.assess_feedback(row_id, wrong, actor=admin)
         with pytest.raises(NotFound):
-            assessment.assess_feedback(uuid4(), {}, actor=admin)
+            teamwork.assess_feedback(uuid4(), {}, actor=admin)
     with acting_as(member), transaction():
         with pytest.raises(Forbidden):
-            assessment.assess_feedback(row_id, {}, actor=member)
+            teamwork.assess_feedback(row_id, {}, actor=member)
         assert feedback_lists.get_feedback(row_id, actor=member).assessment == {}
         assert feedback_lists.load_contents([row_id], actor=member)[row_id]["details"] == {
             "quality_scores": {"accuracy": 80}

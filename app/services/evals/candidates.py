@@ -227,7 +227,7 @@ def undo_group(feedback_ids: Sequence[UUID], *, actor: Actor) -> int:
     """Put a dismissed group back; how many rows that were."""
     ids, moved = list(feedback_ids), 0
     for start in range(0, len(ids), MAX_IDS):
-        moved += feedback_review.review(ids[start : start + MAX_IDS], "reopen", actor=actor)
+        moved += len(feedback_review.review(ids[start : start + MAX_IDS], "reopen", actor=actor))
     return moved
 
 

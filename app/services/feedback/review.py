@@ -1,11 +1,11 @@
 """Feedback under review: who may move it from where to where, and what each move leaves behind."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, select, update
 
 from app.actor import Actor
 from app.db import db
@@ -42,56 +42,41 @@ def review(
     notes: str | None = None,
     outcome: dict[str, Any] | None = None,
     at: datetime | None = None,
-) -> int:
-    """Move rows and say how many moved."""
-    return len(decide(ids, action, actor=actor, notes=notes, outcome=outcome, at=at))
-
-
-def decide(
-    ids: Sequence[UUID],
-    action: str,
-    *,
-    actor: Actor,
-    notes: str | None = None,
-    outcome: dict[str, Any] | None = None,
-    at: datetime | None = None,
 ) -> list[UUID]:
-    """Move rows and say which. Of two who decide at once, one wins.
+    """Move rows and return which moved. Of two who decide at once, one wins.
 
     A single row that cannot move is refused with the state it is in; among several, those that cannot are passed over.
     """
     wanted = list(dict.fromkeys(ids))
     _check(wanted, action, notes, outcome, actor)
-    moved = _move(wanted, FROM[action], _changes(action, notes, outcome, actor, at), actor)
+    movable = Feedback.status.in_(FROM[action])
+    changes = _changes(action, notes, outcome, actor, at)
+    moved = change_rows(wanted, changes, Feedback.status, movable, actor=actor)
     _note(moved, action, notes, actor)
     if len(wanted) == 1 and not moved:
         raise _refusal(wanted[0], action, actor)
-    return [row_id for row_id, _ in moved]
+    return list(moved)
 
 
 def settle_pending(
     ids: Sequence[UUID], action: str, *, actor: Actor, outcome: dict[str, Any] | None = None, notes: str | None = None
 ) -> list[UUID]:
-    """Apply or dismiss those of the rows that nobody has touched yet, however many; which they were.
-
-    What somebody decided or triaged a moment ago stays as it is.
-    """
-    wanted, moved = sorted(set(ids)), []
+    """Apply or dismiss those of the rows that are still pending, however many, and return which they were."""
+    wanted = sorted(set(ids))
+    moved: dict[UUID, str] = {}
     for start in range(0, len(wanted), MAX_AT_ONCE):
         part = wanted[start : start + MAX_AT_ONCE]
         _check(part, action, notes, outcome, actor)
-        moved += _move(part, ("pending",), _changes(action, notes, outcome, actor, None), actor)
+        changes = _changes(action, notes, outcome, actor, None)
+        moved |= change_rows(part, changes, Feedback.status, Feedback.status == "pending", actor=actor)
     _note(moved, action, notes, actor)
-    return [row_id for row_id, _ in moved]
+    return list(moved)
 
 
-def _note(moved: Sequence[tuple[UUID, str]], action: str, notes: str | None, actor: Actor) -> None:
-    after = "pending" if action == "reopen" else action
-    for row_id, before in moved:
-        audit.record(
-            actor, f"feedback.{'reopened' if action == 'reopen' else action}", "feedback", row_id,
-            before=before, after=after, notes=notes,
-        )  # fmt: skip
+def _note(moved: Mapping[UUID, str], action: str, notes: str | None, actor: Actor) -> None:
+    done, after = ("reopened", "pending") if action == "reopen" else (action, action)
+    for row_id, before in moved.items():
+        audit.record(actor, f"feedback.{done}", "feedback", row_id, before=before, after=after, notes=notes)
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
@@ -131,27 +116,29 @@ def _changes(
     return changes
 
 
-def _move(
-    ids: list[UUID], movable_from: tuple[str, ...], changes: dict[str, Any], actor: Actor
-) -> list[tuple[UUID, str]]:
-    """One guarded UPDATE. Rows are locked in the order of their ids, so that two bulk moves never wait in a circle."""
-    movable = (
-        select(Feedback.id, Feedback.status.label("before"))
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids), Feedback.status.in_(movable_from))
+def change_rows(
+    ids: Sequence[UUID], changes: dict[str, Any], before: Any, *where: ColumnElement[bool], actor: Actor
+) -> dict[UUID, Any]:
+    """Change those rows that meet the conditions, and return what `before` was on each.
+
+    One UPDATE. Rows are locked in the order of their ids, so that two of these never wait in a circle.
+    """
+    locked = (
+        select(Feedback.id, before.label("before"))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids), *where)
         .order_by(Feedback.id)
         .with_for_update()
-        .cte("movable")
+        .cte("locked")
     )
-    statement = (
+    changed = db.session.execute(
         update(Feedback)
-        .where(Feedback.id == movable.c.id)
+        .where(Feedback.id == locked.c.id)
         .values(changes)
-        .returning(Feedback.id, movable.c.before)
+        .returning(Feedback.id, locked.c.before)
         .execution_options(synchronize_session=False)
-    )
-    moved = [(row[0], row[1]) for row in db.session.execute(statement)]
+    ).all()
     db.session.expire_all()
-    return moved
+    return {row[0]: row[1] for row in changed}
 
 
 def _refusal(row_id: UUID, action: str, actor: Actor) -> NotFound | Refused:

@@ -1,24 +1,24 @@
-"""How admins share the work on feedback: who takes which row, what they say to each other, and what is like it."""
+"""How admins share the work on feedback: who takes which row, their comments, their assessment, and similar rows."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Text, cast, delete, func, literal, select, text, union_all, update
-from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound
+from app.formats.feedback_details import ASSESSMENT, read_assessment
 from app.models import Agent, Feedback, FeedbackComment, Membership, User
 from app.services import audit
-from app.services.privacy import A_MEMBER
+from app.services.feedback.review import MAX_AT_ONCE, change_rows
+from app.services.privacy import name_of
 from app.services.workspaces.masking import masking_of_words
-from app.services.workspaces.store import get_settings
+from app.text.words import STOP
 
-MAX_AT_ONCE = 200
 MAX_OPTIONS = 200
 MAX_COMMENT_LENGTH = 4096
 TAKERS = ("admin", "owner")
@@ -27,93 +27,41 @@ ALIKE = 5
 SCAN_LIMIT = 200
 MAX_WORDS = 6
 WORD = re.compile(r"[^\W\d_]{4,}|\d+(?:[.,]\d+)?", re.UNICODE)
-COMMON = frozenset(
-    WORD.findall(
-        "about after again also always because been before being both could does doing done down each even every from"
-        " have here into just like made make many more most much must need never next only other over same should"
-        " since some such than that their them then there these they this those thus used uses using very want wants"
-        " were what when where which while will with without would your"
-    )
-)
+NO_FEEDBACK = "There is no such feedback in this workspace."
 
 
-@dataclass(frozen=True)
-class Colleague:
-    """A person whom feedback can be assigned to."""
-
-    id: UUID
-    name: str
-
-
-@dataclass(frozen=True)
-class Comment:
-    """What an admin said to the others about a row."""
-
-    id: UUID
-    who: str | None
-    body: str
-    created_at: datetime
-    mine: bool
-
-
-@dataclass(frozen=True)
-class Alike:
-    """Feedback about the same agent in much the same words."""
-
-    id: UUID
-    rating: str
-    status: str
-    comment: str
-    created_at: datetime
-
-
-@dataclass
-class Menus:
-    """What the list can be narrowed to: agents by slug, admins by id; `author` is what the chosen one is called."""
-
-    agents: list[tuple[str, str]] = field(default_factory=list)
-    admins: list[tuple[str, str]] = field(default_factory=list)
-    author: str = "somebody"
-
-
-def menus_of(author_id: UUID | None, *, actor: Actor) -> Menus:
-    """All of it in one query."""
+def menus_of(author_id: UUID | None, *, actor: Actor) -> dict[str, list[tuple[str, str]]]:
+    """Return what the list can be narrowed to: agents by slug, admins by id, and the chosen author. One query."""
     agents = (
         select(literal("agents"), Agent.slug, Agent.slug)
         .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None), Agent.merged_into.is_(None))
         .order_by(Agent.is_system, Agent.slug)
         .limit(MAX_OPTIONS)
     )
-    admins = (
-        select(literal("admins"), cast(User.id, Text), User.name)
-        .join(Membership, Membership.user_id == User.id)
-        .where(Membership.tenant_id == actor.tenant_id, Membership.role.in_(TAKERS))
-        .order_by(func.lower(User.name), User.id)
-        .limit(MAX_OPTIONS)
-    )
-    author = select(literal("author"), cast(User.id, Text), User.name).where(User.id == author_id)
-    menus = Menus()
+    admins = _admins(actor, literal("admins"), cast(User.id, Text), User.name).limit(MAX_OPTIONS)
+    author = select(literal("author"), cast(User.id, Text), name_of(User.id, actor)).where(User.id == author_id)
+    menus: dict[str, list[tuple[str, str]]] = {"agents": [], "admins": [], "author": []}
     for kind, value, name in db.session.execute(union_all(agents, admins, author)):
-        if kind == "author":
-            menus.author = A_MEMBER if get_settings(actor).author_private and author_id != actor.id else name
-        else:
-            getattr(menus, kind).append((value, name))
+        menus[kind].append((value, name))
     return menus
 
 
-def colleagues(*, actor: Actor) -> list[Colleague]:
-    """The admins of the workspace by name. One query."""
-    rows = db.session.execute(
-        select(User.id, User.name)
+def colleagues(*, actor: Actor) -> Sequence[Any]:
+    """Return id and name of the workspace's admins, by name. One query."""
+    return db.session.execute(_admins(actor, User.id, User.name)).all()
+
+
+def _admins(actor: Actor, *columns: Any) -> Any:
+    return (
+        select(*columns)
         .join(Membership, Membership.user_id == User.id)
         .where(Membership.tenant_id == actor.tenant_id, Membership.role.in_(TAKERS))
         .order_by(func.lower(User.name), User.id)
     )
-    return [Colleague(*row) for row in rows]
 
 
 def assign(ids: Sequence[UUID], assignee_id: UUID | None, *, actor: Actor) -> dict[UUID, UUID | None]:
-    """Give rows to an admin, or to nobody. Gives back who had each row that changed hands."""
+    """Give rows to an admin, or to nobody. Returns the earlier assignee of each row that changed hands."""
     _only_admins(actor)
     wanted = list(dict.fromkeys(ids))
     if not wanted:
@@ -122,9 +70,10 @@ def assign(ids: Sequence[UUID], assignee_id: UUID | None, *, actor: Actor) -> di
         raise Invalid(f"At most {MAX_AT_ONCE} rows at once.", {"ids": f"At most {MAX_AT_ONCE}."})
     if assignee_id is not None:
         _check_taker(assignee_id, actor)
-    before = _hand_over(wanted, assignee_id, actor)
-    if not before and len(wanted) == 1 and not _exists(wanted[0], actor):
-        raise NotFound("There is no such feedback in this workspace.")
+    differs = Feedback.assignee_id.is_distinct_from(assignee_id)
+    before = change_rows(wanted, {"assignee_id": assignee_id}, Feedback.assignee_id, differs, actor=actor)
+    if not before and len(wanted) == 1:
+        _check_exists(wanted[0], actor)
     for row_id, had in before.items():
         action = "feedback.assigned" if assignee_id else "feedback.unassigned"
         audit.record(actor, action, "feedback", row_id, before=had, after=assignee_id)
@@ -139,30 +88,6 @@ def give_back(before: Mapping[UUID, UUID | None], *, actor: Actor) -> int:
     return moved
 
 
-def _hand_over(ids: list[UUID], assignee_id: UUID | None, actor: Actor) -> dict[UUID, UUID | None]:
-    """One UPDATE; rows are locked in the order of their ids, so that two of these never wait in a circle."""
-    changing = (
-        select(Feedback.id, Feedback.assignee_id.label("had"))
-        .where(
-            Feedback.tenant_id == actor.tenant_id,
-            Feedback.id.in_(ids),
-            Feedback.assignee_id.is_distinct_from(assignee_id),
-        )
-        .order_by(Feedback.id)
-        .with_for_update()
-        .cte("changing")
-    )
-    rows = db.session.execute(
-        update(Feedback)
-        .where(Feedback.id == changing.c.id)
-        .values(assignee_id=assignee_id)
-        .returning(Feedback.id, changing.c.had)
-        .execution_options(synchronize_session=False)
-    ).all()
-    db.session.expire_all()
-    return {row[0]: row[1] for row in rows}
-
-
 def _check_taker(user_id: UUID, actor: Actor) -> None:
     role = db.session.scalar(
         select(Membership.role).where(Membership.tenant_id == actor.tenant_id, Membership.user_id == user_id)
@@ -172,23 +97,16 @@ def _check_taker(user_id: UUID, actor: Actor) -> None:
         raise Invalid(sentence, {"assignee": sentence})
 
 
-def is_assigned_to(who: str, *, actor: Actor) -> ColumnElement[bool]:
-    """Return the condition of the assignee filter: `me`, `nobody` or a person's id."""
-    if who == "nobody":
-        return Feedback.assignee_id.is_(None)
-    return Feedback.assignee_id == (actor.id if who == "me" else UUID(who))
-
-
-def comments_of(feedback_id: UUID, *, actor: Actor) -> list[Comment]:
-    """What admins said about a row, oldest first."""
+def comments_of(feedback_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """Return admins' comments on a row, oldest first: id, who, body, created_at, and whether it is the actor's."""
     _only_admins(actor)
-    rows = db.session.execute(
-        select(FeedbackComment.id, User.name, FeedbackComment.body, FeedbackComment.created_at, FeedbackComment.user_id)
+    mine = (FeedbackComment.user_id == actor.id).label("mine")
+    return db.session.execute(
+        select(FeedbackComment.id, User.name.label("who"), FeedbackComment.body, FeedbackComment.created_at, mine)
         .outerjoin(User, User.id == FeedbackComment.user_id)
         .where(FeedbackComment.tenant_id == actor.tenant_id, FeedbackComment.feedback_id == feedback_id)
         .order_by(FeedbackComment.created_at, FeedbackComment.id)
-    )
-    return [Comment(*row[:4], mine=row[4] == actor.id) for row in rows]
+    ).all()
 
 
 def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | None = None) -> UUID:
@@ -198,8 +116,7 @@ def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | No
     if not body or len(body) > MAX_COMMENT_LENGTH or "\x00" in body:
         sentence = f"Say something, in at most {MAX_COMMENT_LENGTH:,} characters."
         raise Invalid(sentence, {"body": sentence})
-    if not _exists(feedback_id, actor):
-        raise NotFound("There is no such feedback in this workspace.")
+    _check_exists(feedback_id, actor)
     body = masking_of_words(body, None, actor=actor).text(body)
     comment = FeedbackComment(tenant_id=actor.tenant_id, feedback_id=feedback_id, user_id=actor.id, body=body)
     if at:
@@ -229,7 +146,7 @@ def delete_comment(feedback_id: UUID, comment_id: UUID, *, actor: Actor) -> str:
     return str(body)
 
 
-def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, actor: Actor) -> list[Alike]:
+def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, actor: Actor) -> list[Any]:
     """Feedback about the same agent that shares the most words, at least two of them or all there are. One query."""
     words = distinctive_words(comment or "")
     if not words or agent_id is None:
@@ -244,28 +161,53 @@ def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, acto
             Feedback.id != feedback_id,
         )
         .order_by(Feedback.created_at.desc(), Feedback.id)
-    )
-    needed = min(2, len(words))
-    shared = [
-        (
-            len(set(words) & set(distinctive_words(row.comment or "", most=50))),
-            Alike(*row[:3], row.comment or "", row[4]),
-        )
-        for row in rows
-    ]
-    shared = [pair for pair in shared if pair[0] >= needed]
-    return [row for _, row in sorted(shared, key=lambda pair: -pair[0])[:ALIKE]]
+    ).all()
+    shared = {row.id: len(set(words) & set(distinctive_words(row.comment or "", most=50))) for row in rows}
+    alike = [row for row in rows if shared[row.id] >= min(2, len(words))]
+    return sorted(alike, key=lambda row: -shared[row.id])[:ALIKE]
 
 
 def distinctive_words(said: str, most: int = MAX_WORDS) -> list[str]:
     """The words that say what a comment is about: the longest, since those are the rarest."""
     words = dict.fromkeys(word.lower() for word in WORD.findall(said[:2000]))
-    return sorted((word for word in words if word not in COMMON), key=lambda word: -len(word))[:most]
+    return sorted((word for word in words if word not in STOP), key=lambda word: -len(word))[:most]
 
 
-def _exists(feedback_id: UUID, actor: Actor) -> bool:
+def assess_feedback(feedback_id: UUID, given: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
+    """Store what an admin thinks of the answer, or remove it when it is empty, and return the assessment before.
+
+    It has a key of its own in `details`, beside what the author said, and stays when the author says something else.
+    """
+    _only_admins(actor)
+    wanted = read_assessment(given)
+    row = (Feedback.tenant_id == actor.tenant_id, Feedback.id == feedback_id)
+    # The row is locked first: its author may be changing it right now.
+    details = db.session.scalar(select(Feedback.details).where(*row).with_for_update())
+    if details is None:
+        raise NotFound(NO_FEEDBACK)
+    stored = details.get(ASSESSMENT, {})
+    before = {name: value for name, value in stored.items() if name not in ("by", "at")}
+    if before == wanted:
+        return before
+    details = {name: value for name, value in details.items() if name != ASSESSMENT}
+    categories = dict.fromkeys([*details.get("error_categories", []), *wanted.get("error_categories", [])])
+    if wanted:
+        details[ASSESSMENT] = wanted | {"by": str(actor.id), "at": datetime.now(UTC).isoformat()}
+    db.session.execute(
+        update(Feedback)
+        .where(*row)
+        .values(details=details, error_categories=list(categories))
+        .execution_options(synchronize_session=False)
+    )
+    db.session.expire_all()
+    audit.record(actor, "feedback.assessed", "feedback", feedback_id, before=before, after=wanted)
+    return before
+
+
+def _check_exists(feedback_id: UUID, actor: Actor) -> None:
     statement = select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id == feedback_id)
-    return db.session.scalar(statement) is not None
+    if db.session.scalar(statement) is None:
+        raise NotFound(NO_FEEDBACK)
 
 
 def _only_admins(actor: Actor) -> None:

@@ -90,5 +90,5 @@ def _review_in_batches(
     moved = 0
     for start in range(0, len(ids), feedback_review.MAX_AT_ONCE):
         some = ids[start : start + feedback_review.MAX_AT_ONCE]
-        moved += feedback_review.review(some, action, actor=actor, notes=notes, outcome=outcome, at=at)
+        moved += len(feedback_review.review(some, action, actor=actor, notes=notes, outcome=outcome, at=at))
     return moved

@@ -53,21 +53,22 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "asked": asked,
         "volume": volume_chart.draw_chart(volume, asked.args),
         "fields": _fields(asked.args, menus),
-        "colleagues": menus.admins,
+        "colleagues": menus["admins"],
         "said": summarise,
         "looked_at": feedback_lists.SCAN_LIMIT,
         **listing.pager_links(found),
     }
 
 
-def _fields(args: Mapping[str, str], menus: teamwork.Menus) -> list[listing.Field]:
+def _fields(args: Mapping[str, str], menus: Mapping[str, list[tuple[str, str]]]) -> list[listing.Field]:
     """What the menu offers, and what only a link can ask for, which is a chip when it does."""
-    admins = [(value, name) for value, name in menus.admins if value != str(g.actor.id)]
-    options = {"assignee": [("me", "me"), ("nobody", "nobody"), *admins], "agent": menus.agents}
+    admins = [(value, name) for value, name in menus["admins"] if value != str(g.actor.id)]
+    options = {"assignee": [("me", "me"), ("nobody", "nobody"), *admins], "agent": menus["agents"]}
     offered = listing.offer(FeedbackFilters, *OFFERED, **options)
-    linked = [name for name in LINKED if name in args]
-    chips = {name: [(args[name], menus.author if name == "author_id" else args[name][-8:])] for name in linked}
-    return [*offered, *listing.DAYS, *listing.offer(FeedbackFilters, *linked, **chips)]
+    chips = {name: [(args[name], args[name][-8:])] for name in LINKED if name in args}
+    if "author_id" in chips:
+        chips["author_id"] = menus["author"] or [(args["author_id"], "somebody")]
+    return [*offered, *listing.DAYS, *listing.offer(FeedbackFilters, *chips, **chips)]
 
 
 @bp.get("/admin/agent-review/feedback/<uuid:feedback_id>")

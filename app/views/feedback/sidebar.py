@@ -1,5 +1,4 @@
-"""What stands beside a feedback row while admins work on it: who has it, what they say, what they think, what is like
-it, and what became of it."""
+"""The feedback panel's sidebar: assignee, comments, assessment, similar rows, history."""
 
 from __future__ import annotations
 
@@ -15,7 +14,6 @@ from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES
 from app.services import audit as services_audit
 from app.services.feedback import teamwork
 from app.services.feedback.lists import FeedbackDetail
-from app.services.feedback.teamwork import Colleague
 from app.views.feedback.summary import summarise
 
 # What each entry of the audit log means in the history of a row.
@@ -29,16 +27,6 @@ STEPS = {
     "feedback.assigned": "Assigned",
     "feedback.assessed": "Assessed",
 }
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that was done with a row."""
-
-    word: str
-    at: datetime
-    who: str | None
-    note: str | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,8 @@ class AssessmentForm:
 
     @classmethod
     def sent(cls, form: Any, refusal: Invalid | None = None) -> AssessmentForm:
-        wrong = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in _wrong(refusal)}
+        fields = refusal.fields if refusal else {}
+        wrong = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in fields.items()}
         return cls(
             {name: form.get(name, "").strip()[:20] for name in SCORES},
             form.get("verdict", "").strip(),
@@ -97,12 +86,8 @@ class AssessmentForm:
         return tuple((name, value) for name, value in pairs if value)
 
 
-def _wrong(refusal: Invalid | None) -> list[tuple[str, str]]:
-    return list(refusal.fields.items()) if refusal else []
-
-
 def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
-    """What the panel shows around the moment. Four queries."""
+    """What the panel shows around the message. Four queries."""
     row = found.row
     colleagues = teamwork.colleagues(actor=g.actor)
     names = {str(one.id): one.name for one in colleagues}
@@ -114,22 +99,22 @@ def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
         "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": AssessmentForm.stored(found.assessment, names),
         "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
-        "steps": steps_of(found, colleagues),
+        "steps": steps_of(found, names),
     }
 
 
-def steps_of(found: FeedbackDetail, colleagues: Sequence[Colleague]) -> list[Step]:
+def steps_of(found: FeedbackDetail, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every decision; of hands it went through and of assessments, only what holds now."""
-    names = {str(one.id): one.name for one in colleagues}
     trail = services_audit.history_of("feedback", found.row.id, actor=g.actor)
     holds = {"feedback.assigned": bool(found.row.assignee_id), "feedback.assessed": bool(found.assessment)}
-    latest = {step.action: step for step in trail if holds.get(step.action)}
-    shown = [step for step in trail if step.action in STEPS and latest.get(step.action, step) is step]
-    return [_step(step, found, names) for step in shown if holds.get(step.action, True)]
-
-
-def _step(step: services_audit.Step, found: FeedbackDetail, names: Mapping[str, str]) -> Step:
-    word = STEPS[step.action]
-    if step.action == "feedback.assigned":
-        word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"
-    return Step(word, step.created_at, step.who, step.details.get("notes"))
+    shown = [step for step in trail if step.action in STEPS and holds.get(step.action, True)]
+    latest = {step.action: step for step in shown}
+    steps = []
+    for step in shown:
+        if step.action in holds and latest[step.action] is not step:
+            continue
+        word = STEPS[step.action]
+        if step.action == "feedback.assigned":
+            word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"
+        steps.append({"word": word, "at": step.created_at, "who": step.who, "note": step.details.get("notes")})
+    return steps

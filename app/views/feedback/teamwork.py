@@ -10,17 +10,19 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.feedback import assessment, teamwork
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
 from app.views.feedback import bp
 from app.views.feedback.pages import DONE, listed, notes
 from app.views.feedback.sidebar import AssessmentForm, load_sidebar
+from app.views.forms import selected_ids
 from app.views.htmx import Toast, swap, wants_fragment
 from app.views.layout.shell import own_path
 
 # Without a script a toast waits in a cookie, which holds 4 KB.
 MAX_IN_COOKIE = 40
+NONE_SELECTED = "Select at least one row first."
 
 
 @bp.post("/admin/agent-review/feedback/review")
@@ -41,45 +43,31 @@ def review_many() -> Any:
 
 
 def _decide_many(action: str) -> Toast:
-    ids = _ids()
-    if not ids:
-        raise Invalid("Select at least one row first.")
-    moved = feedback_review.decide(ids, action, actor=g.actor, notes=notes())
-    word = DONE.get(action, "Done")
-    return _toast_of(_counted(word, len(moved), len(ids)), len(moved), _undo(action, moved))
-
-
-def _undo(action: str, moved: list[UUID]) -> tuple[tuple[str, str], ...]:
-    return () if action == "reopen" else (("action", "reopen"), ("ids", ",".join(map(str, moved))))
+    ids = selected_ids(NONE_SELECTED)
+    moved = feedback_review.review(ids, action, actor=g.actor, notes=notes())
+    undo = () if action == "reopen" else (("action", "reopen"), ("ids", ",".join(map(str, moved))))
+    return _toast_of(DONE.get(action, "Done"), len(moved), len(ids), undo)
 
 
 def _assign_many(action: str) -> Toast:
     if action == "return":
         moved = teamwork.give_back(_before(), actor=g.actor)
         return Toast(f"Assigned {moved} as before.")
-    ids, taker = _ids(), g.actor.id if action == "take" else _taker()
+    ids, taker = selected_ids(NONE_SELECTED), g.actor.id if action == "take" else _taker()
     before = teamwork.assign(ids, taker, actor=g.actor)
     pairs = ",".join(f"{row}:{had or ''}" for row, had in before.items())
     word = "Given back" if taker is None else "Took" if taker == g.actor.id else "Assigned"
-    return _toast_of(_counted(word, len(before), len(ids)), len(before), (("action", "return"), ("before", pairs)))
+    return _toast_of(word, len(before), len(ids), (("action", "return"), ("before", pairs)))
 
 
-def _counted(word: str, moved: int, asked: int) -> str:
-    """Rows that could not move are said, not hidden."""
-    return f"{word} {moved} of {asked}." if moved < asked else f"{word} {moved}."
-
-
-def _toast_of(text: str, moved: int, fields: tuple[tuple[str, str], ...]) -> Toast:
+def _toast_of(word: str, moved: int, asked: int, undo: tuple[tuple[str, str], ...]) -> Toast:
+    """Name also how many rows could not move."""
+    text = f"{word} {moved} of {asked}." if moved < asked else f"{word} {moved}."
     if not moved:
         return Toast(text, "info")
-    if not fields or (moved > MAX_IN_COOKIE and not wants_fragment()):
+    if not undo or (moved > MAX_IN_COOKIE and not wants_fragment()):
         return Toast(text)
-    return Toast(text, undo=url_for(".review_many"), target="#list", fields=(*fields, ("next", own_path())))
-
-
-def _ids() -> list[UUID]:
-    """The ticked rows. The same rows come back as one field when they are undone."""
-    return [_read_id(part) for value in request.form.getlist("ids") for part in value.split(",")]
+    return Toast(text, undo=url_for(".review_many"), target="#list", fields=(*undo, ("next", own_path())))
 
 
 def _before() -> dict[UUID, UUID | None]:
@@ -151,7 +139,7 @@ def assess(feedback_id: UUID) -> Any:
     """Keep what an admin thinks of the answer."""
     try:
         with transaction():
-            before = assessment.assess_feedback(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
+            before = teamwork.assess_feedback(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
     except Invalid as refusal:
         form = AssessmentForm.sent(request.form, refusal)
         toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")
