@@ -128,10 +128,15 @@ def server() -> Iterator[Server]:
         return
     from app.db.embedded.shared import Embedded
 
-    mark = hashlib.sha256(f"{ROOT}:{os.getuid()}".encode()).hexdigest()[:12]
-    embedded = Embedded(Path(tempfile.gettempdir()) / f"upshot-tests-{mark}" / "postgres").start()
+    embedded = Embedded(shared_folder() / "postgres").start()
     yield Server(embedded.conninfo)
     embedded.release()
+
+
+def shared_folder() -> Path:
+    """Name the folder that all test processes of this clone share, and later runs too."""
+    mark = hashlib.sha256(f"{ROOT}:{os.getuid()}".encode()).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"upshot-tests-{mark}"
 
 
 def named_conninfo(superuser: str, role: str, dbname: str) -> str:

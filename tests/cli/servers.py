@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,6 +19,8 @@ from typing import Any
 
 import httpx
 import psutil
+
+from tests.conftest import schema_mark, shared_folder
 
 UPSHOT = str(Path(sys.executable).parent / "upshot")
 PATIENCE = 120.0
@@ -62,6 +66,25 @@ def make_key(data: Path) -> str:
     made = upshot("key", "create", *owner, "--scope", "admin", "--json", data=data)
     key: str = json.loads(made.stdout)["key"]
     return key
+
+
+def copy_prepared_data(data: Path) -> str:
+    """Copy a data directory with a migrated database and a workspace to `data`; give its owner's key.
+
+    The original is made once for each state of the migrations, because making one takes several seconds.
+    """
+    original = shared_folder() / f"data-{schema_mark()}"
+    original.parent.mkdir(parents=True, exist_ok=True)
+    with (original.parent / "data.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (original / "key").exists():
+            shutil.rmtree(original, ignore_errors=True)
+            original.mkdir(mode=0o755)
+            key = make_key(original / "data")
+            (original / "key").write_text(key)
+    # The files belong to the account that PostgreSQL runs as.
+    subprocess.run(["cp", "--archive", f"{original}/data/.", str(data)], check=True)
+    return (original / "key").read_text()
 
 
 class Serving:

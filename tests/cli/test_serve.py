@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.cli.servers import Serving, serving, upshot, wait_for
+from tests.cli.servers import Serving, copy_prepared_data, serving, upshot, wait_for
 
 pytestmark = pytest.mark.process
 
@@ -80,6 +80,7 @@ def test_killed_postgres_comes_back_and_nothing_acknowledged_is_lost(tmp_path: P
 
 def test_a_killed_server_leaves_nothing_in_the_way_of_the_next(tmp_path: Path) -> None:
     data = tmp_path / "data"
+    copy_prepared_data(data)
     first = Serving(data).up()
     first.process.kill()
     first.process.wait()

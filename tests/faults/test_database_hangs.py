@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.cli.servers import Serving, make_key, serving, wait_for
+from tests.cli.servers import Serving, copy_prepared_data, serving, wait_for
 
 pytestmark = pytest.mark.process
 CLIENTS = 40
@@ -55,8 +55,8 @@ class Asking(threading.Thread):
 
 def test_a_hung_database_holds_neither_probes_nor_clients(tmp_path: Path) -> None:
     data = tmp_path / "data"
+    key = copy_prepared_data(data)
     with serving(data) as one:
-        key = make_key(data)
         assert httpx.get(f"{one.url}/api/feedback", headers={"Authorization": f"Bearer {key}"}).status_code == 200
         lines = one.output().count("\n")
         until = time.monotonic() + 14
@@ -109,8 +109,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_is_named_and_nothing_false_is_acknowledged(small_disk: Path) -> None:
     data = small_disk
+    key = copy_prepared_data(data)
     with serving(data) as one:
-        key = make_key(data)
         headers = {"Authorization": f"Bearer {key}"}
         ballast = small_disk / "ballast"
         with ballast.open("wb", buffering=0) as file:

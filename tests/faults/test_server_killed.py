@@ -10,7 +10,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from tests.cli.servers import Serving, free_port, make_key, wait_for
+from tests.cli.servers import Serving, copy_prepared_data, free_port, wait_for
 
 pytestmark = pytest.mark.process
 WRITERS = 4
@@ -59,8 +59,8 @@ def read_all(url: str, key: str) -> list[str]:
 
 def test_no_acknowledged_row_is_lost_or_doubled_when_the_server_is_killed(tmp_path: Path, full: bool) -> None:
     data, port = tmp_path / "data", free_port()
+    key = copy_prepared_data(data)
     one = Serving(data, port=port).up()
-    key = make_key(data)
     stop = threading.Event()
     writers = [Writer(one.url, key, stop) for _ in range(WRITERS)]
     for writer in writers:

@@ -15,7 +15,7 @@ import pytest
 
 from app.api.ops.request_counts import MAX_RECORDS, RequestCounts
 from app.server.processes import JobsReport
-from tests.cli.servers import Serving, make_key, serving, wait_for
+from tests.cli.servers import Serving, copy_prepared_data, serving, wait_for
 from tests.faults.test_server_killed import WRITERS, Writer, read_all
 
 processes = pytest.mark.process
@@ -29,8 +29,8 @@ def answering(one: Serving) -> list[psutil.Process]:
 @processes
 def test_a_killed_process_comes_back_and_no_acknowledged_row_is_lost(tmp_path: Path) -> None:
     data = tmp_path / "data"
+    key = copy_prepared_data(data)
     with serving(data, "--processes", "2") as one:
-        key = make_key(data)
         stop = threading.Event()
         writers = [Writer(one.url, key, stop) for _ in range(WRITERS)]
         for writer in writers:
