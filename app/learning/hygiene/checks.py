@@ -5,6 +5,7 @@ Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisio
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
@@ -12,20 +13,10 @@ from uuid import UUID
 
 from app.learning.hygiene.contradictions import find_contradiction, shared_words, tells_apart
 from app.learning.hygiene.dates import last_day
-from app.learning.hygiene.prompt_talk import find_prompt_talk
-from app.learning.hygiene.words import (
-    EMPTY,
-    QUOTED,
-    STOP,
-    bag,
-    identifiers,
-    names,
-    normalize_text,
-    stem,
-    tokens,
-    without_quotes,
-)
+from app.learning.hygiene.prompt_talk import find_prompt_talk, shorten
+from app.learning.hygiene.words import EMPTY, IDENTIFIER, NAME, TOKEN, bag, content_stems, stem
 from app.text.hidden_characters import describe_hidden, mixed_words, name_of, strip_hidden
+from app.text.words import quotations, without_quotations
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
 DUPLICATE_NEARNESS = 0.59
@@ -37,10 +28,10 @@ QUOTE_LENGTH = 80
 
 EMPTY_STEMS = frozenset(map(stem, EMPTY))
 BEFORE_A_NOUN = bag("a an the each every any no this that one of per another which whose its their our your new for")
-# "The deal team" and "a great deal" are about something else than a deal.
+# "The deal team" is about something else than a deal.
 COMPOUND = bag("team ops lead desk room flow size maker breaker captain list page form with to")
-NOT_A_RECORD = bag("great good big square")
-TOWARDS = r"(?:\bto|\bask|\btell|\bcc|\bnotify)\s+(?:the\s+)?"
+# A rule that sends work to an agent is not a rule for that agent.
+TOWARDS = re.compile(r"\b(?:to|ask|tell|cc|notify)\s+(?:the\s+)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -123,15 +114,14 @@ def compare(row: Row, other: Row, near: float) -> Finding | None:
     """Whether a row contradicts or repeats another that some agent gets with it. `near` is the cosine of the two."""
     if not overlap(row, other) or (row.id is not None and row.id == other.id):
         return None
-    same = normalize_text(strip_hidden(row.content)) == normalize_text(strip_hidden(other.content))
-    if not same and near >= RELATED_NEARNESS and _same_occasion(row, other):
-        clash = find_contradiction(row.content, other.content)
-        if clash:
-            reason = f"It contradicts “{_cut(other.content)}”: {clash}."
-            fix = "Keep the one that holds and let it replace the other, or say in both when each applies."
-            return Finding("contradiction", reason, fix, other.id)
+    same = _normalize(row.content) == _normalize(other.content)
+    quoted = shorten(other.content, QUOTE_LENGTH)
+    related = not same and near >= RELATED_NEARNESS and _same_occasion(row, other)
+    if related and (clash := find_contradiction(row.content, other.content)):
+        fix = "Keep the one that holds and let it replace the other, or say in both when each applies."
+        return Finding("contradiction", f"It contradicts “{quoted}”: {clash}.", fix, other.id)
     if same or (near >= DUPLICATE_NEARNESS and says_alike(row.content, other.content)):
-        reason = f"It says the same as “{_cut(other.content)}”."
+        reason = f"It says the same as “{quoted}”."
         fix = "Keep the clearer of the two and let it replace the other; both take room in the prompt."
         return Finding("duplicate", reason, fix, other.id)
     return None
@@ -153,27 +143,22 @@ def _same_occasion(a: Row, b: Row) -> bool:
     """Two rules that say when they apply, in words that share nothing, do not meet."""
     if not a.context or not b.context:
         return True
-    first, second = (_words(text) for text in (a.context, b.context))
+    first, second = (content_stems(text) for text in (a.context, b.context))
     return not first or not second or bool(first & second)
-
-
-def _words(text: str) -> set[str]:
-    return {stem(word) for word in tokens(text) if word[0].isalnum() and word.lower() not in STOP and len(word) > 1}
 
 
 def _check_vague(row: Row, world: World) -> Finding | None:
     text = strip_hidden(row.content)
-    if QUOTED.search(text) or re.search(r"\d", text) or names(text) or identifiers(text):
+    if quotations(text) or re.search(r"\d", text) or NAME.search(text) or IDENTIFIER.search(text):
         return None
-    words = _words(text)
+    words = content_stems(text)
     known = {stem(name) for name in (*world.tools, *world.fields)}
     known |= {stem(word) for kind in world.entity_types if not kind.archived for word in (kind.slug, kind.name)}
     full = words - EMPTY_STEMS
     if words & known or any(word.isdigit() for word in words) or len(full) >= MIN_WORDS:
         return None
-    said = ", ".join(f"“{word}”" for word in tokens(text) if stem(word) in full)
-    said = f"only {said} says something" if said else "no word in it says what to do"
-    reason = f"“{_cut(text)}” names no tool, field, record, number or name, and {said}."
+    quoted = shorten(text, QUOTE_LENGTH)
+    reason = f"“{quoted}” names no tool, field, record, number or name, and too few of its words say what to do."
     fix = "Say what to do, with what and when: the tool, the field, the figure, the words to use."
     return Finding("vague", reason, fix)
 
@@ -181,62 +166,49 @@ def _check_vague(row: Row, world: World) -> Finding | None:
 def _check_unscoped(row: Row, world: World) -> Finding | None:
     if row.agent_id or row.entity_type_id:
         return None
-    text = without_quotes(strip_hidden(row.content))
-    agents = [agent for agent in world.agents if not agent.archived and _names(agent, text)]
-    if any(_names(agent, text, TOWARDS) for agent in agents):
+    text = without_quotations(strip_hidden(row.content))
+    named = {agent.id: found for agent in world.agents if not agent.archived and (found := _mention(agent, text))}
+    if any(TOWARDS.search(text[: found.start()]) for found in named.values()):
         return None
+    used = sorted(tool for tool in set(IDENTIFIER.findall(text)) if len(world.tools.get(tool, ())) == 1)
+    agents = set(named) if len(named) == 1 else {owner for tool in used for owner in world.tools[tool]}
     if len(agents) == 1:
-        reason = f"It is for all agents, yet speaks of “{agents[0].slug}” only."
-        return Finding("unscoped", reason, f"Make it a row of the agent {agents[0].slug}.", agent_id=agents[0].id)
-    used = identifiers(text) & world.tools.keys()
-    owners = {owner for tool in used if len(world.tools[tool]) == 1 for owner in _among(world, world.tools[tool])}
-    if len(owners) == 1:
-        tool, owner = min(tool for tool in used if len(world.tools[tool]) == 1), owners.pop()
-        reason = f"It is for all agents, yet only {owner.slug} has “{tool}”."
-        return Finding("unscoped", reason, f"Make it a row of the agent {owner.slug}.", agent_id=owner.id)
-    kinds = [kind for kind in world.entity_types if not kind.archived and _names_type(kind, text)]
-    if len(kinds) == 1 and not agents:
-        slug = kinds[0].slug
-        reason = f"It is for every record, yet speaks of “{_names_type(kinds[0], text)}” only."
-        return Finding("unscoped", reason, f"Make it a row of the entity type {slug}.", entity_type_id=kinds[0].id)
+        agent = next(agent for agent in world.agents if agent.id in agents)
+        why = f"only {agent.slug} has “{used[0]}”" if len(named) != 1 else f"speaks of “{agent.slug}” only"
+        fix = f"Make it a row of the agent {agent.slug}."
+        return Finding("unscoped", f"It is for all agents, yet {why}.", fix, agent_id=agent.id)
+    kinds = [(kind, word) for kind in world.entity_types if not kind.archived and (word := _names_type(kind, text))]
+    if len(kinds) == 1 and not named:
+        [(kind, word)] = kinds
+        reason, fix = f"It is for every record, yet speaks of “{word}” only.", f"Make it a row of the type {kind.slug}."
+        return Finding("unscoped", reason, fix, entity_type_id=kind.id)
     return None
 
 
-def _among(world: World, ids: frozenset[UUID]) -> list[Named]:
-    return [agent for agent in world.agents if agent.id in ids]
-
-
-def _names(agent: Named, text: str, before: str = "") -> bool:
-    """Whether a text has an agent's slug or name. A name of one plain word needs a capital or "the" before it."""
-    if re.search(rf"{before}(?<![\w-]){re.escape(agent.slug)}(?![\w-])", text, re.IGNORECASE) and "-" in agent.slug:
-        return True
-    if " " in agent.name.strip():
-        return bool(re.search(rf"{before}(?<!\w){re.escape(agent.name)}(?!\w)", text, re.IGNORECASE))
-    word = re.escape(agent.name)
-    lower = rf"{before}\b(?:the\s+)?{word}\s+agent\b" if before else rf"\b(?:the\s+{word}|{word}\s+agent)\b"
-    exact = rf"{before}(?<=\w\s){word}\b"
-    return bool(re.search(lower, text, re.IGNORECASE) or (agent.name[:1].isupper() and re.search(exact, text)))
+def _mention(agent: Named, text: str) -> re.Match[str] | None:
+    """Where a text speaks of an agent. A name of one plain word needs a capital, or "the" or "agent" beside it."""
+    name = re.escape(agent.name)
+    patterns = [rf"(?<!\w){name}(?!\w)" if " " in agent.name.strip() else rf"\b(?:the\s+{name}|{name}\s+agent)\b"]
+    if "-" in agent.slug:
+        patterns.append(rf"(?<![\w-]){re.escape(agent.slug)}(?![\w-])")
+    if agent.name[:1].isupper():
+        patterns.append(rf"(?-i:(?<=\w\s){name}\b)")
+    return re.search("|".join(patterns), text, re.IGNORECASE)
 
 
 def _names_type(kind: Named, text: str) -> str | None:
     """The word by which a text speaks of records of a type: a plural, or the noun behind an article."""
     wanted = {stem(kind.slug), stem(kind.name)}
-    read = tokens(text)
-    for place, word in enumerate(read):
-        if stem(word) not in wanted:
-            continue
-        before = read[place - 1].lower() if place else ""
-        after = read[place + 1].lower() if place + 1 < len(read) else ""
+    tokens = TOKEN.findall(text)
+    for before, word, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
         plural = word.lower().endswith("s") and not word.lower().endswith(("'s", "’s"))
-        if after in COMPOUND or before in NOT_A_RECORD:
-            continue
-        if plural or before in BEFORE_A_NOUN:
+        if stem(word) in wanted and after.lower() not in COMPOUND and (plural or before.lower() in BEFORE_A_NOUN):
             return word
     return None
 
 
 def _check_prompt_talk(row: Row) -> Finding | None:
-    words = find_prompt_talk(row.content) or (find_prompt_talk(row.context) if row.context else None)
+    words = find_prompt_talk(row.content) or find_prompt_talk(row.context or "")
     if not words:
         return None
     reason = f"“{words}” speaks to the model about its prompt, its tools or its review, not about the work."
@@ -248,8 +220,7 @@ def _check_hidden(row: Row) -> Finding | None:
     for text in (row.content, row.context or ""):
         if hidden := describe_hidden(text):
             return Finding("hidden", f"{hidden} No prompt gets such a text.", "Remove them and read the text again.")
-        mixed = mixed_words(text)
-        if mixed:
+        if mixed := mixed_words(text):
             odd = next(sign for sign in mixed[0] if not sign.isascii())
             reason = f"“{mixed[0]}” mixes alphabets: it has {name_of(odd)}."
             return Finding("hidden", reason, "Type the word again in one alphabet.")
@@ -257,13 +228,11 @@ def _check_hidden(row: Row) -> Finding | None:
 
 
 def _check_stale(row: Row, world: World, today: date) -> Finding | None:
-    text = without_quotes(strip_hidden(row.content))
+    text = without_quotations(strip_hidden(row.content))
     end = last_day(text)
     if end and end[0] < today:
-        reason = f"“{end[1]}” is past."
-        return Finding("stale", reason, "Deactivate it, or give it a new date.")
-    gone = _archived(row, text, world)
-    if gone:
+        return Finding("stale", f"“{end[1]}” is past.", "Deactivate it, or give it a new date.")
+    if gone := _archived(row, text, world):
         return Finding("stale", gone, "Deactivate it, or name what is used now.")
     if row.state == "active" and row.active_since and not row.injected:
         days = (today - row.active_since).days
@@ -275,7 +244,7 @@ def _check_stale(row: Row, world: World, today: date) -> Finding | None:
 
 def _archived(row: Row, text: str, world: World) -> str | None:
     for agent in world.agents:
-        if agent.archived and (agent.id == row.agent_id or _names(agent, text)):
+        if agent.archived and (agent.id == row.agent_id or _mention(agent, text)):
             return f"The agent “{agent.slug}” is archived."
     for tool in sorted(world.retired_tools):
         if re.search(rf"(?<![\w-]){re.escape(tool)}(?![\w-])", text):
@@ -286,6 +255,7 @@ def _archived(row: Row, text: str, world: World) -> str | None:
     return None
 
 
-def _cut(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= QUOTE_LENGTH else f"{text[:QUOTE_LENGTH].rstrip()}…"
+def _normalize(text: str) -> str:
+    """The text as it is compared for equality: no case, no punctuation, one space."""
+    folded = unicodedata.normalize("NFKC", strip_hidden(text)).casefold()
+    return " ".join(re.findall(r"[\w%=]+", folded))

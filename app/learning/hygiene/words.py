@@ -1,8 +1,9 @@
 """Words of a rule: which of them carry meaning, what they name, and which of them exclude each other."""
 
 import re
-import unicodedata
 from functools import lru_cache
+
+from app.text.words import STOP
 
 
 def bag(line: str) -> frozenset[str]:
@@ -13,23 +14,10 @@ def bag(line: str) -> frozenset[str]:
 # A tool or a field as programs write it; a number with its sign; a word.
 TOKEN = re.compile(r"[A-Za-z]\w*(?:_\w+)+|\d+(?:[.,]\d+)*|%|[^\W\d_]+(?:['’][^\W\d_]+)?|[.;:!?,()=\n]")
 IDENTIFIER = re.compile(r"\b(?:[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Za-z]\w*_\w+)\b")
-PAIR = re.compile(r"\b([A-Za-z]\w*)=(\"[^\"]*\"|[\w./%-]+)")
-QUOTED = re.compile(r"\"[^\"\n]{1,200}\"|“[^”\n]{1,200}”|«[^»\n]{1,200}»|(?<!\w)'[^'\n]{2,200}'(?!\w)")
+# Capitalised words within a sentence, and abbreviations.
 NAME = re.compile(r"(?<![.!?:;\n\"“(] )(?<!^)(?<=\s)(?:[A-Z][\w&-]+)|\b[A-Z]{2,}[A-Z0-9]*\b", re.MULTILINE)
 _COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
 NUMBERS = {word: str(value) for value, word in enumerate(_COUNTED.split())}
-
-STOP = bag(
-    """a an the this that these those it its they them their he she his her we us our you your i my me is are was were
-    be been being am do does did done doing have has had having will would shall should may might must can could of
-    to in on at by for from into onto as and or but so than then there here also too very just only even still yet
-    if when whenever while where which who whom whose what how why because since although though each every any all
-    some such both either neither one's own same other another more most much many few about over under between
-    within during per via up out off again once s t re ve ll d n't please always ever instead rather unless until
-    till except anybody somebody someone anyone everybody"""
-)
-# Verbs that say little by themselves: "use LTM" and "take LTM" are one rule.
-LIGHT = bag("use take make do call prefer apply set give keep get choose pick go put let")
 # Words in rules that nobody can follow: they say that something should be good, not what to do.
 EMPTY = bag(
     """accurate accurately answer answers appropriate appropriately attention attentive avoid bad better best bug care
@@ -44,34 +32,28 @@ EMPTY = bag(
     wrong enough"""
 )
 ENDINGS = ("ingly", "edly", "ies", "ing", "ed", "ly", "es", "s", "e")
-
-_OPPOSITES = (
-    "formal informal", "include exclude", "before after", "newest oldest", "newer older", "earliest latest",
-    "earlier later", "keep remove", "keep delete", "first last", "gross net", "with without", "show hide",
-    "allow forbid", "allow deny", "add remove", "open closed", "open close", "ascending descending",
-    "internal external", "short long", "higher lower", "highest lowest", "more less", "more fewer", "minimum maximum",
-    "accept reject", "approve decline", "approve reject", "enable disable", "public private", "above below",
-    "over under", "start end", "early late", "manual automatic", "optional required", "optional mandatory",
-    "singular plural", "upper lower", "pre post", "increase decrease", "buy sell",
-)  # fmt: skip
+_OPPOSITES = """formal informal, include exclude, before after, newest oldest, newer older, earliest latest,
+    earlier later, keep remove, keep delete, first last, gross net, with without, show hide, allow forbid, allow deny,
+    add remove, open closed, open close, ascending descending, internal external, short long, higher lower,
+    highest lowest, more less, more fewer, minimum maximum, accept reject, approve decline, approve reject,
+    enable disable, public private, above below, over under, start end, early late, manual automatic,
+    optional required, optional mandatory, singular plural, upper lower, pre post, increase decrease, buy sell"""
 # Values of which a rule has one: another of the same line is another rule.
-_KINDS = (
-    "eur usd gbp chf sek nok dkk jpy pln czk euro dollar pound",
-    "monday tuesday wednesday thursday friday saturday sunday",
-    "january february march april may june july august september october november december",
-    "daily weekly fortnightly biweekly monthly quarterly yearly annually",
-    "thousand million billion",
-    "hour day week month quarter year minute",
-    "pdf word excel csv html markdown spreadsheet docx xlsx",
-    "english german french spanish italian swedish dutch polish danish norwegian",
-    "ltm ntm fy ytd lfy",
-    "low medium high urgent critical",
-)
+_KINDS = """eur usd gbp chf sek nok dkk jpy pln czk euro dollar pound
+    monday tuesday wednesday thursday friday saturday sunday
+    january february march april may june july august september october november december
+    daily weekly fortnightly biweekly monthly quarterly yearly annually
+    thousand million billion
+    hour day week month quarter year minute
+    pdf word excel csv html markdown spreadsheet docx xlsx
+    english german french spanish italian swedish dutch polish danish norwegian
+    ltm ntm fy ytd lfy
+    low medium high urgent critical"""
 
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """A word without its ending; forms of one word mostly come out alike."""
+    """A word without its ending. Closer than `text.words.stem`: forms of one word must agree, and no other words."""
     word = word.lower().replace("’", "'").removesuffix("'s")
     if word in NUMBERS:
         return NUMBERS[word]
@@ -86,54 +68,21 @@ def stem(word: str) -> str:
     return word[:-1] if len(word) > 3 and word.endswith("e") else word
 
 
-def _stems(words: str) -> list[str]:
-    return [stem(word) for word in words.split()]
-
-
-OPPOSITE: dict[str, frozenset[str]] = {}
-for _pair in _OPPOSITES:
-    _one, _other = _stems(_pair)
-    OPPOSITE[_one] = OPPOSITE.get(_one, frozenset()) | {_other}
-    OPPOSITE[_other] = OPPOSITE.get(_other, frozenset()) | {_one}
-KIND_OF = {word: number for number, line in enumerate(_KINDS) for word in _stems(line)}
-# Small words that turn a rule round are read, unlike the rest of the stop list.
-TURNING = bag("before after with without first last above below over under")
-LIGHT_STEMS = frozenset(map(stem, LIGHT))
-TURNED = ("un", "in", "non", "dis", "im", "ir")
+OPPOSITES = {frozenset(map(stem, pair.split())) for pair in _OPPOSITES.split(",")}
+KIND_OF = {stem(word): number for number, line in enumerate(_KINDS.splitlines()) for word in line.split()}
 
 
 def excludes(left: str, right: str) -> bool:
     """Whether two stems cannot both hold: opposites, or two values of one kind."""
-    kind = KIND_OF.get(left)
-    if right in OPPOSITE.get(left, ()) or (kind is not None and left != right and kind == KIND_OF.get(right)):
+    if {left, right} in OPPOSITES or left in (f"un{right}", f"in{right}") or right in (f"un{left}", f"in{left}"):
         return True
-    return any(left == start + right or right == start + left for start in TURNED)
-
-
-def normalize_text(text: str) -> str:
-    """The text as it is compared for equality: no case, no punctuation, one space."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(re.findall(r"[\w%=]+", folded))
-
-
-def tokens(text: str) -> list[str]:
-    return TOKEN.findall(text)
+    return left != right and left in KIND_OF and KIND_OF[left] == KIND_OF.get(right)
 
 
 def is_content_word(word: str) -> bool:
     """Whether a word means something by itself."""
-    lower = word.lower()
-    return (len(lower) > 1 or lower.isdigit() or lower == "%") and lower not in STOP and word[0].isalnum()
+    return (len(word) > 1 or word.isdigit()) and word[0].isalnum() and word.lower() not in STOP
 
 
-def names(text: str) -> set[str]:
-    """Capitalised words within a sentence, and abbreviations."""
-    return {found.strip() for found in NAME.findall(text)}
-
-
-def identifiers(text: str) -> set[str]:
-    return set(IDENTIFIER.findall(text))
-
-
-def without_quotes(text: str) -> str:
-    return QUOTED.sub(" ", text)
+def content_stems(text: str) -> set[str]:
+    return {stem(word) for word in TOKEN.findall(text) if is_content_word(word)}
