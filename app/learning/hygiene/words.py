@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-from app.text.words import STOP
+from app.text import words
 
 
 def bag(line: str) -> frozenset[str]:
@@ -11,6 +11,8 @@ def bag(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
+# In a rule these verbs say what to do.
+STOP = words.STOP - bag("avoid give let like need prefer say tell use used uses using want")
 # A tool or a field as programs write it; a number with its sign; a word.
 TOKEN = re.compile(r"[A-Za-z]\w*(?:_\w+)+|\d+(?:[.,]\d+)*|%|[^\W\d_]+(?:['’][^\W\d_]+)?|[.;:!?,()=\n]")
 IDENTIFIER = re.compile(r"\b(?:[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Za-z]\w*_\w+)\b")

@@ -14,12 +14,15 @@ from app.db.lookup import get_own
 from app.errors import Forbidden, Invalid, Refused, Throttled
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
 from app.services import audit
-from app.services.knowledge.rows import NewRow, add_row, embed_content
-from app.services.knowledge.validation import check_signals, normalize_newlines
+from app.services.knowledge.rows import NewRow, add_row, embed_content, link_signals
+from app.services.knowledge.validation import check_signals, clean_text
 
 MAX_PER_HOUR = 20
-HOUR = timedelta(hours=1)
 EDITABLE_BY_TOOLS = ("content", "context")
+REFUSALS = {
+    "active": "An active row of this type says the same in the same scope.",
+    "superseded": "This was proposed before, and a person merged it into another row.",
+}
 # Two that propose at once take turns, so that neither the same row comes twice nor more than may.
 LOCK_PROPOSALS = text("select pg_advisory_xact_lock(hashtextextended('proposals:' || :tenant, 0))")
 CONTENT_HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
@@ -27,20 +30,17 @@ CONTENT_HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
 
 def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
     """Propose a rule. The same proposal again adds its signals to the first; a rejected one is refused."""
-    vector = embed_content(normalize_newlines(new.content))
+    vector = embed_content(clean_text(new.content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     known = _find_same(new, actor)
     if known is not None and known.state == "proposed":
-        _add_signal(known, new, actor)
+        _add_signals(known, new, actor)
         return known
-    if known is not None and known.state == "active":
-        raise Refused("An active row of this type says the same in the same scope.", current="active")
-    if known is not None and known.state == "superseded":
-        raise Refused("This was proposed before, and a person merged it into another row.", current="superseded")
+    if known is not None and (refusal := REFUSALS.get(known.state)):
+        raise Refused(refusal, current=known.state)
     if known is not None and _was_rejected(known, actor):
         raise Refused("This was proposed before, and a person rejected it.", current=known.state)
-    _check_rate(actor)
-    return _write(new, vector, actor, session_id)
+    return _write(new, {}, vector, actor, session_id)
 
 
 def propose_edit(
@@ -54,22 +54,22 @@ def propose_edit(
     row = get_model(row_id, actor=actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is changed, and a new one proposed.")
+    content, context = (changes.get(name, getattr(row, name)) for name in EDITABLE_BY_TOOLS)
+    if (clean_text(content), clean_text(context or "")) == (row.content, row.context or ""):
+        raise Invalid("These are the words that the row has already.")
     new = NewRow(
         type=row.type,
-        content=changes.get("content", row.content),
-        context=changes.get("context", row.context),
+        content=content,
+        context=context,
         agent_id=row.agent_id,
         entity_type_id=row.entity_type_id,
         source_feedback_id=row.source_feedback_id,
         feedback_ids=_signals_of(row),
         pinned=row.pinned,
     )
-    if (normalize_newlines(new.content), normalize_newlines(new.context or "")) == (row.content, row.context or ""):
-        raise Invalid("These are the words that the row has already.")
-    vector = embed_content(normalize_newlines(new.content))
+    vector = embed_content(clean_text(content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
-    _check_rate(actor)
-    return _write(new, vector, actor, session_id, replaces=row)
+    return _write(new, {"replaces": {"id": str(row.id), "version": row.version}}, vector, actor, session_id)
 
 
 def get_model(row_id: UUID, *, actor: Actor) -> SharedContext:
@@ -78,15 +78,10 @@ def get_model(row_id: UUID, *, actor: Actor) -> SharedContext:
 
 
 def _write(
-    new: NewRow,
-    vector: list[float],
-    actor: Actor,
-    session_id: UUID | None,
-    replaces: SharedContext | None = None,
+    new: NewRow, meta: dict[str, Any], vector: list[float], actor: Actor, session_id: UUID | None
 ) -> SharedContext:
-    meta: dict[str, Any] = {"proposed": {"session_id": str(session_id) if session_id else None}}
-    if replaces is not None:
-        meta["replaces"] = {"id": str(replaces.id), "version": replaces.version}
+    _check_rate(actor)
+    meta = {"proposed": {"session_id": str(session_id) if session_id else None}} | meta
     return add_row(replace(new, created_at=None), actor=actor, proposed=True, meta=meta, vector=vector)
 
 
@@ -112,38 +107,31 @@ def _was_rejected(row: SharedContext, actor: Actor) -> bool:
     """A tool's proposal that never came into force."""
     if "proposed" not in row.meta:
         return False
-    approved = select(SharedContextHistory.id).where(
-        SharedContextHistory.tenant_id == actor.tenant_id,
-        SharedContextHistory.shared_context_id == row.id,
-        SharedContextHistory.action == "active",
+    history = SharedContextHistory
+    approved = select(history.id).where(
+        history.tenant_id == actor.tenant_id, history.shared_context_id == row.id, history.action == "active"
     )
     return db.session.scalar(approved.limit(1)) is None
 
 
-def _add_signal(row: SharedContext, new: NewRow, actor: Actor) -> None:
-    given = [new.source_feedback_id] if new.source_feedback_id else []
-    wanted = [one for one in dict.fromkeys([*given, *new.feedback_ids]) if one not in _signals_of(row)]
+def _add_signals(row: SharedContext, new: NewRow, actor: Actor) -> None:
+    known = _signals_of(row)
+    wanted = [one for one in new.signals if one not in known]
     check_signals(wanted, actor)
+    link_signals(row, wanted)
     for feedback_id in wanted:
-        db.session.add(
-            SharedContextFeedback(tenant_id=actor.tenant_id, shared_context_id=row.id, feedback_id=feedback_id)
-        )
         audit.record(actor, "knowledge.signal_added", "shared_context", row.id, feedback_id=feedback_id)
 
 
 def _signals_of(row: SharedContext) -> list[UUID]:
-    return list(
-        db.session.scalars(
-            select(SharedContextFeedback.feedback_id)
-            .where(SharedContextFeedback.tenant_id == row.tenant_id, SharedContextFeedback.shared_context_id == row.id)
-            .order_by(SharedContextFeedback.created_at, SharedContextFeedback.id)
-        )
-    )
+    link = SharedContextFeedback
+    of_row = select(link.feedback_id).where(link.tenant_id == row.tenant_id, link.shared_context_id == row.id)
+    return list(db.session.scalars(of_row.order_by(link.created_at, link.id)))
 
 
 def _check_rate(actor: Actor) -> None:
     """A loop that runs wild must not bury the proposals that people are to read."""
-    since = datetime.now(UTC) - HOUR
+    since = datetime.now(UTC) - timedelta(hours=1)
     number = db.session.scalar(
         select(func.count()).where(
             SharedContext.tenant_id == actor.tenant_id,

@@ -1,4 +1,5 @@
-"""Knowledge rows: added, edited, approved, retired. Each change keeps what was there before."""
+"""Knowledge rows: added, edited, approved, retired. Every change of a row is made here, by `_change`, as a new version
+with its history and its line in the audit log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,7 @@ from app.models import SharedContext, SharedContextFeedback, SharedContextHistor
 from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit
 from app.services.knowledge import outcomes
-from app.services.knowledge.lists import get_row
-from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, normalize_newlines
+from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, clean_text
 from app.services.knowledge.vectors import save_vector
 from app.text.embeddings import embed
 
@@ -38,6 +38,8 @@ FROM: dict[str, tuple[str, ...]] = {
     "reopened": ("active", "inactive"),
     "merged": ("proposed",),
 }
+# After these, prompts may get words that a person has not seen before.
+CHECKED_ACTIONS = ("edited", "active", "rolled_back")
 REFUSALS = {
     "edited": "This row was deleted; add a new one.",
     "rolled_back": "This row is {state}; nothing of it is in use.",
@@ -62,6 +64,12 @@ class NewRow:
     pinned: bool = False
     created_at: datetime | None = None
 
+    @property
+    def signals(self) -> list[UUID]:
+        """All signals behind it, the clearest first."""
+        first = [self.source_feedback_id] if self.source_feedback_id else []
+        return list(dict.fromkeys([*first, *self.feedback_ids]))
+
 
 def add_row(
     new: NewRow,
@@ -75,16 +83,13 @@ def add_row(
 
     Pass `vector` when a lock is held: the first embedding of a process loads the model, which takes a second.
     """
-    content, context = normalize_newlines(new.content), _clean_context(new.context)
-    check_text({"type": new.type, "content": content, "context": context})
+    content, context = clean_text(new.content), _clean_context(new.context)
+    check_text(new.type, content, context)
     check_visible(content, context)
     check_scope(new.agent_id, new.entity_type_id, actor)
-    source = new.source_feedback_id or next(iter(new.feedback_ids), None)
-    signals = list(dict.fromkeys([*([source] if source else []), *new.feedback_ids]))
-    check_signals(signals, actor)
+    check_signals(new.signals, actor)
     vector = vector or embed_content(content)
     trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
-    state = "active" if trusted else "proposed"
     moment = new.created_at or datetime.now(UTC)
     row = SharedContext(
         tenant_id=actor.tenant_id,
@@ -93,28 +98,30 @@ def add_row(
         context=context,
         agent_id=new.agent_id,
         entity_type_id=new.entity_type_id,
-        source_feedback_id=source,
+        source_feedback_id=next(iter(new.signals), None),
         pinned=new.pinned,
-        state=state,
-        active=state == "active",
+        state="active" if trusted else "proposed",
+        active=trusted,
         created_by_user_id=None if actor.agent_id else actor.id,
         created_by_agent_id=actor.agent_id,
         meta=dict(meta or {}),
         rank=rank(_age_in_days(moment), pinned=new.pinned),
+        version=1,
         created_at=moment,
         updated_at=moment,
     )
     _save(row)
     save_vector(row.id, vector, actor=actor)
-    for feedback_id in signals:
-        db.session.add(
-            SharedContextFeedback(
-                tenant_id=actor.tenant_id, shared_context_id=row.id, feedback_id=feedback_id, created_at=moment
-            )
-        )
-    _write_history(row, "created", {}, actor, None, moment)
+    link_signals(row, new.signals, moment)
+    _write_history(row, "created", {}, actor, None)
     audit.record(actor, "knowledge.created", "shared_context", row.id, type=row.type, state=row.state)
     return row
+
+
+def link_signals(row: SharedContext, feedback_ids: Sequence[UUID], moment: datetime | None = None) -> None:
+    """Put feedback behind a row."""
+    of_row = {"tenant_id": row.tenant_id, "shared_context_id": row.id, "created_at": moment or datetime.now(UTC)}
+    db.session.add_all(SharedContextFeedback(**of_row, feedback_id=feedback_id) for feedback_id in feedback_ids)
 
 
 def edit_row(
@@ -130,22 +137,49 @@ def edit_row(
     unknown = set(changes) - set(EDITABLE)
     if unknown:
         raise Invalid(f"{min(unknown)} cannot be edited; use {', '.join(EDITABLE)}.")
-    values = {name: _clean_value(name, value) for name, value in changes.items()}
+    values = dict(changes)
+    if "context" in values:
+        values["context"] = _clean_context(values["context"])
+    if isinstance(values.get("content"), str):
+        values["content"] = clean_text(values["content"])
+    return _edit(row_id, "edited", values, version, actor, reason, at)
+
+
+def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str | None = None) -> SharedContext:
+    """Restore the text, kind, scope, pin and use of an earlier version, as one more version."""
+    then = _history_at(row_id, to, actor)
+    if then is None or any(name not in then.after for name in EDITABLE):
+        raise NotFound(f"There is no version {to} of this row.")
+    values = {name: then.after[name] for name in EDITABLE}
+    for name in ("agent_id", "entity_type_id"):
+        values[name] = UUID(values[name]) if values[name] else None
+    if then.after["state"] in RESTORED_STATES:
+        values["state"] = then.after["state"]
+    why = (reason or "").strip() or f"Back to version {to}."
+    return _edit(row_id, "rolled_back", values, version, actor, why, to=to)
+
+
+def _edit(
+    row_id: UUID,
+    action: str,
+    values: dict[str, Any],
+    version: int | None,
+    actor: Actor,
+    reason: str | None,
+    at: datetime | None = None,
+    **details: Any,
+) -> SharedContext:
     content = values.get("content")
     vector = embed_content(content) if isinstance(content, str) else None
     row = _lock_row(row_id, actor)
     _check_version(row, version)
-    _check_move(row, "edited")
-    check_text({"type": row.type, "content": row.content, "context": row.context} | values)
-    check_scope(changes.get("agent_id"), changes.get("entity_type_id"), actor)
-    before = _versioned_values(row)
-    for name, value in values.items():
-        setattr(row, name, value)
-    if _versioned_values(row) == before:
-        return row
-    check_visible(row.content, row.context)
-    _save_change(row, "edited", before, actor, reason, at)
-    if vector:
+    _check_move(row, action)
+    now = {"type": row.type, "content": row.content, "context": row.context} | values
+    check_text(now["type"], now["content"], now["context"])
+    check_scope(values.get("agent_id"), values.get("entity_type_id"), actor)
+    if row.state not in RESTORED_STATES:
+        values.pop("state", None)
+    if _change(row, action, values, actor, reason, at, **details) and vector:
         save_vector(row_id, vector, actor=actor)
     return row
 
@@ -173,65 +207,38 @@ def set_state(
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
     row = _lock_row(row_id, actor, retiring=state == "inactive")
     _check_version(row, version)
-    if row.state == state:
+    before = row.state
+    if before == state:
         return row
     _check_move(row, state)
-    if row.state == "active" and state == "inactive" and not (reason or "").strip():
+    if before == "active" and state == "inactive" and not (reason or "").strip():
         raise Invalid.of({"reason": "Say why it should no longer apply."})
-    if state == "superseded" and (superseded_by is None or superseded_by == row_id):
-        raise Invalid.of({"superseded_by": "Say which row replaces it."})
     if state == "superseded":
-        get_row(superseded_by or row_id, actor=actor)
-    if state == "active":
-        check_visible(row.content, row.context)
+        if superseded_by is None or superseded_by == row_id:
+            raise Invalid.of({"superseded_by": "Say which row replaces it."})
+        get_own(SharedContext, superseded_by, "knowledge row", actor=actor)
+    if before == "proposed" and state == "active" and "replaces" in row.meta:
         _retire_replaced(row, actor, at)
-    before = _versioned_values(row)
-    _move(row, state, superseded_by)
-    changed = _save_change(row, state, before, actor, reason, at)
-    if before["state"] == "proposed":
-        outcomes.settle_signals(changed, actor=actor, reason=reason, at=at)
-    return changed
-
-
-def _check_move(row: SharedContext, action: str) -> None:
-    """Refuse an action that the row's state does not allow."""
-    if row.state not in FROM[action]:
-        sentence = REFUSALS.get(action, "This row is {state} and cannot become {action}.")
-        raise Refused(sentence.format(state=row.state, action=action), current=row.state)
-
-
-def _move(row: SharedContext, state: str, superseded_by: UUID | None = None) -> None:
-    row.state, row.active = state, state == "active"
-    row.superseded_by = superseded_by if state == "superseded" else None
-
-
-def _clean_value(name: str, value: Any) -> Any:
-    """A value as the row keeps it. The text stays as it came; an empty condition is none."""
-    if name == "context":
-        return _clean_context(value)
-    return normalize_newlines(value) if name == "content" and isinstance(value, str) else value
-
-
-def _clean_context(context: str | None) -> str | None:
-    return normalize_newlines(context) if context and context.strip() else None
+    heir = superseded_by if state == "superseded" else None
+    _change(row, state, {"state": state, "superseded_by": heir}, actor, reason, at)
+    if before == "proposed":
+        outcomes.settle_signals(row, actor=actor, reason=reason, at=at)
+    return row
 
 
 def _retire_replaced(row: SharedContext, actor: Actor, at: datetime | None) -> None:
     """A proposed new wording takes the place of the row it was written for, if that is still what it was then."""
-    replaced = row.meta.get("replaces")
-    if row.state != "proposed" or not replaced:
-        return
-    old = _lock_row(UUID(replaced["id"]), actor)
-    before = _versioned_values(old)
-    if old.version != replaced["version"]:
-        raise Stale("The row that this replaces was changed since; edit that one instead.", current=before)
-    _move(old, "superseded", row.id)
-    _save_change(old, "superseded", before, actor, "A proposed new wording was approved.", at)
+    old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
+    if old.version != row.meta["replaces"]["version"]:
+        current = _versioned_values(old)
+        raise Stale("The row that this replaces was changed since; edit that one instead.", current=current)
+    values = {"state": "superseded", "superseded_by": row.id}
+    _change(old, "superseded", values, actor, "A proposed new wording was approved.", at)
 
 
 def deactivate_all(
     *, actor: Actor, reason: str, agent_id: UUID | None = None, entity_type_id: UUID | None = None
-) -> int:
+) -> None:
     """Retire what applied to one agent or one entity type only."""
     scope = SharedContext.agent_id == agent_id if agent_id else SharedContext.entity_type_id == entity_type_id
     ids = db.session.scalars(
@@ -241,17 +248,70 @@ def deactivate_all(
     ).all()
     for row_id in ids:
         set_state(row_id, "inactive", actor=actor, reason=reason)
-    return len(ids)
 
 
-def _versioned_values(row: SharedContext) -> dict[str, Any]:
-    """What an edit can change, in JSON's types."""
-    values = {name: getattr(row, name) for name in VERSIONED}
-    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
+def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
+    """Take back the decision about a proposal, unless the row was changed since.
+
+    The row it replaced is active again, and the feedback that the decision closed is open again.
+    """
+    row = _lock_row(row_id, actor)
+    decided = _history_at(row_id, row.version, actor)
+    _check_move(row, "reopened")
+    if decided is None or decided.before.get("state") != "proposed":
+        raise Refused(REFUSALS["reopened"], current=row.state)
+    approved = row.active
+    _change(row, "reopened", {"state": "proposed"}, actor)
+    if approved and "replaces" in row.meta:
+        _bring_back_replaced(row, actor)
+    outcomes.reopen_signals(row, decided, actor=actor)
+    return row
+
+
+def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
+    """The proposal is about that row as it is now, so that it can be approved once more."""
+    old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
+    if old.superseded_by != row.id:
+        raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
+    _change(old, "active", {"state": "active", "superseded_by": None}, actor, "The new wording was taken back.")
+    row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
+    db.session.flush()
+
+
+def merge_row(row_id: UUID, into: UUID, *, actor: Actor) -> SharedContext:
+    """Merge a proposal into an active row: its signals move there, and the row supersedes it."""
+    if into == row_id:
+        raise Invalid.of({"into": "Choose another row."})
+    # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
+    locked = {one: _lock_row(one, actor) for one in sorted((row_id, into))}
+    row, target = locked[row_id], locked[into]
+    _check_move(row, "merged")
+    if target.state != "active":
+        raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
+    _join_signals(row, target)
+    _change(row, "merged", {"state": "superseded", "superseded_by": into}, actor, into=str(into))
+    outcomes.settle_signals(target, actor=actor)
+    return row
+
+
+def _join_signals(row: SharedContext, target: SharedContext) -> None:
+    link = SharedContextFeedback
+    theirs = select(literal(row.tenant_id), literal(target.id), link.feedback_id).where(
+        link.tenant_id == row.tenant_id, link.shared_context_id == row.id
+    )
+    columns = ["tenant_id", "shared_context_id", "feedback_id"]
+    db.session.execute(insert(link).from_select(columns, theirs).on_conflict_do_nothing())
+    if target.source_feedback_id is None:
+        target.source_feedback_id = row.source_feedback_id
+
+
+def _clean_context(context: str | None) -> str | None:
+    """An empty condition is none."""
+    return clean_text(context) if context and context.strip() else None
 
 
 def _lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
-    """The row, held until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
+    """The row, locked until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
     if not actor.is_admin or (actor.agent_id and not retiring):
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
     return get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
@@ -264,25 +324,45 @@ def _check_version(row: SharedContext, version: int | None) -> None:
         raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
 
 
-def _save_change(
+def _check_move(row: SharedContext, action: str) -> None:
+    """Refuse an action that the row's state does not allow."""
+    if row.state not in FROM[action]:
+        sentence = REFUSALS.get(action, "This row is {state} and cannot become {action}.")
+        raise Refused(sentence.format(state=row.state, action=action), current=row.state)
+
+
+def _change(
     row: SharedContext,
     action: str,
-    before: dict[str, Any],
+    values: Mapping[str, Any],
     actor: Actor,
     reason: str | None = None,
     at: datetime | None = None,
     **details: Any,
-) -> SharedContext:
-    """Write a changed row as its next version, with its history and its line in the audit log."""
-    moment = at or datetime.now(UTC)
+) -> bool:
+    """Write a locked row with these values as its next version; False when that changes nothing."""
+    before = _versioned_values(row)
+    for name, value in values.items():
+        setattr(row, name, value)
+    if _versioned_values(row) == before:
+        return False
+    if action in CHECKED_ACTIONS:
+        check_visible(row.content, row.context)
+    row.active = row.state == "active"
     row.version += 1
-    row.updated_at = moment
-    row.rank = _compute_rank(row, moment)
+    row.updated_at = at or datetime.now(UTC)
+    row.rank = _compute_rank(row)
     _save(row)
-    _write_history(row, action, before, actor, reason, moment)
+    _write_history(row, action, before, actor, reason)
     states = {"before": before["state"], "after": row.state}
     audit.record(actor, f"knowledge.{action}", "shared_context", row.id, **states, reason=reason, **details)
-    return row
+    return True
+
+
+def _versioned_values(row: SharedContext) -> dict[str, Any]:
+    """What an edit can change, in JSON's types."""
+    values = {name: getattr(row, name) for name in VERSIONED}
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in values.items()}
 
 
 def _save(row: SharedContext) -> None:
@@ -297,9 +377,7 @@ def _save(row: SharedContext) -> None:
         raise Refused("An active row of this type says the same in the same scope.") from None
 
 
-def _write_history(
-    row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None, moment: datetime
-) -> None:
+def _write_history(row: SharedContext, action: str, before: dict[str, Any], actor: Actor, reason: str | None) -> None:
     db.session.add(
         SharedContextHistory(
             tenant_id=actor.tenant_id,
@@ -311,129 +389,30 @@ def _write_history(
             reason=reason,
             user_id=None if actor.agent_id else actor.id,
             agent_id=actor.agent_id,
-            created_at=moment,
+            created_at=row.updated_at,
         )
     )
     db.session.flush()
 
 
-def _compute_rank(row: SharedContext, moment: datetime) -> float:
+def _history_at(row_id: UUID, version: int, actor: Actor) -> SharedContextHistory | None:
+    history = SharedContextHistory
+    return db.session.scalar(
+        select(history).where(
+            history.tenant_id == actor.tenant_id, history.shared_context_id == row_id, history.version == version
+        )
+    )
+
+
+def _compute_rank(row: SharedContext) -> float:
     used = SharedContextUsage
     mine = (used.tenant_id == row.tenant_id) & (used.shared_context_id == row.id)
     # The row itself is written behind a savepoint, not by this query.
     with db.session.no_autoflush:
         received = db.session.execute(select(used.helpful, used.harmful).where(mine)).one_or_none()
     helpful, harmful = received or (0, 0)
-    return rank(_age_in_days(moment), helpful=helpful, harmful=harmful, pinned=row.pinned)
+    return rank(_age_in_days(row.updated_at), helpful=helpful, harmful=harmful, pinned=row.pinned)
 
 
 def _age_in_days(moment: datetime) -> float:
     return (datetime.now(UTC) - moment).total_seconds() / 86400
-
-
-def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str | None = None) -> SharedContext:
-    """Restore the text, kind, scope, pin and use of an earlier version, as one more version."""
-    kept = _content_at(row_id, to, actor)
-    vector = embed_content(kept["content"])
-    row = _lock_row(row_id, actor)
-    _check_version(row, version)
-    _check_move(row, "rolled_back")
-    before = _versioned_values(row)
-    ids = {name: UUID(kept[name]) if kept.get(name) else None for name in ("agent_id", "entity_type_id")}
-    check_scope(ids["agent_id"], ids["entity_type_id"], actor)
-    for name in EDITABLE:
-        setattr(row, name, ids[name] if name in ids else kept[name])
-    if kept["state"] in RESTORED_STATES and row.state in RESTORED_STATES:
-        _move(row, kept["state"])
-    if _versioned_values(row) == before:
-        return row
-    check_visible(row.content, row.context)
-    why = (reason or "").strip() or f"Back to version {to}."
-    _save_change(row, "rolled_back", before, actor, why, to=to)
-    save_vector(row_id, vector, actor=actor)
-    return row
-
-
-def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
-    """Take back the decision about a proposal, unless the row was changed since.
-
-    The row it replaced is active again, and the feedback that the decision closed is open again.
-    """
-    row = _lock_row(row_id, actor)
-    decided = _last_change(row, actor)
-    _check_move(row, "reopened")
-    if decided is None or decided.before.get("state") != "proposed":
-        raise Refused(REFUSALS["reopened"], current=row.state)
-    approved, before = row.active, _versioned_values(row)
-    _move(row, "proposed")
-    _save_change(row, "reopened", before, actor)
-    if approved and "replaces" in row.meta:
-        _bring_back_replaced(row, actor)
-    outcomes.reopen_signals(row, decided, actor=actor)
-    return row
-
-
-def _last_change(row: SharedContext, actor: Actor) -> SharedContextHistory | None:
-    return db.session.scalar(
-        select(SharedContextHistory).where(
-            SharedContextHistory.tenant_id == actor.tenant_id,
-            SharedContextHistory.shared_context_id == row.id,
-            SharedContextHistory.version == row.version,
-        )
-    )
-
-
-def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
-    """The proposal is about that row as it is now, so that it can be approved once more."""
-    old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
-    if old.superseded_by != row.id:
-        raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
-    before = _versioned_values(old)
-    _move(old, "active")
-    _save_change(old, "active", before, actor, "The new wording was taken back.")
-    row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
-    db.session.flush()
-
-
-def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:
-    """Merge a proposal into an active row: its signals move there, and the row supersedes it."""
-    if into == row_id:
-        raise Invalid.of({"into": "Choose another row."})
-    # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
-    locked = {one: _lock_row(one, actor) for one in sorted((row_id, into))}
-    row, target = locked[row_id], locked[into]
-    _check_version(row, version)
-    _check_move(row, "merged")
-    if target.state != "active":
-        raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
-    _join_signals(row, target)
-    before = _versioned_values(row)
-    _move(row, "superseded", into)
-    merged = _save_change(row, "merged", before, actor, into=str(into))
-    outcomes.settle_signals(target, actor=actor)
-    return merged
-
-
-def _content_at(row_id: UUID, version: int, actor: Actor) -> dict[str, Any]:
-    """What a version of a row held."""
-    found = db.session.scalar(
-        select(SharedContextHistory.after).where(
-            SharedContextHistory.tenant_id == actor.tenant_id,
-            SharedContextHistory.shared_context_id == row_id,
-            SharedContextHistory.version == version,
-        )
-    )
-    if found is None or any(name not in found for name in EDITABLE):
-        raise NotFound(f"There is no version {version} of this row.")
-    return dict(found)
-
-
-def _join_signals(row: SharedContext, target: SharedContext) -> None:
-    link = SharedContextFeedback
-    theirs = select(literal(row.tenant_id), literal(target.id), link.feedback_id).where(
-        link.tenant_id == row.tenant_id, link.shared_context_id == row.id
-    )
-    columns = ["tenant_id", "shared_context_id", "feedback_id"]
-    db.session.execute(insert(link).from_select(columns, theirs).on_conflict_do_nothing())
-    if target.source_feedback_id is None:
-        target.source_feedback_id = row.source_feedback_id

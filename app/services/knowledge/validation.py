@@ -1,6 +1,5 @@
 """What a knowledge row may hold: text that can be seen, a scope and signals of the workspace."""
 
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -17,16 +16,15 @@ MAX_CONTENT = 2000
 MAX_CONTEXT = 500
 
 
-def check_text(values: Mapping[str, Any]) -> None:
+def check_text(kind: Any, content: Any, context: str | None) -> None:
     wrong = {}
-    if values["type"] not in KNOWLEDGE_TYPES:
+    if kind not in KNOWLEDGE_TYPES:
         wrong["type"] = f"Use one of {', '.join(KNOWLEDGE_TYPES)}."
-    content, context = values["content"], values["context"] or ""
     if not isinstance(content, str) or not content.strip():
         wrong["content"] = "Say what agents should know."
     elif len(content) > MAX_CONTENT:
         wrong["content"] = f"At most {MAX_CONTENT:,} characters."
-    if len(context) > MAX_CONTEXT:
+    if len(context or "") > MAX_CONTEXT:
         wrong["context"] = f"At most {MAX_CONTEXT} characters."
     if wrong:
         raise Invalid.of(wrong)
@@ -40,7 +38,7 @@ def check_visible(content: str, context: str | None) -> None:
         raise Invalid.of(wrong)
 
 
-def normalize_newlines(text: str) -> str:
+def clean_text(text: str) -> str:
     """A text as it is kept: as it came, with one kind of line end. Browsers send two characters for each, and pages
     cannot show the other kinds."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -61,10 +59,9 @@ def check_scope(agent_id: UUID | None, entity_type_id: UUID | None, actor: Actor
 def check_signals(ids: list[UUID], actor: Actor) -> None:
     if not ids:
         return
-    known = set(
-        db.session.scalars(select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids)))
-    )
-    missing = [row_id for row_id in ids if row_id not in known]
+    mine = select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids))
+    known = set(db.session.scalars(mine))
+    missing = next((row_id for row_id in ids if row_id not in known), None)
     if missing:
-        sentence = f"There is no feedback {missing[0]} in this workspace."
+        sentence = f"There is no feedback {missing} in this workspace."
         raise Invalid(sentence, {"source_feedback_id": sentence})
