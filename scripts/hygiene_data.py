@@ -68,7 +68,7 @@ def row(given: dict[str, Any], row_id: str = "row") -> Row:
     return Row(
         given["content"],
         given.get("context"),
-        id_of(row_id),
+        uuid5(NAMESPACE_URL, row_id),
         id_of(given.get("agent")),
         id_of(given.get("entity_type")),
         given.get("state", "active"),

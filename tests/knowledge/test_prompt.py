@@ -118,11 +118,11 @@ def test_the_workspace_says_how_many_of_a_type(place: dict[str, Any]) -> None:
         assert said(place) == ["Lesson 0", "Lesson 1", "Guideline"]
         found = preview_prompt(actor=admin)
         assert found.prompt.text == load_shared_context_prompt(place["id"]).text
-        assert [(item.row.content, item.reason) for item in found.dropped][:2] == [
+        assert [(item.row.content, item.reason) for item in found.prompt.dropped][:2] == [
             ("Lesson 2", "third of type lesson"),
             ("Lesson 3", "fourth of type lesson"),
         ]
-        assert (len(found.dropped), found.top_n, found.further) == (8, 2, 0)
+        assert (len(found.prompt.dropped), found.top_n, found.further) == (8, 2, 0)
 
 
 def test_nothing_crosses_from_another_workspace(place: dict[str, Any], make_workspace: Callable[..., Any]) -> None:

@@ -24,6 +24,7 @@ RELATED_NEARNESS = 0.54
 MIN_SHARED_WORDS = 0.65
 MIN_WORDS = 3
 UNUSED_DAYS = 60
+NO_ID = UUID(int=0)
 QUOTE_LENGTH = 80
 
 EMPTY_STEMS = frozenset(map(stem, EMPTY))
@@ -36,17 +37,20 @@ TOWARDS = re.compile(r"\b(?:to|ask|tell|cc|notify)\s+(?:the\s+)?$", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Row:
-    """A knowledge row as the checks see it. `vector` is the sentence vector of its content."""
+    """A knowledge row as the checks see it. `vector` is the sentence vector of its content, `digest` its hash, and
+    `replaces` the row whose words it would change."""
 
     content: str
     context: str | None = None
-    id: UUID | None = None
+    id: UUID = NO_ID
     agent_id: UUID | None = None
     entity_type_id: UUID | None = None
     state: str = "active"
     active_since: date | None = None
     injected: int = 0
     vector: Sequence[float] = ()
+    digest: str = ""
+    replaces: UUID | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def check_alone(row: Row, world: World, today: date) -> list[Finding]:
 
 def compare(row: Row, other: Row, near: float) -> Finding | None:
     """Whether a row contradicts or repeats another that some agent gets with it. `near` is the cosine of the two."""
-    if not overlap(row, other) or (row.id is not None and row.id == other.id):
+    if row.id == other.id or not overlap(row, other):
         return None
     same = _normalize(row.content) == _normalize(other.content)
     quoted = shorten(other.content, QUOTE_LENGTH)
@@ -199,7 +203,7 @@ def _mention(agent: Named, text: str) -> re.Match[str] | None:
 def _names_type(kind: Named, text: str) -> str | None:
     """The word by which a text speaks of records of a type: a plural, or the noun behind an article."""
     wanted = {stem(kind.slug), stem(kind.name)}
-    tokens = TOKEN.findall(text)
+    tokens: list[str] = TOKEN.findall(text)
     for before, word, after in zip(["", *tokens], tokens, [*tokens[1:], ""], strict=False):
         plural = word.lower().endswith("s") and not word.lower().endswith(("'s", "’s"))
         if stem(word) in wanted and after.lower() not in COMPOUND and (plural or before.lower() in BEFORE_A_NOUN):

@@ -1,12 +1,12 @@
 """What the hygiene checks find in the knowledge of a workspace: in single rows, and in all of them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import cast, func, literal, null, select, text, union, union_all
+from sqlalchemy import Date, Uuid, cast, func, literal, null, select, text, union, union_all
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.actor import Actor
@@ -25,22 +25,10 @@ CONFIRMED_CHECKS = ("duplicate", "contradiction", "vague", "addresses the model"
 
 
 @dataclass(frozen=True)
-class CheckedRow:
-    """A row of the workspace as the checks take it, with what a page says of it."""
-
-    id: UUID
-    row: Row
-    type: str
-    version: int
-    digest: str
-    replaces: UUID | None
-
-
-@dataclass(frozen=True)
 class Report:
     """All that was found. `more` says that there are rows which were not looked at."""
 
-    found: list[tuple[CheckedRow, list[Finding]]]
+    found: list[tuple[Row, list[Finding]]]
     looked_at: int
     more: bool
 
@@ -49,29 +37,27 @@ class Report:
         return sum(len(findings) for _, findings in self.found)
 
 
-def check_rows(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+def check_rows(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
     """What is wrong with each of these rows, by itself and beside what agents get with it. At most four queries.
 
     Rows that are neither active nor proposed are not checked: nobody gets them.
     """
-    kept, _ = _read_rows(actor, row_ids)
-    wanted = [one for one in kept if one.id in set(row_ids)]
+    rows, _ = _read_rows(actor, row_ids)
+    wanted = [row for row in rows if row.id in row_ids]
     if not wanted:
         return {}
-    world, today = read_world(actor=actor), _today()
-    vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
+    world, today = read_world(actor=actor), datetime.now(UTC).date()
+    vectors = get_vectors(rows)
     found = {}
-    for one in wanted:
-        others = [other for other in kept if _are_compared(one, other)]
-        near = nearness(vectors[one.id], [vectors[other.id] for other in others])
-        clashes = (
-            compare(one.row, other.row, by) for other, by in zip(others, near, strict=True) if by >= RELATED_NEARNESS
-        )
-        found[one.id] = [*check_alone(one.row, world, today), *filter(None, clashes)]
+    for row in wanted:
+        others = [other for other in rows if _are_compared(row, other)]
+        near = nearness(vectors[row.id], [vectors[other.id] for other in others])
+        clashes = (compare(row, other, by) for other, by in zip(others, near, strict=True) if by >= RELATED_NEARNESS)
+        found[row.id] = [*check_alone(row, world, today), *filter(None, clashes)]
     return found
 
 
-def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+def findings_to_confirm(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
     """What a person is asked about before these rows go live; only rows with something to ask about."""
     found = check_rows(row_ids, actor=actor)
     asked = {row_id: [one for one in findings if one.check in CONFIRMED_CHECKS] for row_id, findings in found.items()}
@@ -80,26 +66,25 @@ def findings_to_confirm(row_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, 
 
 def check_all(*, actor: Actor) -> Report:
     """Check all active and proposed rows. A pair is reported once: at the proposal, else at the newer row."""
-    kept, more = _read_rows(actor)
-    world, today = read_world(actor=actor), _today()
-    vectors = get_vectors({one.id: (one.digest, one.row.content) for one in kept})
-    found = {one.id: check_alone(one.row, world, today) for one in kept}
-    for first, second, near in near_pairs([vectors[one.id] for one in kept], RELATED_NEARNESS):
-        one, other = sorted((kept[first], kept[second]), key=lambda kept_: kept_.row.state == "active")
-        clash = compare(one.row, other.row, near) if _are_compared(one, other) else None
+    rows, more = _read_rows(actor)
+    world, today = read_world(actor=actor), datetime.now(UTC).date()
+    vectors = get_vectors(rows)
+    found = {row.id: check_alone(row, world, today) for row in rows}
+    for first, second, near in near_pairs([vectors[row.id] for row in rows], RELATED_NEARNESS):
+        row, other = sorted((rows[first], rows[second]), key=lambda one: one.state == "active")
+        clash = compare(row, other, near) if _are_compared(row, other) else None
         if clash:
-            found[one.id].append(clash)
-    return Report([(one, found[one.id]) for one in kept if found[one.id]], len(kept), more)
+            found[row.id].append(clash)
+    return Report([(row, found[row.id]) for row in rows if found[row.id]], len(rows), more)
 
 
 def nearest_rows(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
     """The active rows that say what is nearest to what a row says, nearest first."""
-    kept, _ = _read_rows(actor, [row_id])
-    one = next((row for row in kept if row.id == row_id), None)
-    others = [row for row in kept if row.row.state == "active" and row.id != row_id]
-    if one is None:
+    rows, _ = _read_rows(actor, [row_id])
+    others = [row for row in rows if row.state == "active" and row.id != row_id]
+    if len(others) == len(rows):
         return [row.id for row in others[:most]]
-    vectors = get_vectors({row.id: (row.digest, row.row.content) for row in kept})
+    vectors = get_vectors(rows)
     near = nearness(vectors[row_id], [vectors[row.id] for row in others])
     ranked = sorted(zip(near, others, strict=True), key=lambda pair: (-pair[0], pair[1].id))
     return [row.id for _, row in ranked[:most]]
@@ -120,46 +105,33 @@ def read_world(*, actor: Actor) -> World:
     return World(agents, types, frozenset(fields), tools, frozenset(once - tools.keys()))
 
 
-def _are_compared(one: CheckedRow, other: CheckedRow) -> bool:
+def _are_compared(row: Row, other: Row) -> bool:
     """Whether two rows are compared: a proposal with all, an active row with active ones, neither with itself nor with
     the row whose words it changes."""
-    if one.id == other.id or other.id == one.replaces or one.id == other.replaces:
+    if other.id in (row.id, row.replaces) or row.id == other.replaces:
         return False
-    return other.row.state == "active" or one.row.state == "proposed"
+    return other.state == "active" or row.state == "proposed"
 
 
-def _read_rows(actor: Actor, also: Iterable[UUID] = ()) -> tuple[list[CheckedRow], bool]:
+def _read_rows(actor: Actor, also: Collection[UUID] = ()) -> tuple[list[Row], bool]:
     """The rows that agents get or may get, newest first, and whether there are more. One query."""
-    live = select(SharedContext.id).where(
-        SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(CHECKED_STATES)
-    )
-    newest = live.order_by(SharedContext.updated_at.desc(), SharedContext.id.desc()).limit(MAX_ROWS + 1).subquery()
-    wanted = union(select(newest.c.id), live.where(SharedContext.id.in_(list(also))))
-    used = SharedContextUsage
-    rows = db.session.execute(
+    row, used = SharedContext, SharedContextUsage
+    live = select(row.id).where(row.tenant_id == actor.tenant_id, row.state.in_(CHECKED_STATES))
+    newest = live.order_by(row.updated_at.desc(), row.id.desc()).limit(MAX_ROWS + 1).subquery()
+    wanted = union(select(newest.c.id), live.where(row.id.in_(also)))
+    found = db.session.execute(
         select(
-            SharedContext.id, SharedContext.content, SharedContext.context, SharedContext.agent_id,
-            SharedContext.entity_type_id, SharedContext.state, SharedContext.updated_at,
-            func.coalesce(used.injected, 0), SharedContext.type, SharedContext.version, SharedContext.content_hash,
-            SharedContext.meta["replaces"]["id"].astext,
+            row.id, row.content, row.context, row.agent_id, row.entity_type_id, row.state,
+            cast(func.timezone("UTC", row.updated_at), Date).label("active_since"),
+            func.coalesce(used.injected, 0).label("injected"), row.content_hash.label("digest"),
+            cast(row.meta["replaces"]["id"].astext, Uuid).label("replaces"),
         )
-        .outerjoin(used, (used.tenant_id == SharedContext.tenant_id) & (used.shared_context_id == SharedContext.id))
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
-        .order_by(SharedContext.updated_at.desc(), SharedContext.id.desc())
-    ).all()  # fmt: skip
-    kept = [_checked_row(row) for row in rows]
-    return (kept, False) if len(kept) <= MAX_ROWS else (_limit_rows(kept, set(also)), True)
-
-
-def _limit_rows(kept: list[CheckedRow], also: set[UUID]) -> list[CheckedRow]:
-    return [one for place, one in enumerate(kept) if place < MAX_ROWS or one.id in also]
-
-
-def _checked_row(row: Any) -> CheckedRow:
-    """The columns of a row, in their order."""
-    id_, content, context, agent_id, type_id, state, changed, injected, kind, version, digest, replaces = row
-    checked = Row(content, context, id_, agent_id, type_id, state, changed.date(), injected)
-    return CheckedRow(id_, checked, kind, version, digest, UUID(replaces) if replaces else None)
+        .outerjoin(used, (used.tenant_id == row.tenant_id) & (used.shared_context_id == row.id))
+        .where(row.tenant_id == actor.tenant_id, row.id.in_(wanted))
+        .order_by(row.updated_at.desc(), row.id.desc())
+    )  # fmt: skip
+    rows = [Row(**values) for values in found.mappings()]
+    return [one for place, one in enumerate(rows) if place < MAX_ROWS or one.id in also], len(rows) > MAX_ROWS
 
 
 def _read_names(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
@@ -193,7 +165,3 @@ def _read_tools(actor: Actor) -> Iterable[Any]:
 
 def _texts_in(value: Any) -> list[str]:
     return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
-
-
-def _today() -> date:
-    return datetime.now(UTC).date()

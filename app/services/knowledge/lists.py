@@ -28,8 +28,7 @@ from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.lists import filters as declare
 from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters, is_type
-from app.services.privacy import A_MEMBER
-from app.services.workspaces.store import get_settings
+from app.services.privacy import name_of
 from app.text.hidden_characters import hidden_signs
 
 Writer = aliased(Agent)
@@ -102,62 +101,23 @@ class KnowledgeRow:
 
 
 @dataclass(frozen=True)
-class Signal:
-    """Feedback behind a row."""
-
-    id: UUID
-    rating: str
-    comment: str | None
-    author: str | None
-    session_id: UUID | None
-    created_at: datetime
-
-
-@dataclass(frozen=True)
 class KnowledgeDetail:
+    """A row, the newest feedback behind it, and the words of the rows that it is linked with."""
+
     row: KnowledgeRow
-    signals: list[Signal]
+    signals: list[Any]
     superseded_by_content: str | None
-    replaces_content: str | None = None
-
-
-@dataclass(frozen=True)
-class HistoryRow:
-    version: int
-    action: str
-    before: dict[str, Any]
-    after: dict[str, Any]
-    reason: str | None
-    author: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True)
-class KnowledgeCounts:
-    """How many rows there are: active ones by type, the others by state. Together they are all that is not deleted."""
-
-    active: dict[str, int]
-    others: dict[str, int]
-
-    @property
-    def all(self) -> int:
-        return sum(self.active.values()) + sum(self.others.values())
+    replaces_content: str | None
 
 
 def _count_signals(what: Any) -> Any:
     """A count over the signals behind a row."""
+    link = SharedContextFeedback
     return (
         select(func.count(what))
-        .select_from(SharedContextFeedback)
-        .join(
-            Feedback,
-            (Feedback.tenant_id == SharedContextFeedback.tenant_id)
-            & (Feedback.id == SharedContextFeedback.feedback_id),
-        )
-        .where(
-            SharedContextFeedback.tenant_id == SharedContext.tenant_id,
-            SharedContextFeedback.shared_context_id == SharedContext.id,
-        )
+        .select_from(link)
+        .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
+        .where(link.tenant_id == SharedContext.tenant_id, link.shared_context_id == SharedContext.id)
         .correlate(SharedContext)
         .scalar_subquery()
     )
@@ -197,30 +157,24 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
         if not matches.ids:
             return empty()
         where.append(matches.are(SharedContext.id))
-    found = read_page(
-        _select_rows(),
-        page,
-        at=SharedContext.updated_at,
-        id=SharedContext.id,
-        where=where,
-        oldest_first=filters.oldest_first,
-    )
+    at, id_ = SharedContext.updated_at, SharedContext.id
+    found = read_page(_select_rows(), page, at=at, id=id_, where=where, oldest_first=filters.oldest_first)
     return found.map(lambda row: KnowledgeRow(*row))
 
 
 def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
     """One row and the feedback behind it."""
-    found = db.session.execute(
-        _select_rows().where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id == row_id)
-    ).one_or_none()
-    if found is None:
+    found = get_rows([row_id], actor=actor)
+    if not found:
         raise NotFound("There is no such knowledge row in this workspace.")
-    row = KnowledgeRow(*found)
+    row = found[0]
     linked = [other for other in (row.superseded_by, row.replaces) if other]
-    words = _contents(linked, actor) if linked else {}
+    words: dict[UUID | None, str] = {}
+    if linked:
+        mine = SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(linked)
+        words = dict(db.session.execute(select(SharedContext.id, SharedContext.content).where(*mine)).all())
     signals = evidence_of([row_id], actor=actor, each=MAX_SIGNALS).get(row_id, [])
-    heir = words.get(row.superseded_by) if row.superseded_by else None
-    return KnowledgeDetail(row, signals, heir, words.get(row.replaces) if row.replaces else None)
+    return KnowledgeDetail(row, signals, words.get(row.superseded_by), words.get(row.replaces))
 
 
 def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
@@ -232,76 +186,55 @@ def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
     return [found[row_id] for row_id in row_ids if row_id in found]
 
 
-def _contents(row_ids: Sequence[UUID], actor: Actor) -> dict[UUID, str]:
-    rows = db.session.execute(
-        select(SharedContext.id, SharedContext.content).where(
-            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids)
-        )
-    )
-    return {row.id: row.content for row in rows}
-
-
-def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Signal]]:
-    """The newest feedback behind each of these rows. Two queries, one of them for who may see whom."""
+def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Any]]:
+    """The newest feedback behind each of these rows, as `id, rating, comment, author, session_id, created_at`. One
+    query."""
     if not row_ids:
         return {}
-    hides = actor.is_admin and get_settings(actor).author_private
     link = SharedContextFeedback
-    place = func.row_number().over(
-        partition_by=link.shared_context_id, order_by=(Feedback.created_at.desc(), Feedback.id)
-    )
+    newest = (Feedback.created_at.desc(), Feedback.id)
     behind = (
         select(
-            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment, Feedback.session_id,
-            Feedback.created_at, Feedback.created_by, Feedback.origin, place.label("place"),
+            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment,
+            name_of(Feedback.created_by, actor, Feedback.origin == "user").label("author"),
+            Feedback.session_id, Feedback.created_at,
+            func.row_number().over(partition_by=link.shared_context_id, order_by=newest).label("place"),
         )
         .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
+        .outerjoin(User, User.id == Feedback.created_by)
         .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
         .subquery()
     )  # fmt: skip
-    rows = db.session.execute(
-        select(behind, User.name)
-        .outerjoin(User, User.id == behind.c.created_by)
-        .where(behind.c.place <= each)
-        .order_by(behind.c.shared_context_id, behind.c.place)
-    )
-    found: dict[UUID, list[Signal]] = {}
-    for row in rows:
-        hidden = hides and row.origin == "user" and row.created_by != actor.id
-        author = A_MEMBER if hidden else row.name
-        signal = Signal(row.id, row.rating, row.comment, author, row.session_id, row.created_at)
-        found.setdefault(row.shared_context_id, []).append(signal)
+    found: dict[UUID, list[Any]] = {}
+    for row in db.session.execute(select(behind).where(behind.c.place <= each).order_by(behind.c.place)):
+        found.setdefault(row.shared_context_id, []).append(row)
     return found
 
 
-def history_of(row_id: UUID, *, actor: Actor) -> list[HistoryRow]:
-    """Every change of a row, newest first."""
-    rows = db.session.execute(
+def history_of(row_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """Every change of a row, newest first, as `version, action, before, after, reason, author, created_at`."""
+    history = SharedContextHistory
+    author = func.coalesce(User.name, Agent.slug).label("author")
+    return db.session.execute(
         select(
-            SharedContextHistory.version, SharedContextHistory.action, SharedContextHistory.before,
-            SharedContextHistory.after, SharedContextHistory.reason, func.coalesce(User.name, Agent.slug),
-            SharedContextHistory.created_at,
+            history.version, history.action, history.before, history.after, history.reason, author, history.created_at
         )
-        .outerjoin(User, User.id == SharedContextHistory.user_id)
-        .outerjoin(Agent, Agent.id == SharedContextHistory.agent_id)
-        .where(SharedContextHistory.tenant_id == actor.tenant_id, SharedContextHistory.shared_context_id == row_id)
-        .order_by(SharedContextHistory.version.desc())
-    )  # fmt: skip
-    return [HistoryRow(*row) for row in rows]
-
-
-def count_rows(actor: Actor) -> KnowledgeCounts:
-    """Active rows of each type, and how many are in each other state. One query."""
-    kind = case((SharedContext.active, SharedContext.type))
-    rows = db.session.execute(
-        select(SharedContext.state, kind, func.count())
-        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
-        .group_by(SharedContext.state, kind)
+        .outerjoin(User, User.id == history.user_id)
+        .outerjoin(Agent, Agent.id == history.agent_id)
+        .where(history.tenant_id == actor.tenant_id, history.shared_context_id == row_id)
+        .order_by(history.version.desc())
     ).all()
-    return KnowledgeCounts(
-        {type_: number for _, type_, number in rows if type_},
-        {state: number for state, type_, number in rows if not type_},
+
+
+def count_rows(actor: Actor) -> dict[str, int]:
+    """How many rows there are: active ones by type, the others by state, together all but deleted ones. One query."""
+    kind = case((SharedContext.active, SharedContext.type), else_=SharedContext.state)
+    rows = db.session.execute(
+        select(kind, func.count())
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state != "deleted")
+        .group_by(kind)
     )
+    return dict(rows.all())
 
 
 def scope_slugs(*, actor: Actor) -> dict[str, list[str]]:

@@ -1,7 +1,9 @@
 """What agents remember about a person. Only that person sees it, and only their own prompts hold it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import delete, func, select
@@ -21,17 +23,6 @@ MAX_IN_PROMPT = 30
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A memory as its person sees it; `agent` and `session_id` say where it comes from."""
-
-    id: UUID
-    content: str
-    session_id: UUID | None
-    session_title: str | None
-    created_at: datetime
-
-
-@dataclass(frozen=True)
 class MemorySection:
     """The part of a prompt that holds a person's memories, empty when there are none."""
 
@@ -47,16 +38,10 @@ def save_memory(
     user_id = _find_person(actor, session_id)
     words = masking_for(actor).text(memory_prompt.one_line(content))
     if not words or len(words) > MAX_LENGTH:
-        raise Invalid(
-            f"content: One thing in at most {MAX_LENGTH} characters.", {"content": "One thing, in few words."}
-        )
+        raise Invalid.of({"content": f"One thing in at most {MAX_LENGTH} characters."})
     if hidden := describe_hidden(words):
         raise Invalid.of({"content": hidden})
-    known = db.session.scalar(
-        select(UserMemory).where(
-            UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id, UserMemory.content == words
-        )
-    )
+    known = db.session.scalar(select(UserMemory).where(*_mine(actor, user_id), UserMemory.content == words))
     if known is not None:
         return known
     _check_number(user_id, actor)
@@ -69,43 +54,43 @@ def save_memory(
     return memory
 
 
-def list_memories(*, actor: Actor) -> list[Memory]:
-    """One's own memories, newest first. One query."""
-    rows = db.session.execute(
-        select(UserMemory.id, UserMemory.content, UserMemory.session_id, AgentSession.title, UserMemory.created_at)
-        .outerjoin(
-            AgentSession,
-            (AgentSession.tenant_id == UserMemory.tenant_id) & (AgentSession.id == UserMemory.session_id),
+def list_memories(*, actor: Actor) -> Sequence[Any]:
+    """One's own memories, newest first, as `id, content, session_id, session_title, created_at`. One query."""
+    session = AgentSession
+    return db.session.execute(
+        select(
+            UserMemory.id, UserMemory.content, UserMemory.session_id, session.title.label("session_title"),
+            UserMemory.created_at,
         )
-        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id)
+        .outerjoin(session, (session.tenant_id == UserMemory.tenant_id) & (session.id == UserMemory.session_id))
+        .where(*_mine(actor, actor.id))
         .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
         .limit(MAX_MEMORIES)
-    )
-    return [Memory(*row) for row in rows]
+    ).all()  # fmt: skip
 
 
 def delete_memory(memory_id: UUID, *, actor: Actor) -> None:
     """Delete one of the actor's memories. Other people's are not found, even by admins."""
-    gone = db.session.scalar(
-        delete(UserMemory)
-        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id, UserMemory.id == memory_id)
-        .returning(UserMemory.id)
-    )
-    if gone is None:
+    if not _delete(actor, UserMemory.id == memory_id):
         raise NotFound("There is no such memory of yours.")
     audit.record(actor, "memory.deleted", "memory", memory_id)
 
 
 def delete_memories(*, actor: Actor) -> int:
     """Forget everything about oneself; how many memories that were."""
-    gone = db.session.scalars(
-        delete(UserMemory)
-        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == actor.id)
-        .returning(UserMemory.id)
-    ).all()
+    gone = _delete(actor)
     if gone:
-        audit.record(actor, "memory.all_deleted", "memory", None, number=len(gone))
-    return len(gone)
+        audit.record(actor, "memory.all_deleted", "memory", None, number=gone)
+    return gone
+
+
+def _delete(actor: Actor, *which: Any) -> int:
+    gone = delete(UserMemory).where(*_mine(actor, actor.id), *which).returning(UserMemory.id)
+    return len(db.session.scalars(gone).all())
+
+
+def _mine(actor: Actor, user_id: UUID) -> tuple[Any, ...]:
+    return UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id
 
 
 def memory_section(user_id: UUID | None, *, actor: Actor) -> MemorySection:
@@ -115,7 +100,7 @@ def memory_section(user_id: UUID | None, *, actor: Actor) -> MemorySection:
     rows = db.session.execute(
         select(UserMemory.id, UserMemory.content, Tenant.secret)
         .join(Tenant, Tenant.id == UserMemory.tenant_id)
-        .where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
+        .where(*_mine(actor, user_id))
         .order_by(UserMemory.created_at.desc(), UserMemory.id.desc())
         .limit(MAX_IN_PROMPT)
     ).all()
@@ -145,10 +130,8 @@ def _find_person(actor: Actor, session_id: UUID | None) -> UUID:
 
 
 def _check_number(user_id: UUID, actor: Actor) -> None:
-    number = db.session.scalar(
-        select(func.count()).where(UserMemory.tenant_id == actor.tenant_id, UserMemory.user_id == user_id)
-    )
-    if (number or 0) >= MAX_MEMORIES:
+    number = db.session.scalar(select(func.count()).where(*_mine(actor, user_id))) or 0
+    if number >= MAX_MEMORIES:
         raise Refused(
             f"There are {MAX_MEMORIES} memories of this person already; they can delete some on their account page."
         )

@@ -11,7 +11,7 @@ from uuid import UUID
 from app.actor import Actor
 from app.db import run
 from app.errors import NotFound
-from app.learning.prompt import DEFAULT_BUDGET, SECTIONS, TOP_N, Dropped, Prompt, PromptRow, format_prompt
+from app.learning.prompt import SECTIONS, TOP_N, Prompt, PromptRow, format_prompt
 
 # What the query gives: secret, setting, and the columns of a row.
 Found = tuple[tuple[Any, ...], ...]
@@ -38,11 +38,13 @@ def scopes_of(agent_id: UUID | None, entity_type_id: UUID | None) -> tuple[str, 
 
 def read_rows(
     tenant_id: UUID, agent_id: UUID | None = None, entity_type_id: UUID | None = None, fewest: int = 0
-) -> list[tuple[Any, ...]]:
-    """Secret, setting and rows of the workspace that is bound; nothing when another one is asked for. Of each type come
-    as many rows as the workspace wants, and not fewer than `fewest` where there are so many."""
-    wanted = {"tenant": tenant_id, "agent": agent_id, "entity_type": entity_type_id, "fewest": fewest}
-    return run(ROWS, wanted)
+) -> Found:
+    """Secret, setting and rows of the workspace that is bound; another one is not found. Of each type come as many
+    rows as the workspace wants, and not fewer than `fewest` where there are so many."""
+    found = tuple(run(ROWS, {"tenant": tenant_id, "agent": agent_id, "entity_type": entity_type_id, "fewest": fewest}))
+    if not found:
+        raise NotFound("There is no such workspace.")
+    return found
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,6 @@ class Preview:
     further: int
     before: Prompt | None = None
 
-    @property
-    def dropped(self) -> list[Dropped]:
-        return self.prompt.dropped
-
 
 def load_shared_context_prompt(
     tenant_id: UUID, agent_id: UUID | None = None, entity_type_id: UUID | None = None
@@ -69,7 +67,7 @@ def load_shared_context_prompt(
 
     The database session must be bound to this workspace. One query.
     """
-    return _format_cached(_read_found(tenant_id, agent_id, entity_type_id))
+    return _format_found(read_rows(tenant_id, agent_id, entity_type_id))
 
 
 def preview_prompt(
@@ -77,34 +75,18 @@ def preview_prompt(
 ) -> Preview:
     """The same prompt, with what fell below the line and why; with `row`, as it would be if that were in use. Two
     queries."""
-    rows, secret, top_n = _read(actor.tenant_id, agent_id, entity_type_id, PREVIEW_ROWS)
-    prompt = _format_rows(rows, secret, top_n)
-    scopes = " OR ".join(f"({_SCOPES[one]})" for one in scopes_of(agent_id, entity_type_id))
+    rows, secret, top_n = _parse_found(read_rows(actor.tenant_id, agent_id, entity_type_id, PREVIEW_ROWS))
+    prompt = format_prompt(rows, secret=secret, top_n=top_n)
+    scopes = scopes_of(agent_id, entity_type_id)
+    where = " OR ".join(f"({_SCOPES[one]})" for one in scopes)
     [(total,)] = run(
-        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({scopes})",
+        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({where})",
         {"agent": agent_id, "entity_type": entity_type_id},
     )
     further = max(total - len(rows), 0)
-    if row is None or row.id in {one.id for one in rows} or row.scope not in scopes_of(agent_id, entity_type_id):
+    if row is None or row.id in {one.id for one in rows} or row.scope not in scopes:
         return Preview(prompt, top_n, further)
-    return Preview(_format_rows([*rows, row], secret, top_n), top_n, further, prompt)
-
-
-def _format_rows(rows: list[PromptRow], secret: str, top_n: int) -> Prompt:
-    return format_prompt(rows, secret=secret, budget=DEFAULT_BUDGET, top_n=top_n)
-
-
-def _read(
-    tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0
-) -> tuple[list[PromptRow], str, int]:
-    return _parse_found(_read_found(tenant_id, agent_id, entity_type_id, fewest))
-
-
-def _read_found(tenant_id: UUID, agent_id: UUID | None, entity_type_id: UUID | None, fewest: int = 0) -> Found:
-    found = tuple(read_rows(tenant_id, agent_id, entity_type_id, fewest))
-    if not found:
-        raise NotFound("There is no such workspace.")
-    return found
+    return Preview(format_prompt([*rows, row], secret=secret, top_n=top_n), top_n, further, prompt)
 
 
 def _parse_found(found: Found) -> tuple[list[PromptRow], str, int]:
@@ -113,6 +95,7 @@ def _parse_found(found: Found) -> tuple[list[PromptRow], str, int]:
 
 
 @lru_cache(maxsize=256)
-def _format_cached(found: Found) -> Prompt:
+def _format_found(found: Found) -> Prompt:
     """The prompt of what was just read. Equal rows give equal bytes, and the same rows are read again and again."""
-    return _format_rows(*_parse_found(found))
+    rows, secret, top_n = _parse_found(found)
+    return format_prompt(rows, secret=secret, top_n=top_n)

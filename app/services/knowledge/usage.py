@@ -5,7 +5,7 @@ Reading a prompt over the API writes nothing: the use is noted in memory and wri
 
 import json
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -39,9 +39,9 @@ class PendingUsage:
 
 
 _lock = threading.Lock()
-_pending: dict[UUID, PendingUsage] = {}
+_pending: dict[UUID, PendingUsage] = defaultdict(PendingUsage)
 # What `learning.ranking.rank` says now, where it differs from the stored rank. Locked rows are skipped.
-_FRESH = """
+REFRESH = text("""
     WITH fresh AS (
         SELECT c.id, r.rank FROM shared_context AS c
           LEFT JOIN shared_context_usage AS u ON u.tenant_id = c.tenant_id AND u.shared_context_id = c.id
@@ -51,22 +51,20 @@ _FRESH = """
                              / (coalesce(u.helpful, 0) + coalesce(u.harmful, 0) + 4)
                        + CASE WHEN c.pinned THEN 2 ELSE 0 END)::real AS rank
                ) AS r
-         WHERE c.tenant_id = app_tenant() AND c.active{which} AND abs(c.rank - r.rank) > :moved
+         WHERE c.tenant_id = app_tenant() AND c.active AND (CAST(:only AS uuid[]) IS NULL OR c.id = ANY (:only))
+           AND abs(c.rank - r.rank) > :moved
          LIMIT :most FOR NO KEY UPDATE OF c SKIP LOCKED
     )
     UPDATE shared_context AS c SET rank = fresh.rank FROM fresh WHERE c.tenant_id = app_tenant() AND c.id = fresh.id
-"""
-REFRESH = text(_FRESH.format(which=""))
-REFRESH_SOME = text(_FRESH.format(which=" AND c.id = ANY (CAST(:only AS uuid[]))"))
+""")
 # A row changes its place by so much; less is not worth a write.
 MIN_RANK_CHANGE = 0.02
 
 
 def note_injected(tenant_id: UUID, row_ids: Iterable[UUID]) -> None:
     """Remember that these rows went into a prompt now."""
-    at = datetime.now(UTC)
     with _lock:
-        _add_counts(_pending.setdefault(tenant_id, PendingUsage()).counts, row_ids, at)
+        _add_counts(_pending[tenant_id].counts, row_ids, datetime.now(UTC))
 
 
 def note_served(prompt: Prompt, *, actor: Actor) -> None:
@@ -75,7 +73,7 @@ def note_served(prompt: Prompt, *, actor: Actor) -> None:
         return
     at = datetime.now(UTC)
     with _lock:
-        noted = _pending.setdefault(actor.tenant_id, PendingUsage())
+        noted = _pending[actor.tenant_id]
         _add_counts(noted.counts, prompt.row_ids, at)
         noted.served[actor.id, prompt.sha256] = (prompt.row_ids, at)
 
@@ -96,7 +94,7 @@ def take_pending() -> dict[UUID, PendingUsage]:
 def restore_pending(tenant_id: UUID, taken: PendingUsage) -> None:
     """It could not be written; the next batch has it too."""
     with _lock:
-        noted = _pending.setdefault(tenant_id, PendingUsage())
+        noted = _pending[tenant_id]
         for row_id, (number, at) in taken.counts.items():
             before = noted.counts.get(row_id, (0, at))
             noted.counts[row_id] = (before[0] + number, max(before[1], at))
@@ -122,14 +120,10 @@ def _write_served(served: Served, actor: Actor) -> None:
     ]
     if not rows:
         return
-    statement = insert(ServedPrompt).values(rows)
-    later = func.greatest(ServedPrompt.served_at, statement.excluded.served_at)
-    db.session.execute(
-        statement.on_conflict_do_update(
-            index_elements=["tenant_id", "user_id", "sha256"],
-            set_={"row_ids": statement.excluded.row_ids, "served_at": later},
-        )
-    )
+    new = insert(ServedPrompt).values(rows)
+    later = func.greatest(ServedPrompt.served_at, new.excluded.served_at)
+    changed = {"row_ids": new.excluded.row_ids, "served_at": later}
+    db.session.execute(new.on_conflict_do_update(index_elements=["tenant_id", "user_id", "sha256"], set_=changed))
     old = ServedPrompt.served_at < datetime.now(UTC) - SERVED_FOR
     db.session.execute(delete(ServedPrompt).where(ServedPrompt.tenant_id == actor.tenant_id, old))
 
@@ -143,26 +137,19 @@ def note_injections(counts: Mapping[UUID, tuple[int, datetime]], *, actor: Actor
         {"tenant_id": actor.tenant_id, "shared_context_id": row_id, "injected": number, "last_injected_at": last}
         for row_id, (number, last) in sorted(counts.items())
     ]
-    statement = insert(SharedContextUsage).values(rows)
-    db.session.execute(
-        statement.on_conflict_do_update(
-            index_elements=["tenant_id", "shared_context_id"],
-            set_={
-                "injected": SharedContextUsage.injected + statement.excluded.injected,
-                "last_injected_at": func.greatest(
-                    SharedContextUsage.last_injected_at, statement.excluded.last_injected_at
-                ),
-            },
-        )
-    )
+    new, used = insert(SharedContextUsage).values(rows), SharedContextUsage
+    changed = {
+        "injected": used.injected + new.excluded.injected,
+        "last_injected_at": func.greatest(used.last_injected_at, new.excluded.last_injected_at),
+    }
+    db.session.execute(new.on_conflict_do_update(index_elements=["tenant_id", "shared_context_id"], set_=changed))
 
 
 def refresh_ranks(*, actor: Actor, most: int = BATCH, only: list[UUID] | None = None) -> int:
     """Bring up to so many ranks up to date, of all rows or `only` of some, since rows grow older and are received well
     or badly; how many moved."""
-    given: dict[str, Any] = {"half": HALF_LIFE_DAYS, "moved": MIN_RANK_CHANGE, "most": most}
-    statement, more = (REFRESH, {}) if only is None else (REFRESH_SOME, {"only": only})
-    return int(db.session.execute(statement, given | more).rowcount)  # type: ignore[attr-defined]
+    given = {"half": HALF_LIFE_DAYS, "moved": MIN_RANK_CHANGE, "most": most, "only": only}
+    return int(db.session.execute(REFRESH, given).rowcount)  # type: ignore[attr-defined]
 
 
 # How people received the sessions that had a knowledge row in their prompt. Feedback marks its session in the database,
@@ -178,12 +165,13 @@ TAKE_WAITING = text("""
 """)
 # One voice for each person and session, however often they say it; a rating that was skipped or taken back is none.
 RATINGS = text("""
-    SELECT f.session_id, count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'positive') AS helpful,
+    SELECT s.session_id, count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'positive') AS helpful,
            count(DISTINCT f.created_by) FILTER (WHERE f.rating = 'negative') AS harmful
-      FROM feedback AS f
-     WHERE f.tenant_id = app_tenant() AND f.session_id = ANY (CAST(:sessions AS uuid[])) AND f.origin = 'user'
+      FROM unnest(CAST(:sessions AS uuid[])) AS s (session_id)
+      LEFT JOIN feedback AS f
+        ON f.tenant_id = app_tenant() AND f.session_id = s.session_id AND f.origin = 'user'
        AND NOT coalesce(f.details -> 'skipped' = 'true', false) AND NOT f.details ? 'retracted_at'
-     GROUP BY f.session_id
+     GROUP BY s.session_id
 """)
 # What our own runtime put into a prompt is as its event says. What a sender reports counts only where it names, by its
 # hash, a prompt that the same person was given: then the rows are those of that prompt, whatever the event names.
@@ -228,19 +216,24 @@ def count_receptions(*, actor: Actor, most: int = RECEPTION_BATCH) -> int:
         return 0
     # What is read from here on is newer than the locks, so nothing that was marked before is missing.
     sessions = [row.session_id for row in taken]
-    said = {row.session_id: row for row in db.session.execute(RATINGS, {"sessions": sessions})}
+    ratings = {row.session_id: row for row in db.session.execute(RATINGS, {"sessions": sessions})}
     rows = _rows_of(sessions)
     counted: list[dict[str, Any]] = []
-    moved: dict[UUID, list[int]] = defaultdict(lambda: [0, 0])
+    helpful: Counter[UUID] = Counter()
+    harmful: Counter[UUID] = Counter()
     for before in taken:
-        now = said.get(before.session_id)
-        helpful, harmful = (now.helpful, now.harmful) if now else (0, 0)
-        _add_receptions(moved, before.row_ids, -before.helpful, -before.harmful)
-        _add_receptions(moved, rows[before.session_id], helpful, harmful)
-        ids = sorted(str(row_id) for row_id in rows[before.session_id])
-        counted.append({"session_id": str(before.session_id), "helpful": helpful, "harmful": harmful, "row_ids": ids})
-    db.session.execute(SAVE_COUNTS, {"counted": json.dumps(counted)})
-    _write_receptions({row_id: by for row_id, by in moved.items() if any(by)}, actor)
+        now, row_ids = ratings[before.session_id], rows[before.session_id]
+        helpful.update(dict.fromkeys(row_ids, now.helpful))
+        harmful.update(dict.fromkeys(row_ids, now.harmful))
+        helpful.subtract(dict.fromkeys(before.row_ids, before.helpful))
+        harmful.subtract(dict.fromkeys(before.row_ids, before.harmful))
+        counted.append({**now._mapping, "row_ids": sorted(row_ids)})
+    db.session.execute(SAVE_COUNTS, {"counted": json.dumps(counted, default=str)})
+    moved = [row_id for row_id in helpful.keys() | harmful.keys() if helpful[row_id] or harmful[row_id]]
+    if moved:
+        changes = [{"id": str(one), "helpful": helpful[one], "harmful": harmful[one]} for one in moved]
+        db.session.execute(ADD_RECEPTIONS, {"moved": json.dumps(changes)})
+        refresh_ranks(actor=actor, most=len(moved), only=moved)
     return len(taken)
 
 
@@ -251,17 +244,3 @@ def _rows_of(sessions: list[UUID]) -> dict[UUID, set[UUID]]:
         ids = named if isinstance(named, list) else []
         found[session_id] |= {found_id for one in ids if (found_id := parse_id(one))}
     return found
-
-
-def _add_receptions(moved: dict[UUID, list[int]], row_ids: Any, helpful: int, harmful: int) -> None:
-    for row_id in row_ids:
-        moved[row_id][0] += helpful
-        moved[row_id][1] += harmful
-
-
-def _write_receptions(moved: dict[UUID, list[int]], actor: Actor) -> None:
-    if not moved:
-        return
-    changes = [{"id": str(row_id), "helpful": by[0], "harmful": by[1]} for row_id, by in moved.items()]
-    db.session.execute(ADD_RECEPTIONS, {"moved": json.dumps(changes)})
-    refresh_ranks(actor=actor, most=len(moved), only=list(moved))

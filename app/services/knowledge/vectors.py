@@ -3,7 +3,7 @@
 A row without a stored vector is embedded when it is read. Reading writes nothing: the vector stays in this process.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +12,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.learning.hygiene.checks import Row
 from app.models import SharedContext, SharedContextEmbedding
 from app.text.embeddings import MODEL_NAME, embed
 
@@ -20,22 +21,20 @@ MAX_CACHED = 8192
 _cache: dict[str, Any] = {}
 
 
-def get_vectors(texts: Mapping[UUID, tuple[str, str]]) -> dict[UUID, Any]:
-    """The vector of each row, given its `(content_hash, content)`. At most one query, none for cached vectors."""
+def get_vectors(rows: Sequence[Row]) -> dict[UUID, Any]:
+    """The vector of each row's text. At most one query, none for cached vectors."""
     import numpy
 
-    unknown = {row_id for row_id, (digest, _) in texts.items() if digest not in _cache}
+    unknown = [row for row in rows if row.digest not in _cache]
     if len(_cache) + len(unknown) > MAX_CACHED:
         _cache.clear()
-        unknown = set(texts)
+        unknown = list(rows)
     if unknown:
-        stored = _read_stored(unknown)
-        missing = {
-            digest: text for row_id, (digest, text) in texts.items() if row_id in unknown and digest not in stored
-        }
-        stored |= dict(zip(missing, embed(list(missing.values())), strict=True))
-        _cache.update({digest: numpy.asarray(vector, dtype=numpy.float32) for digest, vector in stored.items()})
-    return {row_id: _cache[digest] for row_id, (digest, _) in texts.items()}
+        vectors = _read_stored(unknown)
+        missing = {row.digest: row.content for row in unknown if row.digest not in vectors}
+        vectors |= dict(zip(missing, embed(list(missing.values())), strict=True))
+        _cache.update({digest: numpy.asarray(vector, dtype=numpy.float32) for digest, vector in vectors.items()})
+    return {row.id: _cache[row.digest] for row in rows}
 
 
 def save_vector(row_id: UUID, vector: Sequence[float], *, actor: Actor) -> None:
@@ -50,11 +49,8 @@ def save_vector(row_id: UUID, vector: Sequence[float], *, actor: Actor) -> None:
     db.session.execute(new.on_conflict_do_update(index_elements=columns[:3], set_=changed))
 
 
-def _read_stored(row_ids: Iterable[UUID]) -> dict[str, Any]:
-    embedding = SharedContextEmbedding
-    rows = db.session.execute(
-        select(embedding.content_hash, embedding.vector).where(
-            embedding.model == MODEL_NAME, embedding.shared_context_id.in_(list(row_ids))
-        )
-    )
-    return {row.content_hash: row.vector for row in rows}
+def _read_stored(rows: Sequence[Row]) -> dict[str, Any]:
+    stored = SharedContextEmbedding
+    of_rows = stored.shared_context_id.in_([row.id for row in rows])
+    found = db.session.execute(select(stored.content_hash, stored.vector).where(stored.model == MODEL_NAME, of_rows))
+    return dict(found.all())

@@ -1,5 +1,6 @@
 """More to do with knowledge: pin and re-scope at a click, go back, merge, replace, several at once, and the checks."""
 
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -12,16 +13,16 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
-from app.models import SharedContext
 from app.security.access import access
 from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 from app.text.hidden_characters import strip_hidden
+from app.views.forms import parse_count, selected_ids
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.knowledge import bp
-from app.views.knowledge.form import Unconfirmed
+from app.views.knowledge.form import Unconfirmed, read_choice
 from app.views.knowledge.pages import (
     REVERSIBLE,
     UNCHECKED_STATES,
@@ -29,9 +30,9 @@ from app.views.knowledge.pages import (
     detail_context,
     edit_toast,
     list_context,
-    read_choice,
+    move_row,
     show_card,
-    show_refusal,
+    shows_refusal,
 )
 from app.views.layout.shell import own_path
 
@@ -45,15 +46,13 @@ MAX_IN_COOKIE = 40
 
 @bp.post("/<uuid:row_id>/set")
 @access("admin")
+@shows_refusal
 def set_one(row_id: UUID) -> Any:
     """Change one thing of a row at a click: its pin, whom it is for, or the characters in it that nobody sees."""
-    try:
-        with transaction():
-            before = knowledge_lists.get_row(row_id, actor=g.actor).row
-            version = _read_number("version") or before.version
-            now = knowledge_rows.edit_row(row_id, _read_changes(before), version, actor=g.actor).version
-    except (Invalid, Refused) as refusal:
-        return show_refusal(row_id, refusal)
+    with transaction():
+        before = knowledge_lists.get_row(row_id, actor=g.actor).row
+        version = parse_count(request.form.get("version")) or before.version
+        now = knowledge_rows.edit_row(row_id, _read_changes(before), version, actor=g.actor).version
     return show_card(row_id, edit_toast(row_id, version, now, "Saved."), shown=detail_context(row_id, checked=True))
 
 
@@ -71,20 +70,21 @@ def _read_changes(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
 
 @bp.post("/<uuid:row_id>/roll-back")
 @access("admin")
+@shows_refusal
 def roll_back(row_id: UUID) -> Any:
     """Make a row what it was in an earlier version."""
-    to, version = _read_number("to"), _read_number("version")
-    reason = request.form.get("reason", "").strip() or None
+    to, version = (parse_count(request.form.get(name)) or 0 for name in ("to", "version"))
     try:
         with transaction():
-            now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=reason).version
-    except (Invalid, Refused, NotFound) as refusal:
-        return show_refusal(row_id, refusal if isinstance(refusal, Invalid | Refused) else Refused(refusal.detail))
-    return show_card(
-        row_id,
-        edit_toast(row_id, version, now, f"As it was in version {to}."),
-        shown=detail_context(row_id, checked=True),
-    )
+            now = knowledge_rows.roll_back(row_id, to, version, actor=g.actor, reason=_read_reason()).version
+    except NotFound as missing:
+        raise Refused(missing.detail) from None
+    toast = edit_toast(row_id, version, now, f"As it was in version {to}.")
+    return show_card(row_id, toast, shown=detail_context(row_id, checked=True))
+
+
+def _read_reason() -> str | None:
+    return request.form.get("reason", "").strip() or None
 
 
 @bp.get("/<uuid:row_id>/choose")
@@ -122,32 +122,27 @@ def _choose_again(row_id: UUID, error: str) -> Response:
 
 @bp.post("/<uuid:row_id>/merge")
 @access("admin")
+@shows_refusal
 def merge(row_id: UUID) -> Any:
     """Merge a proposal into another row."""
-    try:
-        into = read_choice(request.form.get("into", ""))
-        if into is None:
-            return _choose_again(row_id, "Choose the row whose text stays.")
-        with transaction():
-            knowledge_rows.merge_row(row_id, into, actor=g.actor)
-    except (Invalid, Refused) as refusal:
-        return show_refusal(row_id, refusal)
+    into = read_choice(request.form.get("into", ""))
+    if into is None:
+        return _choose_again(row_id, "Choose the row whose text stays.")
+    with transaction():
+        knowledge_rows.merge_row(row_id, into, actor=g.actor)
     return show_card(row_id, Toast("Merged. Its signals are behind the other row now."))
 
 
 @bp.post("/<uuid:row_id>/replace")
 @access("admin")
+@shows_refusal
 def replace(row_id: UUID) -> Any:
     """Let another row take the place of one that is in use."""
-    reason = request.form.get("reason", "").strip() or None
-    try:
-        heir = read_choice(request.form.get("superseded_by", ""))
-        if heir is None:
-            return _choose_again(row_id, "Choose the row that takes its place.")
-        with transaction():
-            knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=reason, superseded_by=heir)
-    except (Invalid, Refused) as refusal:
-        return show_refusal(row_id, refusal)
+    heir = read_choice(request.form.get("superseded_by", ""))
+    if heir is None:
+        return _choose_again(row_id, "Choose the row that takes its place.")
+    with transaction():
+        knowledge_rows.set_state(row_id, "superseded", actor=g.actor, reason=_read_reason(), superseded_by=heir)
     return show_card(row_id, Toast("Replaced."))
 
 
@@ -155,57 +150,39 @@ def replace(row_id: UUID) -> Any:
 @access("admin")
 def decide_many() -> Any:
     """Bring several rows into use or take them out, as many as can be, and give the list back."""
-    wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
-    ids = [row_id for value in request.form.getlist("ids") for row_id in map(parse_id, value.split(",")) if row_id]
     try:
         with transaction():
-            toast = _decide_rows(list(dict.fromkeys(ids)), wanted, reason)
+            toast = _decide_rows(request.form.get("state", ""), _read_reason())
     except Unconfirmed:
         toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
+    except Invalid as refusal:
+        toast = Toast(refusal.detail, "error")
     back = own_path()
     back = back if urlsplit(back).path == url_for(".index") else url_for(".index")
     given = dict(parse_qsl(urlsplit(back).query))
     return swap("knowledge/_list.html", fallback=back, toasts=[toast], views=None, **list_context(given))
 
 
-def _decide_rows(ids: list[UUID], wanted: str, reason: str | None) -> Toast:
-    if not ids or len(ids) > MAX_SELECTED or wanted not in ("active", "inactive", "proposed"):
-        return Toast(f"Select between one and {MAX_SELECTED} rows first.", "error")
+def _decide_rows(wanted: str, reason: str | None) -> Toast:
+    select_first = f"Select between one and {MAX_SELECTED} rows first."
+    ids = selected_ids(select_first, MAX_SELECTED)
+    if wanted not in DONE_WORDS:
+        raise Invalid(select_first)
     if wanted == "inactive" and not reason:
-        return Toast("Say why they should not apply.", "error")
-    moved: list[UUID] = []
-    states: set[str] = set()
-    returned: list[UUID] = []
+        raise Invalid("Say why they should not apply.")
+    moved = {}
     for row in knowledge_lists.get_rows(ids, actor=g.actor):
-        try:
-            after = _move_row(row.id, wanted, reason)
-        except (Invalid, Refused):
-            continue
-        if after.version != row.version:
-            moved.append(row.id)
-            states.add(row.state)
-            returned += [row.id] if wanted == "active" and row.state in UNCHECKED_STATES else []
-    check_return(returned)
-    word = DONE_WORDS[wanted]
-    text = f"{word}: {len(moved)}." if len(moved) == len(ids) else f"{word}: {len(moved)} of {len(ids)}."
+        with suppress(Invalid, Refused):
+            if move_row(row.id, wanted, reason).version != row.version:
+                moved[row.id] = row.state
+    check_return([row_id for row_id, state in moved.items() if wanted == "active" and state in UNCHECKED_STATES])
+    text = f"{DONE_WORDS[wanted]}: {len(moved)}{'' if len(moved) == len(ids) else f' of {len(ids)}'}."
     # Rows that were not all the same before have no one way back.
-    back = states.pop() if len(states) == 1 else ""
-    if not moved or (back, wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:
+    before = set(moved.values())
+    if len(before) != 1 or (back := before.pop(), wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:
         return Toast(text, "success" if moved else "info")
-    fields = (
-        ("state", back),
-        ("ids", ",".join(map(str, moved))),
-        ("reason", "Undone."),
-        ("confirm", "1"),
-        ("next", own_path()),
-    )
-    return Toast(text, undo=url_for(".decide_many"), target="#list", fields=fields)
-
-
-def _move_row(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
-    if wanted == "proposed":
-        return knowledge_rows.reopen_row(row_id, actor=g.actor)
-    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
+    fields = {"state": back, "ids": ",".join(map(str, moved)), "reason": "Undone.", "confirm": "1", "next": own_path()}
+    return Toast(text, undo=url_for(".decide_many"), target="#list", fields=tuple(fields.items()))
 
 
 @bp.get("/checks")
@@ -215,22 +192,18 @@ def checks() -> Response:
     ids = [row_id for row_id in map(parse_id, request.args.get("ids", "").split(",")) if row_id][:MAX_SELECTED]
     if ids:
         found = hygiene.check_rows(ids, actor=g.actor)
-        rows = {row.id: row for row in knowledge_lists.get_rows(ids, actor=g.actor)}
-        return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=rows, findings=found)
+        return page("knowledge/checks_of.html", "knowledge/_checks_of.html", rows=_rows_by_id(ids), findings=found)
     report = hygiene.check_all(actor=g.actor)
     wanted = request.args.get("check", "")
     all_found = [(kept, finding) for kept, findings in report.found for finding in findings]
     shown = [(kept, finding) for kept, finding in all_found if wanted in ("", finding.check)]
     counts = {name: sum(finding.check == name for _, finding in all_found) for name in CHECKS}
-    rows = {
-        row.id: row for row in knowledge_lists.get_rows([kept.id for kept, _ in shown[:MAX_FINDINGS]], actor=g.actor)
-    }
+    rows = _rows_by_id([kept.id for kept, _ in shown[:MAX_FINDINGS]])
     return page(
         "knowledge/checks.html", "knowledge/_checks.html", report=report, counts=counts, wanted=wanted,
         shown=shown[:MAX_FINDINGS], left_out=max(len(shown) - MAX_FINDINGS, 0), rows=rows,
     )  # fmt: skip
 
 
-def _read_number(name: str) -> int:
-    text = request.form.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+def _rows_by_id(ids: list[UUID]) -> dict[UUID, knowledge_lists.KnowledgeRow]:
+    return {row.id: row for row in knowledge_lists.get_rows(ids, actor=g.actor)}

@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
+from app.formats.ids import parse_id
 from app.learning.hygiene.checks import Finding
 from app.services.knowledge.lists import KnowledgeRow
-from app.services.knowledge.rows import NewRow
 from app.text.diff import Part, word_diff
 from app.text.hidden_characters import hidden_signs, strip_hidden
+from app.views.forms import parse_count
 
 
 class Unconfirmed(Exception):
@@ -50,29 +51,21 @@ class KnowledgeForm:
 
     @classmethod
     def of(cls, row: KnowledgeRow) -> KnowledgeForm:
-        return cls(
-            row.type,
-            row.content,
-            row.context or "",
-            str(row.agent_id or ""),
-            str(row.entity_type_id or ""),
-            row.pinned,
-            version=row.version,
-        )
+        agent_id, type_id = str(row.agent_id or ""), str(row.entity_type_id or "")
+        return cls(row.type, row.content, row.context or "", agent_id, type_id, row.pinned, version=row.version)
 
     @classmethod
     def read(cls, form: Mapping[str, str]) -> KnowledgeForm:
-        version = form.get("version", "")
         return cls(
-            form.get("type", ""),
-            _clean_text(form.get("content", "")),
-            _clean_text(form.get("context", "")),
-            form.get("agent_id", ""),
-            form.get("entity_type_id", ""),
-            form.get("pinned") == "1",
-            form.get("reason", "").strip(),
-            int(version) if version.isascii() and version.isdigit() and len(version) < 9 else 0,
+            type=form.get("type", ""),
+            content=_clean_text(form.get("content", "")),
+            context=_clean_text(form.get("context", "")),
+            agent_id=form.get("agent_id", ""),
+            entity_type_id=form.get("entity_type_id", ""),
             confirm=form.get("confirm", ""),
+            pinned=form.get("pinned") == "1",
+            reason=form.get("reason", "").strip(),
+            version=parse_count(form.get("version")) or 0,
         )
 
     def check_confirmed(self, findings: Sequence[Finding]) -> None:
@@ -84,37 +77,23 @@ class KnowledgeForm:
         return replace(self, findings=unconfirmed.findings, confirm=confirmation_of(unconfirmed.findings))
 
     def as_changes(self) -> dict[str, Any]:
-        return {
-            "type": self.type,
-            "content": self.content,
-            "context": self.context or None,
-            "agent_id": _read_id("agent_id", self.agent_id),
-            "entity_type_id": _read_id("entity_type_id", self.entity_type_id),
-            "pinned": self.pinned,
-        }
-
-    def as_new(self) -> NewRow:
-        return NewRow(**self.as_changes())
+        ids = {name: read_choice(getattr(self, name), name) for name in ("agent_id", "entity_type_id")}
+        words = {"type": self.type, "content": self.content, "context": self.context or None}
+        return {**words, **ids, "pinned": self.pinned}
 
     def refused(self, refusal: Problem) -> KnowledgeForm:
         """The same form with a sentence under what does not fit; an error without a field goes under the text."""
         fields = refusal.fields if isinstance(refusal, Invalid) else {}
-        form = replace(self, errors=fields or {"content": refusal.detail})
-        if not form.unseen:
-            return form
+        errors = fields or {"content": refusal.detail}
+        if not hidden_signs(self.content) and not hidden_signs(self.context):
+            return replace(self, errors=errors)
         # What is offered to be saved is what can be seen: whoever saves again has read every byte of it.
-        gone = "Removed below. Check the text and save again."
-        errors = {name: f"{text} {gone}" for name, text in form.errors.items()}
-        return replace(form, errors=errors, content=strip_hidden(form.content), context=strip_hidden(form.context))
+        errors = {name: f"{text} Removed below. Check the text and save again." for name, text in errors.items()}
+        return replace(self, errors=errors, content=strip_hidden(self.content), context=strip_hidden(self.context))
 
     def overtaken(self, stale: Stale) -> KnowledgeForm:
         current = dict(stale.current or {})
         return replace(self, errors={"content": stale.detail}, theirs=current, version=current.get("version", 0))
-
-    @property
-    def unseen(self) -> bool:
-        """Whether something in it cannot be seen."""
-        return bool(hidden_signs(self.content) or hidden_signs(self.context))
 
     @property
     def difference(self) -> list[Part]:
@@ -127,8 +106,10 @@ def _clean_text(text: str) -> str:
     return text.replace("\r\n", "\n").lstrip("\n").rstrip()
 
 
-def _read_id(name: str, text: str) -> UUID | None:
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        raise Invalid("Choose one from the list.", {name: "Choose one from the list."}) from None
+def read_choice(text: str, field: str = "") -> UUID | None:
+    """What was picked from a list of rows, agents or types; nothing when nothing was."""
+    found = parse_id(text)
+    if text and found is None:
+        sentence = "Choose one from the list."
+        raise Invalid(sentence, {field: sentence} if field else None)
+    return found

@@ -1,6 +1,8 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +11,7 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
-from app.learning.hygiene.checks import Finding
+from app.learning.prompt import SECTIONS
 from app.models import SharedContext
 from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
@@ -26,13 +28,6 @@ from app.views.knowledge.form import KnowledgeForm, Unconfirmed
 from app.views.knowledge.history import steps_of
 from app.views.layout import saved_views
 
-KINDS = {
-    "correction": "Corrections",
-    "lesson": "Lessons",
-    "routing": "Routing",
-    "insight": "Insights",
-    "guideline": "Guidelines",
-}
 DONE = {
     "active": "Active from now on.",
     "inactive": "Deactivated.",
@@ -56,6 +51,20 @@ class Pill:
     type: str | None = None
 
 
+def shows_refusal(view: Callable[[UUID], Any]) -> Callable[[UUID], Any]:
+    """Answer a refused change with the row as it is, and why it was not changed."""
+
+    @wraps(view)
+    def changed(row_id: UUID) -> Any:
+        try:
+            return view(row_id)
+        except (Invalid, Refused) as refusal:
+            fields, status = (refusal.fields, 422) if isinstance(refusal, Invalid) else ({}, 409)
+            return show_card(row_id, Toast(next(iter(fields.values()), refusal.detail), "error"), status)
+
+    return changed
+
+
 @bp.get("")
 @access("admin")
 def index() -> Any:
@@ -70,7 +79,7 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
     scopes = knowledge_lists.scope_slugs(actor=g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
-    options = {name: [(slug, slug) for slug in scopes[name]] for name in ("agent", "entity_type")}
+    options = {name: [(slug, slug) for slug in slugs] for name, slugs in scopes.items()}
     fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", **options)
     return {
         "rows": found.items,
@@ -88,12 +97,12 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
 def list_pills() -> list[Pill]:
     """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
     counts = knowledge_lists.count_rows(g.actor)
-    in_use = [Pill(word, counts.active.get(kind, 0), "active", kind) for kind, word in KINDS.items()]
+    in_use = [Pill(word, counts.get(kind, 0), "active", kind) for kind, word in SECTIONS.items()]
     waits, off, replaced = (
-        Pill(word, counts.others.get(state, 0), state)
+        Pill(word, counts.get(state, 0), state)
         for word, state in (("Proposed", "proposed"), ("Inactive", "inactive"), ("Replaced", "superseded"))
     )
-    return [Pill("All", counts.all), waits, *in_use, off, replaced]
+    return [Pill("All", sum(counts.values())), waits, *in_use, off, replaced]
 
 
 def scope_choices() -> dict[str, Any]:
@@ -109,24 +118,25 @@ def new() -> Response:
     return _new_form(KnowledgeForm(type=kind if kind in KNOWLEDGE_TYPES else "correction"))
 
 
-def _new_form(form: KnowledgeForm, status: int = 200) -> Response:
-    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=None, **scope_choices())
+def _new_form(form: KnowledgeForm, status: int = 200, row: Any = None) -> Response:
+    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scope_choices())
 
 
-def _to_confirm(row_id: UUID) -> list[Finding]:
-    return hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
+def _check_confirmed(form: KnowledgeForm, row_id: UUID) -> None:
+    """Let a rule go live only if the person has read what the checks found in it."""
+    form.check_confirmed(hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, []))
 
 
 @bp.post("")
 @access("admin")
 def add() -> Any:
-    """Write a rule. An admin's is active at once, after a second look if it is vague or repeats another; what the
-    checks say of it stands under it."""
+    """Write a rule. An admin's is active at once, after a second look if it is vague or repeats another; the card shows
+    what the checks found."""
     form = KnowledgeForm.read(request.form)
     try:
         with transaction():
-            row_id = knowledge_rows.add_row(form.as_new(), actor=g.actor).id
-            form.check_confirmed(_to_confirm(row_id))
+            row_id = knowledge_rows.add_row(knowledge_rows.NewRow(**form.as_changes()), actor=g.actor).id
+            _check_confirmed(form, row_id)
     except Unconfirmed as unconfirmed:
         return _new_form(form.asking(unconfirmed), 422)
     except (Invalid, Refused) as refusal:
@@ -176,14 +186,15 @@ def edit(row_id: UUID) -> Any:
     approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
     try:
         with transaction():
-            row = knowledge_rows.edit_row(
-                row_id, form.as_changes(), form.version, actor=g.actor, reason=form.reason or None
-            )
+            reason = form.reason or None
+            row = knowledge_rows.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=reason)
             if approves:
                 knowledge_rows.set_state(row_id, "active", actor=g.actor)
             version = row.version
-            if row.active and (approves or _reads_differently(before, row)):
-                form.check_confirmed(_to_confirm(row_id))
+            # Pinning a rule says nothing new.
+            reads_differently = any(getattr(before, name) != getattr(row, name) for name in CHECKED_FIELDS)
+            if row.active and (approves or reads_differently):
+                _check_confirmed(form, row_id)
     except Unconfirmed as unconfirmed:
         return _form(row_id, form.asking(unconfirmed), 422)
     except Stale as stale:
@@ -203,11 +214,6 @@ def _findings_hint(findings: list[Any]) -> str:
     return f" The checks found {number} thing{'s' if number > 1 else ''} to look at." if number else ""
 
 
-def _reads_differently(before: knowledge_lists.KnowledgeRow, after: SharedContext) -> bool:
-    """Whether its words or whom it is for changed. Pinning a rule says nothing new."""
-    return any(getattr(before, name) != getattr(after, name) for name in CHECKED_FIELDS)
-
-
 def edit_toast(row_id: UUID, before: int, now: int, text: str) -> Toast:
     """Taking an edit back is going back to the version before."""
     if before == now:
@@ -217,29 +223,29 @@ def edit_toast(row_id: UUID, before: int, now: int, text: str) -> Toast:
 
 
 def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
-    row = knowledge_lists.get_row(row_id, actor=g.actor).row
-    return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scope_choices())
+    return _new_form(form, status, knowledge_lists.get_row(row_id, actor=g.actor).row)
 
 
 @bp.post("/<uuid:row_id>/state")
 @access("admin")
+@shows_refusal
 def state(row_id: UUID) -> Any:
     """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
-    wanted = request.form.get("state", "")
-    reason = request.form.get("reason", "").strip() or None
+    wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
     before = knowledge_lists.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
-            if wanted == "proposed":
-                knowledge_rows.reopen_row(row_id, actor=g.actor)
-            else:
-                knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
+            move_row(row_id, wanted, reason)
             check_return([row_id] if wanted == "active" and before in UNCHECKED_STATES else [])
     except Unconfirmed as unconfirmed:
         return _ask_to_activate(row_id, unconfirmed)
-    except (Invalid, Refused) as refusal:
-        return show_refusal(row_id, refusal)
     return show_card(row_id, _decision_toast(row_id, before, wanted))
+
+
+def move_row(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
+    if wanted == "proposed":
+        return knowledge_rows.reopen_row(row_id, actor=g.actor)
+    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
 
 
 def check_return(row_ids: list[UUID]) -> None:
@@ -259,20 +265,6 @@ def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
     return swap("knowledge/_activate_swap.html", fallback="", status=422, row=row, asked=asked)
 
 
-def read_choice(text: str) -> UUID | None:
-    """The row that was picked from a list."""
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        raise Invalid("Choose a row from the list.") from None
-
-
-def show_refusal(row_id: UUID, refusal: Invalid | Refused) -> Response:
-    """The row as it is, and why it was not changed."""
-    first = next(iter(refusal.fields.values()), "") if isinstance(refusal, Invalid) else ""
-    return show_card(row_id, Toast(first or refusal.detail, "error"), 422 if isinstance(refusal, Invalid) else 409)
-
-
 def _decision_toast(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
     decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
     text = (decided.get(after) or DONE.get(after, "Done.")) + advice
@@ -285,9 +277,6 @@ def _decision_toast(row_id: UUID, before: str, after: str, advice: str = "") -> 
 def show_card(row_id: UUID, toast: Toast, status: int = 200, shown: dict[str, Any] | None = None) -> Response:
     """The row wherever it is shown; without a script, its page or the page that the form names."""
     back = request.form.get("next", "")
-    inside = back.startswith(url_for(".index"))
-    shown = shown or detail_context(row_id)
-    fallback = back if inside else url_for(".detail", row_id=row_id)
-    return swap(
-        "knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], pills=list_pills(), **shown
-    )
+    fallback = back if back.startswith(url_for(".index")) else url_for(".detail", row_id=row_id)
+    context = {"pills": list_pills(), **(shown or detail_context(row_id))}
+    return swap("knowledge/_changed.html", fallback=fallback, status=status, toasts=[toast], **context)
