@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,57 +20,34 @@ log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
 TICK_SECONDS = 10
 RECEPTION_SECONDS = 15
-CLOCK_WATCH_SECONDS = 2.0
 FORGET_SECONDS = 3600
 
 
 class Jobs:
-    """The executor and the scheduler of one process."""
+    """The executor and the repeated work of one process."""
 
     def __init__(self, app: Flask) -> None:
-        from apscheduler.executors.pool import ThreadPoolExecutor
-        from apscheduler.schedulers.background import BackgroundScheduler
-
         self.app = app
         self.ticked_at = time.monotonic()
-        self._stopped = threading.Event()
         self.usage = UsageWriter()
         self.executor = Executor(app, self.usage)
-        self.clock = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(2)},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-            timezone="UTC",
-        )
-        self._clock_offset = time.time() - time.monotonic()
-        self.clock.add_job(self._write_usage, "interval", seconds=USAGE_SECONDS)
-        self.clock.add_job(self._count_receptions, "interval", seconds=RECEPTION_SECONDS)
-        self.clock.add_job(self._start_due, "interval", seconds=TICK_SECONDS)
-        self.clock.add_job(self._forget_attempts, "interval", seconds=FORGET_SECONDS)
+        self._stopped = threading.Event()
 
     def start(self) -> Jobs:
         self.ticked_at = time.monotonic()
         self.executor.start()
-        self.clock.start()
-        threading.Thread(target=self._follow_clock, name="clock-watch", daemon=True).start()
+        for seconds, work in (
+            (USAGE_SECONDS, self.usage.write),
+            (RECEPTION_SECONDS, self._count_receptions),
+            (TICK_SECONDS, self._start_due),
+            (FORGET_SECONDS, _forget_attempts),
+        ):
+            threading.Thread(target=self._repeat, args=(seconds, work), name=work.__name__, daemon=True).start()
         return self
-
-    def _follow_clock(self) -> None:
-        """Wake all jobs when the clock is set back: APScheduler would sleep until the old time comes again."""
-        while not self._stopped.wait(CLOCK_WATCH_SECONDS):
-            offset = time.time() - time.monotonic()
-            if offset < self._clock_offset - CLOCK_WATCH_SECONDS:
-                self.wake_all()
-            self._clock_offset = offset
-
-    def wake_all(self) -> None:
-        """Run every job now, and from now on at its usual interval."""
-        for job in self.clock.get_jobs():
-            job.modify(next_run_time=datetime.now(UTC))
 
     def stop(self) -> None:
         """Stop for good and release the sessions that run here."""
         self._stopped.set()
-        self.clock.shutdown(wait=False)
         self.executor.stop()
 
     def trouble(self) -> str | None:
@@ -83,34 +58,28 @@ class Jobs:
             return "Nothing looks at the clock for scheduled work."
         return None
 
+    def _repeat(self, seconds: float, work: Callable[[], object]) -> None:
+        """Work at an interval until the process stops. A failure is logged, and the work is tried again later.
+
+        The wait follows the monotonic clock, so setting the machine's clock back delays nothing.
+        """
+        while not self._stopped.wait(seconds):
+            try:
+                with self.app.app_context():
+                    work()
+            except SQLAlchemyError as trouble:
+                log.warning("%s failed and is tried again: %s", work.__name__.strip("_"), trouble)
+            except Exception:
+                log.exception("%s broke", work.__name__.strip("_"))
+
     def _start_due(self) -> None:
-        with self._job("nothing could be asked about scheduled work"):
-            start_due_tasks(self.executor.owner)
-            self.ticked_at = time.monotonic()
+        start_due_tasks(self.executor.owner)
+        self.ticked_at = time.monotonic()
 
     def _count_receptions(self) -> None:
-        with self._job("nobody could be asked how knowledge was received"):
-            # A session may refer to a prompt that was served a moment ago, so usage is written first.
-            self.usage.write()
-            count_receptions()
-
-    def _forget_attempts(self) -> None:
-        product = identity.product_in(identity.NO_USER)
-        with self._job("old sign-in attempts were not removed"), acting_as(product), transaction():
-            throttle.purge_attempts()
-
-    def _write_usage(self) -> None:
-        with self.app.app_context():
-            self.usage.write()
-
-    @contextmanager
-    def _job(self, failure: str) -> Iterator[None]:
-        """Run a job in an app context. A database that does not answer is logged; the job runs again later."""
-        with self.app.app_context():
-            try:
-                yield
-            except SQLAlchemyError as trouble:
-                log.warning("%s: %s", failure, trouble)
+        # A session may refer to a prompt that was served a moment ago, so usage is written first.
+        self.usage.write()
+        count_receptions()
 
 
 def start_jobs(app: Flask) -> Jobs:
@@ -133,3 +102,8 @@ def start_due_tasks(owner: str) -> int:
         except SQLAlchemyError as trouble:
             log.warning("task %s was not begun: %s", task_id, trouble)
     return started
+
+
+def _forget_attempts() -> None:
+    with acting_as(identity.product_in(identity.NO_USER)), transaction():
+        throttle.purge_attempts()
