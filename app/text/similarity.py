@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import date
 
 from app.text.values import canonical
+from app.text.words import WORD
 
 MAX_WORDS = 4096
 MAX_TEXT_CHARS = 262_144
@@ -17,8 +18,6 @@ Pair = tuple[str, str]
 # Cosines of pairs of texts, all at once. Passed in, so that comparing needs no model.
 Nearness = Callable[[Sequence[Pair]], Sequence[float]]
 
-_WORD = re.compile(r"[^\W_]+")
-_BETWEEN = {place: " " for place in range(128) if not chr(place).isalnum()}
 _MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
            "november", "december")  # fmt: skip
 _MONTH = "(?:" + "|".join(f"{name[:3]}(?:{name[3:]})?" if name != "may" else "may" for name in _MONTHS) + r")\.?"
@@ -37,10 +36,7 @@ _SIGNS = str.maketrans("", "", ",$€£¥")
 
 def words(text: str) -> list[str]:
     """The first words of a text, in small letters."""
-    text = text[:MAX_TEXT_CHARS].casefold()
-    # Most texts are plain, and are cut several times as fast where all that is no letter or digit becomes a space.
-    found = text.translate(_BETWEEN).split() if text.isascii() else _WORD.findall(text)
-    return found[:MAX_WORDS]
+    return WORD.findall(text[:MAX_TEXT_CHARS].casefold())[:MAX_WORDS]
 
 
 def dice_coefficient(a: Sequence[str], b: Sequence[str]) -> float:

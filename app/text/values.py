@@ -26,7 +26,6 @@ _NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NO_SCHEMA: Mapping[str, Any] = {}
 _SHORT = 64
-_NOWHERE: Final = object()
 
 
 class Truncated:
@@ -74,13 +73,10 @@ class Reader:
 
     def arguments(self, given: Any, schema: Any = None) -> Any:
         """Arguments of a call: an object, also when it came as text; a null argument is one that was left out."""
-        parsed = from_json(given) if isinstance(given, str) else given
-        if parsed is None or parsed == "":
-            parsed = {}
+        parsed = from_json(given)
         if not isinstance(parsed, dict):
-            parsed = {"value": parsed}
-        given = {name: from_json(value) for name, value in parsed.items() if value is not None}
-        return self.value(given, schema)
+            parsed = {} if parsed in (None, "") else {"value": parsed}
+        return self.value({name: from_json(value) for name, value in parsed.items() if value is not None}, schema)
 
     def _read(self, value: Any, schema: Mapping[str, Any], depth: int) -> Any:
         self.nodes -= 1
@@ -92,9 +88,7 @@ class Reader:
             return self._text(value, schema)
         if kind is dict:
             return self._object(value, schema, depth + 1)
-        if kind is int or kind is bool or value is None:
-            return value
-        if kind is Clipped:
+        if kind in (int, bool, Clipped) or value is None:
             return value
         if isinstance(value, float):
             if not math.isfinite(value):
@@ -154,7 +148,7 @@ def _sort_key(scalar: Any) -> tuple[int, float, str]:
     if isinstance(scalar, bool) or scalar is None:
         return (0, 0.0, str(scalar))
     if isinstance(scalar, int | float):
-        return (1, _float(scalar), "")
+        return (1, scalar, "")
     return (2, 0.0, str(scalar))
 
 
@@ -202,22 +196,15 @@ def from_json(value: Any) -> Any:
     return parsed if isinstance(parsed, dict | list) else value
 
 
-def leaves(value: Any, under: Path = ()) -> Leaves:
+def leaves(value: Any, under: Path = (), found: Leaves | None = None) -> Leaves:
     """Every leaf of a canonical value by its path. An empty object or list is a leaf; so is what was cut."""
-    found: Leaves = {}
-    if value and isinstance(value, dict | list):
-        _gather(value, under, found)
-    else:
+    found = {} if found is None else found
+    if not value or not isinstance(value, dict | list):
         found[under] = value
+        return found
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+        leaves(inner, (*under, key), found)
     return found
-
-
-def _gather(value: dict[str, Any] | list[Any], path: Path, found: Leaves) -> None:
-    for key, held in value.items() if isinstance(value, dict) else enumerate(value):
-        if held and isinstance(held, dict | list):
-            _gather(held, (*path, key), found)
-        else:
-            found[(*path, key)] = held
 
 
 def same_leaf(a: Any, b: Any) -> bool:
@@ -243,23 +230,11 @@ def _close(a: float, b: float) -> bool:
         return a == b
 
 
-def _float(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf
-
-
 def likeness(a: Leaves, b: Leaves) -> float:
     """Equal leaf paths ÷ all leaf paths of both; 1 for two that have none."""
-    shared = alike = 0
-    for path, leaf in a.items():
-        other = b.get(path, _NOWHERE)
-        if other is not _NOWHERE:
-            shared += 1
-            if (leaf == other and type(leaf) is type(other)) or same_leaf(leaf, other):
-                alike += 1
-    everything = len(a) + len(b) - shared
+    shared = [path for path in a if path in b]
+    alike = sum(same_leaf(a[path], b[path]) for path in shared)
+    everything = len(a) + len(b) - len(shared)
     return alike / everything if everything else 1.0
 
 
@@ -293,12 +268,7 @@ def shorten(value: Any, most: int = 500) -> Any:
     """A value that is short enough to be shown in a list of differences."""
     if isinstance(value, Truncated):
         return repr(value)
-    if isinstance(value, str):
-        return value if len(value) <= most else value[:most] + "…"
-    if isinstance(value, dict | list):
-        # A character becomes at most three in JSON, so what is short in Python need not be written to be measured.
-        if 3 * len(repr(value)) <= most:
-            return value
-        text = json.dumps(value, ensure_ascii=False, default=repr)
-        return value if len(text) <= most else text[:most] + "…"
-    return value
+    if not isinstance(value, str | dict | list):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+    return value if len(text) <= most else text[:most] + "…"

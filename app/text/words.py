@@ -17,8 +17,8 @@ ENDINGS = ("ies", "ing", "ed", "es", "s")
 MIN_LETTERS = 3
 # A full stop after one of these does not end a sentence.
 ABBREVIATIONS = frozenset("co corp dr e.g eg etc i.e inc jr ltd mr mrs ms no nr prof sr st vs".split())  # noqa: SIM905 - the same.
+WORD = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TOKEN = re.compile(r"[^\W_]+")
 _QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
 _END = re.compile(r"[.!?…]+(?=[\s\"”)]|$)")
 _THEN = re.compile(r"\sthen\s", re.IGNORECASE)
@@ -27,7 +27,7 @@ _LOOSE = re.compile(r"^(?:[\s,;:]|and\b)+|(?:[\s,;]|\band\b)+$", re.IGNORECASE)
 
 def split_name(name: str) -> list[str]:
     """The parts of a camelCase or snake_case name, in lower case."""
-    return [part.lower() for part in _TOKEN.findall(_HUMPS.sub(" ", name))]
+    return [part.lower() for part in WORD.findall(_HUMPS.sub(" ", name))]
 
 
 def stem(word: str) -> str:
@@ -82,7 +82,7 @@ def steps(text: str) -> list[str]:
         + [found.start() for found in _THEN.finditer(plain)]
     )
     cut = (_LOOSE.sub("", _without_then(part)) for part in _cut(text, ends))
-    return [part for part in cut if _TOKEN.search(part)]
+    return [part for part in cut if WORD.search(part)]
 
 
 def _without_then(part: str) -> str:
