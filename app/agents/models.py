@@ -41,11 +41,6 @@ def resolve_name(configured: str, settings: Settings) -> str:
     return configured or settings.model
 
 
-def cached_model(configured: str, settings: Settings, loop: AbstractEventLoop) -> Model | None:
-    """The model of that name if this loop has used it before."""
-    return _cache.get(loop, {}).get(_cache_key(configured, settings))
-
-
 def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | None = None) -> Model:
     """The model of that name. Models are cached per loop, so that connections are reused."""
     name = resolve_name(configured, settings)
@@ -53,17 +48,13 @@ def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | No
         from app.agents.offline.model import offline_model
 
         return offline_model()
-    key = _cache_key(configured, settings)
+    key = (name, settings.openai_base_url, variable("OPENAI_API_KEY"))
     with _cache_lock:
         known = _cache.setdefault(loop, {}) if loop is not None else {}
         if key not in known:
             compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI_PREFIXES))
             known[key] = _compatible_model(name, settings) if compatible else _hosted_model(name)
         return known[key]
-
-
-def _cache_key(configured: str, settings: Settings) -> tuple[str, str, str]:
-    return resolve_name(configured, settings), settings.openai_base_url, variable("OPENAI_API_KEY")
 
 
 def preload() -> None:

@@ -103,12 +103,9 @@ def stand_ins_for(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
     """Placeholders for tools that the recording called and the replay does not have, such as those of servers."""
     known = {tool.name for tool in tools}
     called = recording_of(replay.golden.run).called()
-    return [_stand_in(name, writes) for name, writes in called.items() if name not in known]
-
-
-def _stand_in(name: str, writes: bool) -> Tool:
-    def call(arguments: Any, scope: ToolScope) -> Outcome:
-        return Outcome(REFUSED, is_error=True)
-
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
-    return Tool(name, "recorded", "", schema, writes, "member", call, None, transactional=False)
+    return [Tool(name, "recorded", "", schema, writes, _refuse) for name, writes in called.items() if name not in known]
+
+
+def _refuse(arguments: Any, scope: ToolScope) -> Outcome:
+    return Outcome(REFUSED, is_error=True)

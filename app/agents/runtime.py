@@ -13,14 +13,14 @@ from uuid import UUID
 
 from app.actor import Actor
 from app.agents import models
-from app.agents.history import History, add_user_message, build_history
+from app.agents.history import History, add_agent_message, add_user_message, build_history
 from app.agents.outside.connections import RunConnections
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.secrets import redact, redact_text
 from app.agents.outside.tools import open_tools
 from app.agents.replay_tools import RecordedTools, stand_ins_for
 from app.agents.threads import Threads
-from app.agents.turn import Answer, RunFailed, Turn, Usage, finish_turn
+from app.agents.turn import Answer, RunFailed, Turn, Usage
 from app.config import Settings
 from app.errors import Problem
 from app.evals.trace import Run as Trace
@@ -44,17 +44,6 @@ class StopRequested(Exception):
     """A person asked the run to stop."""
 
 
-@dataclass(frozen=True)
-class PreparedRun:
-    """A session that is ready to run, and the prompts that come after the current turn."""
-
-    system: Actor
-    work: RunInputs
-    history: History
-    tools: list[Tool]
-    prompts_left: list[str]
-
-
 @dataclass(eq=False)
 class Run:
     """One attempt at a session. `injected` is called with the knowledge rows in the prompt.
@@ -67,27 +56,28 @@ class Run:
     settings: Settings
     injected: Injected
     usage: Usage = field(default_factory=Usage)
-    model_name: str | None = None
-    system: Actor | None = None
     received: list[NewEvent] = field(default_factory=list)
     replay: Replay | None = None
     recorded: RecordedTools | None = None
     tools: list[Tool] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.product = self.writer = identity.product_in(self.lease.tenant_id)
+
     async def run(self) -> None:
         """Run the session to its end: completed, failed or cancelled, unless the lease was lost."""
         try:
-            prepared = await self._prepare()
-            async with asyncio.timeout(prepared.work.config.limits.seconds):
-                async with RunConnections(prepared.work.config, self.settings.outbound_allow) as outside:
-                    ending = await self._play(prepared, outside)
+            work, history = await self._prepare()
+            async with asyncio.timeout(work.config.limits.seconds):
+                async with RunConnections(work.config, self.settings.outbound_allow) as outside:
+                    ending = await self._play(work, history, outside)
             await self._end(ending)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
         except StopRequested:
             await self.cancel()
         except TimeoutError:
-            seconds = prepared.work.config.limits.seconds
+            seconds = work.config.limits.seconds
             await self._fail(f"The agent did not come to an answer within {seconds} seconds, which is its limit.")
         except RunFailed as failure:
             await self._fail(str(failure))
@@ -104,33 +94,32 @@ class Run:
         """End the session after an unexpected error of Upshot."""
         await self._fail(INTERNAL_ERROR)
 
-    async def _prepare(self) -> PreparedRun:
-        product = identity.product_in(self.lease.tenant_id)
-        prepared = await self.threads.transact(product, self._load)
-        self.system, self.replay = prepared.system, prepared.work.replay
+    async def _prepare(self) -> tuple[RunInputs, History]:
+        work, history, self.writer = await self.threads.transact(self.product, self._load)
+        self.replay = work.replay
         if self.replay is None:
-            self.injected(self.lease.tenant_id, prepared.work.prompt.row_ids)
+            self.injected(self.lease.tenant_id, work.prompt.row_ids)
         else:
             # From here on the database lets this run write nothing but its own session.
-            self.system = replace(prepared.system, hermetic=True)
-        return prepared
+            self.writer = replace(self.writer, hermetic=True)
+        return work, history
 
-    def _load(self) -> PreparedRun:
+    def _load(self) -> tuple[RunInputs, History, Actor]:
         held = leases.hold(self.lease)
         given_up = leases.why_given_up(held)
         if given_up is not None:
             raise RunFailed(given_up)
         work = load_inputs(held)
         history = build_history(work)
-        left = work.turns[history.prompts :]
-        events = [_context_event(work)]
+        loaded = {**work.prompt.loaded(), "memories": len(work.memories.ids)}
+        events = [NewEvent("context.loaded", redact(loaded))]
         if self.lease.attempt > 1:
             events.insert(0, NewEvent("session.claimed", {"attempt": self.lease.attempt}))
-        if left and (history.answered or not history.prompts):
-            events.append(NewEvent("user.message", {"text": redact_text(left[0])}))
-            add_user_message(history, left.pop(0))
+        if history.answered or not history.prompts:
+            events += _next_prompt(work, history)
         leases.write(held, events)
-        return PreparedRun(held.product, work, history, self._tools(work), left)
+        self.tools = self._tools(work)
+        return work, history, held.product
 
     def _tools(self, work: RunInputs) -> list[Tool]:
         given, submit = tools_of(work.config.tool_groups), find_tool("submitResponse")
@@ -140,72 +129,58 @@ class Run:
         record = work.record.id if work.record else None
         return tailor_tools(given, actor=work.actor, entity_id=record, criteria_set_id=work.criteria_set_id)
 
-    async def _play(self, prepared: PreparedRun, outside: RunConnections) -> RunOutcome:
-        if not prepared.history.prompts:
+    async def _play(self, work: RunInputs, history: History, outside: RunConnections) -> RunOutcome:
+        if not history.prompts:
             raise RunFailed("Nothing was said to the agent.")
-        if prepared.work.kind != "endpoint":
-            prepared.tools[:] = await open_tools(outside, prepared.tools, connect=self._reaches_servers())
+        if work.kind != "endpoint":
+            self.tools = await open_tools(outside, self.tools, connect=self._reaches_servers())
         if self.replay is not None:
-            prepared.tools.extend(stand_ins_for(self.replay, prepared.tools))
-            self.recorded = RecordedTools(self.replay, prepared.tools, self._recorded_payloads)
-            self.recorded.catch_up(prepared.work.events)
-        self.tools = prepared.tools
+            self.tools = [*self.tools, *stand_ins_for(self.replay, self.tools)]
+            self.recorded = RecordedTools(self.replay, self.tools, self._recorded_payloads)
+            self.recorded.catch_up(work.events)
         while True:
-            answer = Answer(prepared.history.last_answer)
-            if not prepared.history.answered:
-                answer = await self._answer(prepared)
-                event = finish_turn(prepared.history, answer)
-            else:
-                event = []
-            if not prepared.prompts_left:
-                return self._completed(prepared.work, answer, event)
-            text = prepared.prompts_left.pop(0)
-            await self._record([*event, NewEvent("user.message", {"text": redact_text(text)})])
-            add_user_message(prepared.history, text)
+            answer, events = Answer(history.last_answer), []
+            if not history.answered:
+                answer = await self._answer(work, history)
+                add_agent_message(history, answer.text)
+                events = [*answer.before, NewEvent("agent.message", {"text": answer.text, **answer.extra})]
+            prompt = _next_prompt(work, history)
+            if not prompt:
+                return self._completed(work, answer, events)
+            await self._record([*events, *prompt])
 
-    async def _answer(self, prepared: PreparedRun) -> Answer:
-        work = prepared.work
+    async def _answer(self, work: RunInputs, history: History) -> Answer:
         if work.kind == "endpoint":
             endpoint = Endpoint(work, self.settings.outbound_allow, self._draft, self.usage, self.received)
-            try:
-                return await endpoint.run(prepared.history)
-            finally:
-                self.model_name = endpoint.model or self.model_name
-        self.model_name = models.resolve_name(work.config.model, self.settings)
+            return await endpoint.run(history)
+        self.usage.model = models.resolve_name(work.config.model, self.settings)
         loop = asyncio.get_running_loop()
-        model = models.cached_model(work.config.model, self.settings, loop)
-        if model is None:
-            model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
-        tools = {tool.name: tool for tool in prepared.tools}
+        model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
+        tools = {tool.name: tool for tool in self.tools}
         turn = Turn(
             work, model, tools, self.threads, self._record, self._draft, self.usage, self._write_inside, self.recorded
         )
-        return await turn.run(prepared.history)
-
-    @property
-    def _writer(self) -> Actor:
-        assert self.system is not None  # noqa: S101 - known since the run was prepared
-        return self.system
+        return await turn.run(history)
 
     async def _record(self, events: list[NewEvent]) -> None:
-        if await self.threads.transact(self._writer, lambda: leases.record(self.lease, events)):
+        if await self.threads.transact(self.writer, lambda: leases.record(self.lease, events)):
             raise StopRequested
 
     async def _recorded_payloads(self, places: list[int]) -> dict[int, dict[str, Any]]:
         """Load payloads of the golden by sequence, where the recording holds only their hashes."""
-        writer, replay = self._writer, self.replay
-        assert replay is not None  # noqa: S101 - only a replay has a recording
-        return await self.threads.transact(writer, lambda: payloads_at(replay.golden_id, places, actor=writer))
+        assert self.replay is not None  # noqa: S101 - only a replay has a recording
+        writer, golden_id = self.writer, self.replay.golden_id
+        return await self.threads.transact(writer, lambda: payloads_at(golden_id, places, actor=writer))
 
     def _write_inside(self, events: list[NewEvent]) -> bool:
         """Write events in the open transaction of a tool. Returns whether the run was asked to stop."""
         return leases.record(self.lease, events)
 
     async def _draft(self, so_far: str) -> None:
-        await self.threads.transact(self._writer, lambda: leases.write_draft(self.lease, so_far))
+        await self.threads.transact(self.writer, lambda: leases.write_draft(self.lease, so_far))
 
     def _completed(self, work: RunInputs, answer: Answer, events: list[NewEvent]) -> RunOutcome:
-        done: dict[str, Any] = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
+        done = {"input_tokens": self.usage.input_tokens, "output_tokens": self.usage.output_tokens}
         return RunOutcome(
             status="completed",
             events=[*events, NewEvent("session.completed", done)],
@@ -226,14 +201,13 @@ class Run:
             await self._end(replace(ending, full=True))
 
     async def _end(self, ending: RunOutcome) -> None:
-        product = identity.product_in(self.lease.tenant_id)
         try:
-            result = await self._compare(product, ending)
-            await self.threads.transact(product, lambda: self._finish(ending, result))
+            result = await self._compare(ending)
+            await self.threads.transact(self.product, lambda: self._finish(ending, result))
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
 
-    async def _compare(self, product: Actor, ending: RunOutcome) -> dict[str, Any] | None:
+    async def _compare(self, ending: RunOutcome) -> dict[str, Any] | None:
         """The verdict on a replay that completed. No transaction is open while it is compared."""
         replay = self.replay
         if replay is None or ending.status != "completed":
@@ -244,7 +218,7 @@ class Run:
             held = leases.hold(self.lease)
             return eval_replays.load_trace(replay, held, ending, tools, actor=held.product)
 
-        trace = await self.threads.transact(product, load)
+        trace = await self.threads.transact(self.product, load)
         return await self.threads.call(lambda: eval_replays.compare_replay(replay, trace))
 
     def _finish(self, ending: RunOutcome, result: dict[str, Any] | None) -> None:
@@ -261,25 +235,16 @@ class Run:
         return self.replay is None or any(what == eval_replays.LIVE for what in self.replay.tools.values())
 
     def _figures(self) -> dict[str, Any]:
-        if self.model_name is None and not self.usage.input_tokens + self.usage.output_tokens:
+        usage = self.usage
+        if usage.model is None and not usage.input_tokens + usage.output_tokens:
             return {}
-        return {
-            "model": self.model_name,
-            "input_tokens": self.usage.input_tokens,
-            "output_tokens": self.usage.output_tokens,
-            "cost": self.usage.cost,
-        }
+        return {name: getattr(usage, name) for name in ("model", "input_tokens", "output_tokens", "cost")}
 
 
-def _context_event(work: RunInputs) -> NewEvent:
-    prompt = work.prompt
-    payload = {
-        "row_ids": [str(row_id) for row_id in prompt.row_ids],
-        "versions": list(prompt.versions),
-        "sha256": prompt.sha256,
-        "token_count": prompt.token_count,
-        "token_budget": prompt.token_budget,
-        "types": list(prompt.types),
-        "memories": len(work.memories.ids),
-    }
-    return NewEvent("context.loaded", redact(payload))
+def _next_prompt(work: RunInputs, history: History) -> list[NewEvent]:
+    """Say the next of the session's prompts to the agent, if there is one more. Returns its event."""
+    left = work.turns[history.prompts :]
+    if not left:
+        return []
+    add_user_message(history, left[0])
+    return [NewEvent("user.message", {"text": redact_text(left[0])})]

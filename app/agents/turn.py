@@ -10,12 +10,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, cast
 
 from app.agents import models
-from app.agents.history import History, OpenCall, add_agent_message, add_tool_result, sort_as_stored
+from app.agents.history import History, OpenCall, add_tool_result, sort_as_stored
 from app.agents.outside.secrets import redact, redact_text
 from app.agents.replay_tools import RecordedTools
-from app.agents.threads import Threads
+from app.agents.threads import Pool, Threads
 from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent
+from app.text.values import from_json
 from app.tools import Outcome, Tool, ToolScope, run_tool
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class StreamBroke(Exception):
 class Usage:
     """What a run has used so far. The cost is unknown as soon as that of one request is."""
 
+    model: str | None = None
     requests: int = 0
     tool_calls: int = 0
     input_tokens: int = 0
@@ -120,11 +122,9 @@ class Turn:
             await self._result(history, call, Outcome(INTERRUPTED, is_error=True))
 
     async def _ask(self, history: History) -> ModelResponse:
-        if self.usage.requests >= self.work.config.limits.requests:
-            raise RunFailed(
-                f"The agent asked its model {self.usage.requests} times without coming to an answer; its limit is"
-                f" {self.work.config.limits.requests}."
-            )
+        made, most = self.usage.requests, self.work.config.limits.requests
+        if made >= most:
+            raise RunFailed(f"The agent asked its model {made} times without coming to an answer; its limit is {most}.")
         self.usage.requests += 1
         try:
             response = await self._request(history)
@@ -165,14 +165,11 @@ class Turn:
         except ModelHTTPError:
             raise
         except ModelAPIError as trouble:
-            raise StreamBroke(self._broke(_describe_causes(trouble))) from trouble
+            raise StreamBroke(self._explain("broke off in the middle of its answer", trouble)) from trouble
         found: ModelResponse = stream.get()
         if ended_early(found):
-            raise StreamBroke(self._broke("the connection was closed"))
+            raise StreamBroke(self._explain("broke off in the middle of its answer", "the connection was closed"))
         return found
-
-    def _broke(self, reason: str) -> str:
-        return redact_text(f"The model {self._name} broke off in the middle of its answer: {reason}")[:MAX_REASON] + "."
 
     def _count(self, response: ModelResponse) -> None:
         usage = self.usage
@@ -183,16 +180,18 @@ class Turn:
             usage.cost = usage.cost + price if price is not None else None
 
     def _trouble(self, trouble: Exception) -> str:
-        """Describe an error of the model, without its keys."""
         status = getattr(trouble, "status_code", None)
         if isinstance(status, int):
-            summary = f"The model {self._name} answered with status {status}"
-            about = getattr(trouble, "body", None)
-        else:
-            summary = f"The model {self._name} could not be asked"
-            about = _describe_causes(trouble)
-        text = about if isinstance(about, str) else json.dumps(about, default=str) if about else ""
-        return redact_text(f"{summary}: {text}" if text else summary)[:MAX_REASON].rstrip(".") + "."
+            return self._explain(f"answered with status {status}", getattr(trouble, "body", None))
+        return self._explain("could not be asked", trouble)
+
+    def _explain(self, what: str, reason: Any) -> str:
+        """One sentence about a failure of the model, without its keys."""
+        if isinstance(reason, Exception):
+            reason = _describe_causes(reason)
+        text = reason if isinstance(reason, str) else json.dumps(reason, default=str) if reason else ""
+        about = f"The model {self._name} {what}" + (f": {text}" if text else "")
+        return redact_text(about)[:MAX_REASON].rstrip(".") + "."
 
     def _read(self, history: History, response: ModelResponse) -> tuple[list[OpenCall], Answer]:
         """The calls and the text of a response. Calls get ids that are unique in the history."""
@@ -203,7 +202,8 @@ class Turn:
         for part in response.parts:
             if isinstance(part, ToolCallPart):
                 part = replace(part, tool_call_id=f"call_{history.calls + len(calls) + 1}")
-                calls.append(OpenCall(part.tool_call_id, part.tool_name, _parse_arguments(part.args)))
+                given = part.args.strip() if isinstance(part.args, str) else part.args
+                calls.append(OpenCall(part.tool_call_id, part.tool_name, from_json(given or {})))
             parts.append(part)
         text, extra = truncate(redact_text(response.text or ""), self.work.config.limits.output_chars)
         if calls:
@@ -227,13 +227,10 @@ class Turn:
         if self.usage.tool_calls > most:
             raise RunFailed(f"The agent wanted more than {most} tool calls, which is its limit.")
         interim = [NewEvent("agent.message", {"text": answer.text, "interim": True})] if answer.text.strip() else []
-        for place, call in enumerate(calls):
-            payload = {
-                "id": call.id,
-                "name": redact_text(call.name)[:200],
-                "arguments": _bound_arguments(call.arguments),
-            }
-            await self.record([*(interim if place == 0 else []), NewEvent("tool.call", payload)])
+        for call in calls:
+            name, arguments = redact_text(call.name)[:200], _bound_arguments(call.arguments)
+            await self.record([*interim, NewEvent("tool.call", {"id": call.id, "name": name, "arguments": arguments})])
+            interim = []
             await self._carry_out(history, call)
 
     async def _carry_out(self, history: History, call: OpenCall) -> None:
@@ -268,16 +265,10 @@ class Turn:
     async def _execute(
         self, tool: Tool, call: OpenCall, on_outcome: Callable[[Outcome], None] | None = None
     ) -> Outcome:
-        work = self.work
-        scope = ToolScope(
-            actor=work.actor,
-            session_id=work.lease.session_id,
-            agent_id=work.actor.agent_id,
-            entity_id=work.record.id if work.record else None,
-            call_id=call.id,
-        )
-        outside = not tool.transactional
-        return await self.threads.call(lambda: run_tool(tool, call.arguments, scope, on_outcome), outside=outside)
+        actor = self.work.actor
+        scope = ToolScope(actor, self.work.lease.session_id, actor.agent_id, call.id)
+        pool: Pool = "run" if tool.transactional else "tool"
+        return await self.threads.call(lambda: run_tool(tool, call.arguments, scope, on_outcome), pool)
 
     async def _result(self, history: History, call: OpenCall, outcome: Outcome) -> None:
         output, events = self._events(call, outcome)
@@ -290,12 +281,8 @@ class Turn:
         output = sort_as_stored(redact(outcome.output))
         if len(json.dumps(output, default=str)) > MAX_OUTPUT:
             output = {"cut": json.dumps(output, default=str, ensure_ascii=False)[: MAX_OUTPUT // 4] + " …"}
-        payload = {
-            "call_id": call.id,
-            "name": redact_text(call.name)[:200],
-            "output": output,
-            "is_error": outcome.is_error,
-        }
+        name = redact_text(call.name)[:200]
+        payload = {"call_id": call.id, "name": name, "output": output, "is_error": outcome.is_error}
         if outcome.replay is not None:
             payload["replay"] = outcome.replay
         effects = [replace(event, payload=redact(event.payload)) for event in outcome.events]
@@ -333,12 +320,6 @@ def find_price(response: ModelResponse) -> Decimal | None:
         return None
 
 
-def finish_turn(history: History, found: Answer) -> list[NewEvent]:
-    """Add the answer to the history. Returns its event, after those that are not written yet."""
-    add_agent_message(history, found.text)
-    return [*found.before, NewEvent("agent.message", {"text": found.text, **found.extra})]
-
-
 def _describe_causes(trouble: BaseException | None) -> str:
     """Join an error with its causes; libraries often raise the real reason as a cause."""
     causes: list[str] = []
@@ -348,16 +329,6 @@ def _describe_causes(trouble: BaseException | None) -> str:
             causes.append(text)
         trouble = trouble.__cause__
     return "; ".join(causes)
-
-
-def _parse_arguments(arguments: Any) -> Any:
-    """Parse arguments that are JSON text. Other text is kept for the tool to refuse."""
-    if not isinstance(arguments, str):
-        return arguments or {}
-    try:
-        return json.loads(arguments) if arguments.strip() else {}
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _bound_arguments(arguments: Any) -> Any:

@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
@@ -73,8 +72,6 @@ class Executor:
         self.beaten_at: float = time.monotonic()
         self.active: dict[UUID, ActiveRun] = {}
         self.threads = Threads(app, self.slots)
-        # Its own pool: claims and leases never wait for runs.
-        self._own = ThreadPoolExecutor(2, "upshot-lease")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="executor", daemon=True)
         self._thread.start()
@@ -95,7 +92,6 @@ class Executor:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self.threads.close()
-        self._own.shutdown(wait=False, cancel_futures=True)
 
     @property
     def is_late(self) -> bool:
@@ -243,8 +239,4 @@ class Executor:
         return found
 
     async def _do(self, work: Callable[[], Result]) -> Result:
-        def within() -> Result:
-            with self.app.app_context():
-                return work()
-
-        return await self._loop.run_in_executor(self._own, within)
+        return await self.threads.call(work, "lease")

@@ -48,12 +48,11 @@ class NoArguments(Arguments):
 
 @dataclass(frozen=True)
 class ToolScope:
-    """Who a tool runs for, and in which session, record and call, if any."""
+    """Who a tool runs for, and in which session and call, if any."""
 
     actor: Actor
     session_id: UUID | None = None
     agent_id: UUID | None = None
-    entity_id: UUID | None = None
     call_id: str | None = None
 
 
@@ -73,19 +72,22 @@ Call = Callable[[Any, ToolScope], Outcome]
 @dataclass(frozen=True)
 class Tool:
     """`role` is the lowest role that may use it, `scope` what a key must have that calls it or started the run; None
-    needs nothing more. Our tools are checked against `arguments` and run in one transaction; tools of other programs
-    have neither."""
+    needs nothing more. Only our tools have `arguments` to be checked against."""
 
     name: str
     group: str
     description: str
     parameters: dict[str, Any]
     writes: bool
-    role: str
     call: Call
-    scope: str | None
+    role: str = "member"
+    scope: str | None = None
     arguments: type[Arguments] | None = None
-    transactional: bool = True
+
+    @property
+    def transactional(self) -> bool:
+        """Whether it runs in one transaction of ours. Tools of other programs do not."""
+        return self.arguments is not None
 
 
 # Every tool of ours, in the order in which they are declared.
@@ -103,7 +105,7 @@ def tool(group: str, *, writes: bool = False, scope: str | None) -> Callable[[Ca
         about = " ".join(cleandoc(call.__doc__).split())
         role = "admin" if scope == "admin" else "member"
         name = to_camel(call.__name__)
-        DECLARED.append(Tool(name, group, about, build_schema(arguments), writes, role, call, scope, arguments))
+        DECLARED.append(Tool(name, group, about, build_schema(arguments), writes, call, role, scope, arguments))
         return DECLARED[-1]
 
     return declare

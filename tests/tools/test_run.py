@@ -95,6 +95,6 @@ def test_a_tool_of_others_gets_its_arguments_and_no_transaction(bench: Bench) ->
         assert not db.session().in_transaction()
         return Outcome({"got": arguments})
 
-    tool = Tool("post", "outside", "Posts.", {"type": "object"}, True, "member", outside, None, transactional=False)
+    tool = Tool("post", "outside", "Posts.", {"type": "object"}, True, outside)
     with bench.app.app_context():
         assert run_tool(tool, {"x": 1}, ToolScope(actor=bench.agent())).output == {"got": {"x": 1}}

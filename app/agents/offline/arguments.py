@@ -23,7 +23,7 @@ from app.agents.offline.values import (
     values_after,
 )
 from app.text.values import from_json
-from app.text.words import drop_stop_words, quotations, split_name, stem, stems, without_quotations
+from app.text.words import WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))
 TITLE_NAMES = frozenset(("name", "title"))
@@ -75,7 +75,7 @@ def find_named_record(items: Sequence[dict[str, Any]], step: str) -> dict[str, A
 
 def _spell(text: str) -> str:
     """The words of a text between spaces, so that only whole words are found in it."""
-    return " ".join(["", *re.findall(r"[^\W_]+", re.sub(r"['’]s\b", "", text.casefold())), ""])
+    return " ".join(["", *WORD.findall(re.sub(r"['’]s\b", "", text.casefold())), ""])
 
 
 @dataclass
@@ -190,7 +190,7 @@ class Filling:
         found = [(at, convert(text, schema, self.tool.schema)) for at, text in find_numbers(step)]
         free = [(at, value) for at, value in found if value is not NOTHING and value not in taken]
         wanted = {stem(part) for part in split_name(name)}
-        spots = [token.start() for token in re.finditer(r"[^\W_]+", step) if stem(token[0].lower()) in wanted]
+        spots = [token.start() for token in WORD.finditer(step) if stem(token[0].lower()) in wanted]
         near = sorted((_words_between(step, spot, at), at, value) for at, value in free for spot in spots)
         yield from (value for distance, _, value in near if distance <= MAX_WORDS_AWAY)
         if len(found) == 1:

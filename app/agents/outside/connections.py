@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Any, TypeVar
 
 from app.errors import Refused
@@ -23,12 +22,10 @@ class RunConnections(AsyncExitStack):
         self._loop = asyncio.get_running_loop()
         self._waiting: set[Future[Any]] = set()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, trouble: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    async def __aexit__(self, *trouble: Any) -> bool | None:
         for future in list(self._waiting):
             future.cancel()
-        return await super().__aexit__(kind, trouble, trace)
+        return await super().__aexit__(*trouble)
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Wait in a tool's thread for something that the run's loop does."""

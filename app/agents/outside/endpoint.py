@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 from app.agents.history import History, system_prompt
 from app.agents.outside.secrets import redact, redact_text
 from app.agents.turn import Answer, Draft, RunFailed, Usage, truncate
 from app.errors import Invalid, Problem
 from app.formats import session_limits
+from app.formats.messages import sentence
 from app.formats.outbound_rules import Target, check_address
 from app.formats.rfc3339 import read_past_moment
 from app.formats.strict_json import parse
@@ -31,9 +35,6 @@ MAX_BYTES = 4 * 1_048_576
 MAX_EVENTS = 500
 MAX_ERROR = 300
 LINE_TYPES = ("application/x-ndjson", "application/jsonl", "application/x-jsonlines")
-# Events that only Upshot writes: user messages, loaded context, the end of the session.
-RESERVED_PREFIXES = ("session.", "context.", "user.")
-EVENT_KEYS = {"event_type", "payload", "occurred_at"}
 
 
 @dataclass
@@ -45,7 +46,6 @@ class Endpoint:
     draft: Draft
     usage: Usage
     received: list[NewEvent]
-    model: str | None = None
 
     async def run(self, history: History) -> Answer:
         """Request the turn and return the answer with the events before it."""
@@ -67,11 +67,8 @@ class Endpoint:
         async with client.stream("POST", target.url, json=asked, headers=headers) as response:
             if not response.is_success:
                 body = (await response.aread())[:MAX_ERROR].decode("utf-8", "replace")
-                raise RunFailed(
-                    redact_text(f"The agent's endpoint answered with status {response.status_code}: {body}").rstrip(
-                        ": "
-                    )
-                )
+                about = f"The agent's endpoint answered with status {response.status_code}: {body}"
+                raise RunFailed(redact_text(about).rstrip(": "))
             if response.headers.get("content-type", "").partition(";")[0].strip().lower() in LINE_TYPES:
                 await self._read_lines(response.aiter_lines())
             else:
@@ -130,19 +127,15 @@ class Endpoint:
             known = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= session_limits.COST
             self.usage.cost = self.usage.cost + Decimal(str(cost)) if known else None
         if isinstance(model, str) and model:
-            self.model = redact_text(model)[: session_limits.MODEL]
+            self.usage.model = redact_text(model)[: session_limits.MODEL]
 
     def _answer(self) -> Answer:
-        if (
-            not self.received
-            or self.received[-1].event_type != "agent.message"
-            or self.received[-1].payload.get("interim")
-        ):
+        last = self.received[-1] if self.received else None
+        if last is None or last.event_type != "agent.message" or last.payload.get("interim"):
             raise RunFailed("The agent's endpoint did not end with an agent.message.")
-        if not self.received[-1].payload["text"].strip():
+        if not last.payload["text"].strip():
             raise RunFailed("The agent's endpoint answered nothing.")
-        last = self.received.pop()
-        before = [*self.received]
+        before = self.received[:-1]
         self.received.clear()
         text, cut = truncate(last.payload["text"], self.work.config.limits.output_chars)
         extra = {name: value for name, value in last.payload.items() if name != "text"}
@@ -185,23 +178,31 @@ def list_messages(history: History) -> list[dict[str, str]]:
     return [{"role": roles[part.part_kind], "text": redact_text(str(part.content))} for part in parts]
 
 
+class SentEvent(BaseModel):
+    """An event in the format of the API. Only Upshot writes user messages, loaded context and the end of a session."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    event_type: str
+    payload: dict[str, Any] = {}
+    occurred_at: Annotated[datetime, BeforeValidator(read_past_moment)] | None = None
+
+    @field_validator("event_type")
+    @classmethod
+    def check_type(cls, given: str) -> str:
+        if given.startswith(("session.", "context.", "user.")):
+            raise ValueError(f"{given[:60]} is written by Upshot; leave it out.")
+        return given
+
+
 def read_event(given: Any, place: int) -> NewEvent:
-    """Read an event in the format of the API, or raise Invalid with what to change."""
-    if not isinstance(given, dict) or not isinstance(given.get("event_type"), str):
-        raise Invalid(f"events.{place}: Send an object with event_type and payload.")
-    unknown = sorted(given.keys() - EVENT_KEYS)
-    if unknown:
-        raise Invalid(f"events.{place}.{unknown[0][:60]}: This name is not known here; leave it out.")
-    if given["event_type"].startswith(RESERVED_PREFIXES):
-        raise Invalid(f"events.{place}.event_type: {given['event_type'][:60]} is written by Upshot; leave it out.")
-    payload = given.get("payload", {})
-    if not isinstance(payload, dict):
-        raise Invalid(f"events.{place}.payload: Send an object.")
+    """Read an event, or raise Invalid with what to change."""
     try:
-        at = read_past_moment(given["occurred_at"]) if given.get("occurred_at") else None
-    except ValueError as wrong:
-        raise Invalid(f"events.{place}.occurred_at: {wrong}") from None
-    event = NewEvent(given["event_type"], redact(payload), at)
+        sent = SentEvent.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise Invalid(f"{'.'.join(map(str, ('events', place, *first['loc'])))[:100]}: {sentence(first)}") from None
+    event = NewEvent(sent.event_type, redact(sent.payload), sent.occurred_at)
     check_event(event, place)
     return event
 

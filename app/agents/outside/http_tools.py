@@ -30,18 +30,17 @@ def http_tool(spec: HttpTool, outside: RunConnections, client: httpx2.AsyncClien
         headers = secret_headers(spec.headers_env, target.host)
         return outside.wait(_send(spec, url, rest, headers, client))
 
-    return Tool(spec.name, "own", spec.description, parameters, spec.writes, "member", call, None, transactional=False)
+    return Tool(spec.name, "own", spec.description, parameters, spec.writes, call)
 
 
 def build_parameters(spec: HttpTool) -> dict[str, Any]:
     """The schema for models: always an object, with every placeholder of the URL."""
-    properties = spec.parameters.get("properties")
-    required = spec.parameters.get("required")
-    named = list(dict.fromkeys(PLACEHOLDER.findall(spec.url)))
+    properties, required = spec.parameters.get("properties"), spec.parameters.get("required")
+    named = {name: {"type": "string"} for name in PLACEHOLDER.findall(spec.url)}
     return {
         **spec.parameters,
         "type": "object",
-        "properties": {**{name: {"type": "string"} for name in named}, **(_dict(properties))},
+        "properties": named | (properties if isinstance(properties, dict) else {}),
         "required": list(dict.fromkeys([*(required if isinstance(required, list) else []), *named])),
     }
 
@@ -63,14 +62,9 @@ def fill_url(target: Target, given: dict[str, Any]) -> tuple[str, dict[str, Any]
 
 def add_query(url: str, arguments: dict[str, Any]) -> str:
     """Add arguments to the query: a list repeats its name, an object is JSON, null is left out."""
-    pairs = []
-    for name, value in arguments.items():
-        pairs += [
-            (name, _as_text(inner)) for inner in (value if isinstance(value, list) else [value]) if inner is not None
-        ]
-    if not pairs:
-        return url
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(pairs, quote_via=quote)}"
+    values = {name: value if isinstance(value, list) else [value] for name, value in arguments.items()}
+    pairs = [(name, _as_text(one)) for name, some in values.items() for one in some if one is not None]
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(pairs, quote_via=quote)}" if pairs else url
 
 
 async def _send(
@@ -89,8 +83,7 @@ async def _send(
     found = read_body(response)
     if response.is_success:
         return Outcome(found if found != "" else {"status": response.status_code})
-    said = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
-    about = f": {said[:MAX_ERROR]}" if said else ""
+    about = f": {_as_text(found)[:MAX_ERROR]}" if found != "" else ""
     return Outcome(f"{spec.name} answered with status {response.status_code}{about}", is_error=True)
 
 
@@ -103,12 +96,4 @@ def read_body(response: httpx2.Response) -> Any:
 
 
 def _as_text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
-
-
-def _dict(given: Any) -> dict[str, Any]:
-    return given if isinstance(given, dict) else {}
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

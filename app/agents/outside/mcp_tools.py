@@ -8,12 +8,12 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
-from app.agents.outside.client import SECONDS, OutboundError, open_client, secret_headers
+from app.agents.outside.client import SECONDS, open_client, secret_headers
 from app.agents.outside.connections import RunConnections
-from app.errors import Problem, Refused
+from app.errors import Refused
 from app.formats.agent_config import McpServer
 from app.formats.outbound_rules import check_address
-from app.tools import Outcome, Tool, ToolScope
+from app.tools import Outcome, Tool
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -24,6 +24,7 @@ CLOSING_SECONDS = 2.0
 MAX_TOOLS = 200
 MAX_DESCRIPTION = 2000
 MAX_SCHEMA = 20_000
+MAX_ERROR = 300
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -43,11 +44,10 @@ class McpConnection:
             async with asyncio.timeout(LISTING_SECONDS):
                 return [self._tool(found) for found in await _list_tools(await self._ready)]
         except TimeoutError:
-            raise self._unavailable(f"it did not answer within {LISTING_SECONDS:.0f} seconds") from None
-        except Problem as refusal:
-            raise self._unavailable(refusal.detail) from None
+            why = f"it did not answer within {LISTING_SECONDS:.0f} seconds"
         except Exception as trouble:
-            raise self._unavailable(describe_error(trouble)) from None
+            why = describe_error(trouble)
+        raise Refused(f"The tools of the MCP server {self.server.name} are not there: {why}.")
 
     async def close(self) -> None:
         self._done.set()
@@ -92,14 +92,8 @@ class McpConnection:
             description=(found.description or found.title or "")[:MAX_DESCRIPTION],
             parameters={"properties": {}, **schema, "type": "object"},
             writes=not (hints is not None and hints.read_only_hint),
-            role="member",
-            call=lambda given, scope: self._call(found.name, given, scope),
-            scope=None,
-            transactional=False,
+            call=lambda given, scope: self.outside.wait(self._answer(found.name, given)),
         )
-
-    def _call(self, name: str, given: dict[str, Any], scope: ToolScope) -> Outcome:
-        return self.outside.wait(self._answer(name, given))
 
     async def _answer(self, name: str, given: dict[str, Any]) -> Outcome:
         from mcp import types
@@ -120,35 +114,25 @@ class McpConnection:
             return Outcome(f"{self.server.name} could not do it: {describe_error(trouble)}.", is_error=True)
         return Outcome(read_output(found), is_error=bool(found.is_error))
 
-    def _unavailable(self, why: str) -> Refused:
-        return Refused(f"The tools of the MCP server {self.server.name} are not there: {why.rstrip('.')}.")
-
 
 async def _list_tools(client: Client) -> list[Any]:
-    found: list[Any] = []
-    cursor: str | None = None
-    while True:
-        page = await client.list_tools(cursor=cursor)
+    page = await client.list_tools()
+    found = list(page.tools)
+    while page.next_cursor and len(found) < MAX_TOOLS:
+        page = await client.list_tools(cursor=page.next_cursor)
         found += page.tools
-        cursor = page.next_cursor
-        if not cursor or len(found) >= MAX_TOOLS:
-            return found[:MAX_TOOLS]
+    return found[:MAX_TOOLS]
 
 
 def read_output(found: Any) -> Any:
     """The structured content of a result, else its texts."""
     if found.structured_content is not None:
         return found.structured_content
-    texts = [part.text if part.type == "text" else f"[{part.type}]" for part in found.content]
-    return "\n".join(texts)
+    return "\n".join(part.text if part.type == "text" else f"[{part.type}]" for part in found.content)
 
 
 def describe_error(trouble: BaseException) -> str:
     """The first cause of an error, without anything from the request."""
     while isinstance(trouble, BaseExceptionGroup):
         trouble = trouble.exceptions[0]
-    if isinstance(trouble, Problem):
-        return trouble.detail.rstrip(".")
-    if isinstance(trouble, OutboundError):
-        return str(trouble).rstrip(".")
-    return (str(trouble) or type(trouble).__name__)[:300].rstrip(".")
+    return (str(trouble) or type(trouble).__name__)[:MAX_ERROR].rstrip(".")
