@@ -103,7 +103,7 @@ def database(path: Path) -> Iterator[tuple[str, str, str]]:
     embedded = Embedded(path / "postgres").start()
     try:
         upgrade(embedded.url("owner"))
-        yield embedded.url("app"), embedded.url("owner"), embedded.conninfo("superuser")
+        yield embedded.url("app"), embedded.url("owner"), embedded.url("superuser")
     finally:
         embedded.release()
 

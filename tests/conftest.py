@@ -129,7 +129,7 @@ def server() -> Iterator[Server]:
     from app.db.embedded.shared import Embedded
 
     embedded = Embedded(shared_folder() / "postgres").start()
-    yield Server(embedded.conninfo)
+    yield Server(lambda role, dbname: make_conninfo(embedded.url(role, dbname)))
     embedded.release()
 
 

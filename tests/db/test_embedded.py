@@ -39,7 +39,7 @@ try:
     embedded = Embedded(Path(sys.argv[1])).start()
 except Unusable as problem:
     sys.exit(f"Unusable: {problem}")
-print(embedded.conninfo("owner"), flush=True)
+print(embedded.url("owner"), flush=True)
 sys.stdin.read()
 """
 
@@ -57,7 +57,7 @@ os.setgroups([])
 os.setgid(nobody.pw_gid)
 os.setuid(nobody.pw_uid)
 embedded = Embedded(own).start()
-conninfo = embedded.conninfo("owner")
+conninfo = embedded.url("owner")
 embedded.release()
 print(conninfo, flush=True)
 try:
@@ -140,7 +140,7 @@ def test_starts_stops_and_starts_again(place: Path) -> None:
     embedded = Embedded(root).start()
     embedded.start()
     write_row(embedded.url("owner"))
-    with psycopg.connect(embedded.conninfo("app")) as connection:
+    with psycopg.connect(embedded.url("app")) as connection:
         names = ("fsync", "synchronous_commit", "full_page_writes", "data_checksums", "listen_addresses", "TimeZone")
         settings = [connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]
         roles = connection.execute(
@@ -158,13 +158,13 @@ def test_starts_stops_and_starts_again(place: Path) -> None:
     assert not embedded.alive()
     assert not runs(root)
     embedded.start()
-    assert read_rows(embedded.conninfo("owner")) == [(7,)]
+    assert read_rows(embedded.url("owner")) == [(7,)]
     embedded.release()
 
 
 def test_a_long_path_with_spaces_and_quotes(place: Path) -> None:
     embedded = Embedded(place / 'it\'s a "place", with spaces' / ("long" * 40) / "postgres").start()
-    sockets = Path(str(psycopg.conninfo.conninfo_to_dict(embedded.conninfo("app"))["host"]))
+    sockets = Path(str(psycopg.conninfo.conninfo_to_dict(embedded.url("app"))["host"]))
     assert embedded.alive()
     assert stat.S_IMODE(sockets.stat().st_mode) == 0o700
     with psycopg.connect(embedded.url("app")) as connection:
@@ -188,14 +188,14 @@ def test_two_processes_share_it_and_the_last_one_stops_it(place: Path) -> None:
 
 def test_a_killed_server_is_brought_back_with_its_data(place: Path) -> None:
     embedded = Embedded(place / "postgres").start()
-    write_row(embedded.conninfo("owner"))
+    write_row(embedded.url("owner"))
     news: list[str] = []
     embedded.watch(news.append)
     postmaster = int((embedded.root / "pgdata" / "postmaster.pid").read_text().splitlines()[0])
     os.kill(postmaster, signal.SIGKILL)
     wait_for(lambda: news)
     assert news[0].startswith("The database had stopped and is back")
-    assert read_rows(embedded.conninfo("owner")) == [(7,)]
+    assert read_rows(embedded.url("owner")) == [(7,)]
     embedded.release()
     assert not runs(embedded.root)
 
@@ -272,7 +272,7 @@ def test_program_and_data_in_a_directory_that_only_root_may_enter(place: Path) -
     closed = place / "closed"
     closed.mkdir(mode=0o700)
     embedded = Embedded(closed / "data" / "postgres").start()
-    write_row(embedded.conninfo("owner"))
+    write_row(embedded.url("owner"))
     assert not Account(account_for().uid, account_for().gid, switch=True).can_enter(embedded.root)
     embedded.release()
     assert not runs(embedded.root)
@@ -312,7 +312,7 @@ def test_a_normal_user_owns_a_database_and_is_told_what_to_do_without_one(place:
         assert not (place / "refused").exists()
         # Root may use it as well, and leaves it usable for its owner.
         embedded = Embedded(own / "postgres").start()
-        assert embedded.conninfo("owner") == conninfo
+        assert embedded.url("owner") == conninfo
         embedded.release()
         assert process.communicate("go on\n", timeout=120) == ("True\n", "")
     assert not runs(own / "postgres")

@@ -49,13 +49,13 @@ class Writer(threading.Thread):
 
 def test_no_acknowledged_row_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, full: bool) -> None:
     embedded = Embedded(tmp_path / "postgres").start()
-    with psycopg.connect(embedded.conninfo("owner"), autocommit=True) as connection:
+    with psycopg.connect(embedded.url("owner"), autocommit=True) as connection:
         connection.execute("CREATE TABLE kept (number bigint PRIMARY KEY)")
         connection.execute("GRANT INSERT ON kept TO upshot_app")
     news: list[str] = []
     embedded.watch(news.append)
     stop = threading.Event()
-    writers = [Writer(embedded.conninfo("app"), number, stop) for number in range(WRITERS)]
+    writers = [Writer(embedded.url("app"), number, stop) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
 
@@ -71,7 +71,7 @@ def test_no_acknowledged_row_is_lost_when_postgres_is_killed_under_load(tmp_path
     stop.set()
     for writer in writers:
         writer.join()
-    with psycopg.connect(embedded.conninfo("owner")) as connection:
+    with psycopg.connect(embedded.url("owner")) as connection:
         kept = {row[0] for row in connection.execute("SELECT number FROM kept")}
     embedded.release()
     assert not {number for writer in writers for number in writer.acknowledged} - kept

@@ -92,34 +92,42 @@ def binaries(account: Account, near: Path) -> Path:
     spec = importlib.util.find_spec(_PACKAGE)  # Finds it without importing it.
     if spec is None or spec.origin is None:
         raise Unusable("The PostgreSQL binaries are missing: install Upshot again, or set UPSHOT_DATABASE_URL.")
-    package = Path(spec.origin).parent
-    installed = package / f"pginstall{MAJOR}" / "bin"
-    if _quotable(installed) and _runs(installed, account):
-        return installed
-    for place in (near, Path("/var/cache/upshot"), Path(tempfile.gettempdir()) / "upshot-programs"):
-        if not _quotable(place):
-            continue
+    installed = Path(spec.origin).parent / f"pginstall{MAJOR}"
+    for place in (None, near, Path("/var/cache/upshot")):
         with suppress(OSError):
-            copied = _copy(package, place, account)
-            if _runs(copied, account):
-                return copied
+            found = (_copy(installed, place) if place else installed) / "bin"
+            if _succeeds([str(found / "postgres"), "--version"], cwd="/", **account.popen):
+                return found
     raise Unusable(f"The account that runs PostgreSQL can read neither {installed} nor a copy: start Upshot as a user.")
 
 
+def _copy(installed: Path, place: Path) -> Path:
+    """A copy in a place that the account may enter, made aside and then renamed, so that it is whole or not there."""
+    place.mkdir(mode=0o755, exist_ok=True)
+    whole = place / f"postgresql-{importlib.metadata.version(_PACKAGE.replace('_', '-'))}"
+    if not whole.is_dir():
+        aside = Path(tempfile.mkdtemp(prefix=".postgresql-", dir=place))
+        aside.chmod(0o755)
+        # The binaries look for their libraries relative to themselves, so the two keep their distance.
+        package, skip = installed.parent, shutil.ignore_patterns("include", "*.a", "__pycache__")
+        libraries = package.with_name(f"{_PACKAGE}.libs")
+        try:
+            shutil.copytree(installed, aside / _PACKAGE / installed.name, ignore=skip, symlinks=True)
+            if libraries.is_dir():
+                shutil.copytree(libraries, aside / libraries.name, symlinks=True)
+            with suppress(OSError):
+                aside.rename(whole)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+    return whole / _PACKAGE / installed.name
+
+
 def socket_dir(root: Path, account: Account) -> Path:
-    """`sock` beside the data where that works, else a short name under the temporary directory."""
-    if _fits(root / "sock") and account.can_enter(root):
+    """`sock` beside the data where that works, else a short name under /tmp."""
+    if len(os.fsencode(root / "sock")) <= _LONGEST_SOCKET_DIR and account.can_enter(root):
         return root / "sock"
-    short = _short_name(root)
-    for place in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - checked for its owner in prepare_socket_dir
-        if _fits(place / short) and account.can_enter(place):
-            return place / short
-    raise Unusable("There is no temporary directory with a short name for the database socket: set TMPDIR to one.")
-
-
-def belongs_to(root: Path, directory: Path) -> bool:
-    """Whether this is a socket directory of this very data directory, not of the one it was copied from."""
-    return directory == root / "sock" or directory.name == _short_name(root)
+    found = root.stat()
+    return Path("/tmp") / f"upshot-{found.st_dev:x}-{found.st_ino:x}"  # noqa: S108 - prepare_socket_dir checks its owner
 
 
 def prepare_socket_dir(directory: Path, account: Account) -> None:
@@ -128,27 +136,9 @@ def prepare_socket_dir(directory: Path, account: Account) -> None:
         directory.mkdir(mode=0o700)
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (account.uid, os.geteuid()):
-        raise Unusable(f"{directory} belongs to another user: remove it, or set TMPDIR to a directory of your own.")
+        raise Unusable(f"{directory} belongs to another user: remove it.")
     account.own(directory)
     directory.chmod(0o700)
-
-
-def _short_name(root: Path) -> str:
-    found = root.stat()
-    return f"upshot-{found.st_dev:x}-{found.st_ino:x}"
-
-
-def _fits(directory: Path) -> bool:
-    return len(os.fsencode(directory)) <= _LONGEST_SOCKET_DIR
-
-
-def _quotable(directory: Path) -> bool:
-    """`initdb` hands the path of `postgres` to a shell, between double quotes."""
-    return not set(str(directory)) & set('"$`\\\n')
-
-
-def _runs(directory: Path, account: Account) -> bool:
-    return _succeeds([str(directory / "postgres"), "--version"], cwd="/", **account.popen)
 
 
 def _succeeds(command: list[str], **options: Any) -> bool:
@@ -156,35 +146,3 @@ def _succeeds(command: list[str], **options: Any) -> bool:
         return subprocess.run(command, check=False, capture_output=True, timeout=60, **options).returncode == 0
     except OSError:
         return False
-
-
-def _copy(package: Path, place: Path, account: Account) -> Path:
-    """A copy that everybody may read, made aside and then renamed, so that it is whole or not there."""
-    place.mkdir(mode=0o755, exist_ok=True)
-    found = place.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (account.uid, os.geteuid()):
-        raise PermissionError(f"{place} belongs to another user")
-    whole = place / f"postgresql-{importlib.metadata.version(_PACKAGE.replace('_', '-'))}"
-    wanted = whole / _PACKAGE / f"pginstall{MAJOR}"
-    if not wanted.is_dir():
-        aside = Path(tempfile.mkdtemp(prefix=".postgresql-", dir=place))
-        try:
-            # The binaries look for their libraries relative to themselves, so the two keep their distance.
-            skip = shutil.ignore_patterns("include", "*.a", "__pycache__")
-            shutil.copytree(package / wanted.name, aside / _PACKAGE / wanted.name, ignore=skip, symlinks=True)
-            libraries = package.with_name(f"{_PACKAGE}.libs")
-            if libraries.is_dir():
-                shutil.copytree(libraries, aside / libraries.name, symlinks=True)
-            _open_up(aside)
-            with suppress(OSError):
-                aside.rename(whole)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-    return wanted / "bin"
-
-
-def _open_up(tree: Path) -> None:
-    for path in (tree, *tree.rglob("*")):
-        if not path.is_symlink():
-            runnable = path.is_dir() or path.stat().st_mode & 0o100
-            path.chmod(0o755 if runnable else 0o644)

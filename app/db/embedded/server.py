@@ -24,6 +24,7 @@ from app.errors import Unusable
 
 PORT = 5432  # Only part of the socket's name: the server does not listen on the network.
 LOG_LIMIT = 5_000_000
+INTERRUPTED = "Interrupted before the database was ready."
 _PATIENCE = 900.0  # Crash recovery of a big database on a slow disk takes minutes.
 
 # On the command line, where nothing in the data directory can overrule them.
@@ -34,7 +35,6 @@ _SETTINGS = {
     "fsync": "on",
     "synchronous_commit": "on",
     "full_page_writes": "on",
-    "password_encryption": "scram-sha-256",
     "timezone": "UTC",
     "log_timezone": "UTC",
     # Small at rest: few processes, few slots.
@@ -46,19 +46,31 @@ _SETTINGS = {
     "max_logical_replication_workers": "0",
     "max_wal_senders": "0",
     "max_replication_slots": "0",
-    "autovacuum": "on",
     "autovacuum_worker_slots": "2",
     "autovacuum_max_workers": "2",
     "io_method": "sync",
     "jit": "off",
     "max_wal_size": "512MB",
     # The log names what went wrong and holds no row, no statement and no value.
-    "logging_collector": "off",
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "log_checkpoints": "off",
 }
+
+
+Check = Callable[[], bool]
+
+
+def wait_until(done: Check, seconds: float, trouble: str, given_up: Check = lambda: False) -> None:
+    """Ask again and again. After so many seconds, or when it was given up, raise a sentence."""
+    deadline = time.monotonic() + seconds
+    while not done():
+        if given_up():
+            raise Unusable(INTERRUPTED)
+        if time.monotonic() > deadline:
+            raise Unusable(trouble)
+        time.sleep(0.02)
 
 
 class Server:
@@ -68,8 +80,6 @@ class Server:
         self.data = root / "pgdata"
         self.log = root / "server.log"
         self._child: subprocess.Popen[bytes] | None = None
-
-    # -- the lock that the server's processes hold
 
     def running(self) -> bool:
         """Whether any process of this server, or of its making, lives anywhere on this machine."""
@@ -83,6 +93,7 @@ class Server:
 
     @contextmanager
     def _lock(self) -> Iterator[int]:
+        """The lock that every process of the server inherits."""
         handle = os.open(self.root / "server.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             self.account.own(handle)
@@ -90,8 +101,6 @@ class Server:
             yield handle
         finally:
             os.close(handle)  # Without unlocking: a child that inherited it still holds the lock.
-
-    # -- making the data directory
 
     def made(self) -> bool:
         """Whether there is a data directory that these binaries can serve."""
@@ -110,50 +119,41 @@ class Server:
             )
         return True
 
-    def make(self, superuser: str, password: str, given_up: Callable[[], bool]) -> None:
+    def make(self, superuser: str, password: str, given_up: Check) -> None:
         """Beside its final place, then renamed: an interrupted attempt leaves nothing that looks like a database."""
-        self._wait_until_gone(60)
+        self._wait_until_gone()
         for leftover in self.root.glob("pgdata.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         stage = Path(tempfile.mkdtemp(prefix="pgdata.new-", dir=self.root))
         try:
-            self.account.own(stage)
             (stage / "password").write_text(password + "\n", encoding="utf-8")
             (stage / "data").mkdir(mode=0o700)
-            for path in (stage / "password", stage / "data"):
+            for path in (stage, stage / "password", stage / "data"):
                 self.account.own(path)
             self._initdb(stage, superuser, given_up)
             (stage / "data").rename(self.data)
             sync_directory(self.root)
         finally:
-            self._wait_until_gone(60)
+            self._wait_until_gone()
             shutil.rmtree(stage, ignore_errors=True)
 
-    def _initdb(self, stage: Path, superuser: str, given_up: Callable[[], bool]) -> None:
+    def _initdb(self, stage: Path, superuser: str, given_up: Check) -> None:
+        options = f"-U {superuser} -A scram-sha-256 --encoding=UTF8 --data-checksums --no-instructions --locale=C.UTF-8"
+        options += " --locale-provider=builtin --builtin-locale=C.UTF-8"
         with visible(stage, self.account) as (path, handles), tempfile.TemporaryFile() as output:
-            options = [
-                "-U",
-                superuser,
-                "-A",
-                "scram-sha-256",
-                "--encoding=UTF8",
-                "--data-checksums",
-                "--no-instructions",
-            ]
-            options += ["--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-            options += ["-D", f"{path}/data", f"--pwfile={path}/password"]
-            child = self._spawn("initdb", *options, cwd=stage, handles=handles, output=output)
-            while child.poll() is None:
-                if given_up():
-                    child.kill()
-                    child.wait()
-                    raise Unusable("Interrupted before the database was ready.")
-                time.sleep(0.02)
+            places = ("-D", f"{path}/data", f"--pwfile={path}/password")
+            child = self._spawn("initdb", *options.split(), *places, cwd=stage, handles=handles, output=output)
+            try:
+                wait_until(
+                    lambda: child.poll() is not None, _PATIENCE, f"initdb does not end in {self.root}.", given_up
+                )
+            except Unusable:
+                child.kill()
+                child.wait()
+                raise
             if child.returncode:
                 output.seek(0)
                 raise Unusable(f"The database could not be made in {self.root}: {_last_line(output.read())}")
-
-    # -- booting
 
     def boot(self, sockets: Path) -> None:
         """Start it. Only called when nothing runs, so a PID file or socket that is still there is a stale one."""
@@ -161,8 +161,7 @@ class Server:
         socket = sockets / f".s.PGSQL.{PORT}"
         for stale in (self.data / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
             stale.unlink(missing_ok=True)
-        if self.log.exists() and self.log.stat().st_size > LOG_LIMIT // 10:
-            self.log.replace(self.log.with_suffix(".log.1"))
+        self.trim_log()
         quoted = str(sockets).replace('"', '""')
         settings = _SETTINGS | {"unix_socket_directories": f'"{quoted}"'}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
@@ -171,18 +170,11 @@ class Server:
             self.log.chmod(0o600)
             self._child = self._spawn("postgres", "-D", path, *options, cwd=self.data, handles=handles, output=log)
 
-    def answers(self, alive: Callable[[], bool], given_up: Callable[[], bool]) -> bool:
+    def answers(self, alive: Check, given_up: Check) -> bool:
         """Wait while it is at work; recovery after a crash may take minutes. False when no process of it is left."""
-        deadline = time.monotonic() + _PATIENCE
-        while not alive():
-            if given_up():
-                raise Unusable("Interrupted before the database was ready.")
-            if not self.running():
-                return False
-            if time.monotonic() > deadline:
-                raise Unusable(f"The database runs but does not answer; see {self.log}, and TMPDIR if it is another's.")
-            time.sleep(0.05)
-        return True
+        trouble = f"The database runs but does not answer; see {self.log}."
+        wait_until(lambda: alive() or not self.running(), _PATIENCE, trouble, given_up)
+        return self.running()
 
     def trim_log(self) -> None:
         """The server appends, so the file may be cut under its hands."""
@@ -191,9 +183,7 @@ class Server:
                 os.truncate(self.log, 0)
 
     def last_words(self) -> str:
-        with suppress(FileNotFoundError):
-            return _last_line(self.log.read_bytes()[-4000:])
-        return "it said nothing."
+        return _last_line(self.log.read_bytes()[-4000:])
 
     def _spawn(
         self, program: str, *options: str, cwd: Path, handles: tuple[int, ...], output: Any
@@ -211,8 +201,6 @@ class Server:
                 start_new_session=True,  # Ctrl-C in the terminal is for us; the server is stopped by us.
                 **self.account.popen,
             )
-
-    # -- stopping
 
     def stop(self) -> None:
         """A fast shutdown, whatever state it is in; after half a minute an immediate one, which is still safe."""
@@ -255,12 +243,9 @@ class Server:
         seen = subprocess.run(command, check=False, capture_output=True, cwd="/", **self.account.popen)
         return os.fsdecode(seen.stdout).rstrip("\n") == os.path.realpath(self.data)
 
-    def _wait_until_gone(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while self.running():
-            if time.monotonic() > deadline:
-                raise Unusable(f"Something still works on {self.root}: wait for it to end, then try again.")
-            time.sleep(0.02)
+    def _wait_until_gone(self) -> None:
+        trouble = f"Something still works on {self.root}: wait for it to end, then try again."
+        wait_until(lambda: not self.running(), 60, trouble)
 
 
 def _last_line(output: bytes) -> str:
