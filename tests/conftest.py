@@ -289,11 +289,10 @@ def write_last_used() -> Iterator[Callable[[UUID], None]]:
     from app.services.workspaces import identity, last_used
 
     def write(tenant_id: UUID) -> None:
-        for batch in last_used.take_batches():
-            if batch.tenant_id == tenant_id:
-                with acting_as(identity.product_in(tenant_id)), transaction():
-                    last_used.write_batch(batch)
-                last_used.forget_batch(batch)
+        batch = last_used.take_batches().get(tenant_id, {})
+        with acting_as(identity.product_in(tenant_id)), transaction():
+            last_used.write_batch(batch)
+        last_used.forget_batch(batch)
 
     with last_used.writing:
         yield write

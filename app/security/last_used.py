@@ -33,8 +33,8 @@ def _write_uses(app: Flask) -> None:
 
 def write_uses() -> None:
     with last_used.writing:
-        for batch in last_used.take_batches():
-            with acting_as(identity.product_in(batch.tenant_id)), transaction():
+        for tenant_id, batch in last_used.take_batches().items():
+            with acting_as(identity.product_in(tenant_id)), transaction():
                 last_used.write_batch(batch)
             last_used.forget_batch(batch)
         for tenant_id, noted in knowledge_usage.take_pending().items():

@@ -1,25 +1,25 @@
 """Who did what: one row in the same transaction as each change."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, and_, cast, func, or_, select, union_all
+from sqlalchemy import Row, Text, and_, case, cast, func, or_, select, union_all
 from sqlalchemy.orm import aliased
-from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db, run
 from app.db.paging import Page, Slice, read_page
+from app.formats.ids import parse_id
 from app.models.agents import Agent
 from app.models.people import ApiKey, AuditEntry, User
 from app.services import audit_entry
-from app.services.privacy import A_MEMBER, is_hidden, name_of
+from app.services.privacy import is_hidden, name_of
 
 Subject = aliased(User)
+SOMEBODY = "somebody who left"
 # Who did these is who said something.
 BY_AUTHORS = ("feedback.created", "feedback.changed", "feedback.retracted")
 # Who did these is whose conversation it is, or who judged an answer, which is feedback too.
@@ -30,6 +30,9 @@ REVEALING = (
 # Details that hold the id of a person or a key, and what they are called beside a name.
 ID_DETAILS = {"user_id": "person", "key_id": "key"}
 ASSIGNMENTS = ("feedback.assigned", "feedback.unassigned")
+MAX_STEPS = 50
+# Of a record's history: action, who, details, created_at.
+Step = Row[Any]
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,6 @@ class AuditLine:
     at: datetime
     who: str
     action: str
-    subject_type: str
     subject_id: UUID | None
     subject_name: str | None
     details: dict[str, Any]
@@ -52,30 +54,36 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
-    """What happened in the workspace, the newest first. Where authors are hidden, so is whoever did what
-    tells them."""
-    statement: Any = (
+    """What happened in the workspace, the newest first. Where authors are hidden, so is the person whose action
+    reveals one, and their key."""
+    # The first person who talks with an external agent creates it.
+    met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
+    reveals = or_(AuditEntry.action.in_(REVEALING), met)
+    hidden = and_(is_hidden(AuditEntry.actor_user_id, actor), User.is_system.is_(False), reveals)
+    statement: Any = _with_actors(
         select(
             AuditEntry.id,
             AuditEntry.created_at,
-            User.name,
+            func.coalesce(Agent.name, name_of(AuditEntry.actor_user_id, actor, reveals), SOMEBODY),
             AuditEntry.action,
-            AuditEntry.subject_type,
             AuditEntry.subject_id,
             Subject.name,
-            AuditEntry.details,
-            Agent.name,
-            and_(is_hidden(AuditEntry.actor_user_id, actor), User.is_system.is_(False), _is_revealing()),
+            case((hidden, AuditEntry.details.op("-")("key_id")), else_=AuditEntry.details),
         )
-        .outerjoin(User, User.id == AuditEntry.actor_user_id)
-        .outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
-        .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
-    )
+    ).outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
-    lines = found.map(_audit_line)
+    lines = found.map(lambda row: AuditLine(*row))
     names = _names_in(lines.items, actor)
-    return lines.map(lambda entry: replace(entry, details=_with_names(entry, names)))
+    return lines.map(lambda line: replace(line, details=_with_names(line, names)))
+
+
+def _with_actors(statement: Any) -> Any:
+    return (
+        statement.select_from(AuditEntry)
+        .outerjoin(User, User.id == AuditEntry.actor_user_id)
+        .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
+    )
 
 
 def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
@@ -90,59 +98,23 @@ def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
 
 def _ids_in(line: AuditLine) -> dict[str, UUID]:
     names = (*ID_DETAILS, *(("before", "after") if line.action in ASSIGNMENTS else ()))
-    found = {}
-    for name in names:
-        with suppress(ValueError):
-            found[name] = UUID(str(line.details.get(name) or ""))
-    return found
+    return {name: found for name in names if (found := parse_id(line.details.get(name)))}
 
 
 def _with_names(line: AuditLine, names: dict[str, str]) -> dict[str, Any]:
     """The details with names in place of ids."""
-    named = {name: names.get(str(value), "somebody who left") for name, value in _ids_in(line).items()}
+    named = {name: names.get(str(value), SOMEBODY) for name, value in _ids_in(line).items()}
     if line.action in ASSIGNMENTS:
-        named = {name: named.get(name, "nobody") for name in ("before", "after")} | named
-    details = line.details | named
-    return {ID_DETAILS.get(name, name): value for name, value in details.items()}
-
-
-def _is_revealing() -> ColumnElement[bool]:
-    """Whether the actor reveals an author. The first person who talks with an external agent creates it."""
-    met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
-    return or_(AuditEntry.action.in_(REVEALING), met)
-
-
-def _audit_line(row: Any) -> AuditLine:
-    entry_id, at, person, action, subject_type, subject_id, subject_name, details, agent, hidden = row
-    if hidden:
-        # The key would tell whose it is.
-        person, details = A_MEMBER, {name: value for name, value in details.items() if name != "key_id"}
-    who = agent or person or "somebody who left"
-    return AuditLine(entry_id, at, who, action, subject_type, subject_id, subject_name, details)
-
-
-# The history of one record
-
-MAX_STEPS = 50
-
-
-@dataclass(frozen=True)
-class Step:
-    """One thing that was done, by whom."""
-
-    action: str
-    who: str | None
-    details: dict[str, Any]
-    created_at: datetime
+        named = {"before": "nobody", "after": "nobody"} | named
+    return {ID_DETAILS.get(name, name): value for name, value in (line.details | named).items()}
 
 
 def history_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Step]:
     """The changes of a record, oldest first. Reads are left out."""
     by = name_of(AuditEntry.actor_user_id, actor, AuditEntry.action.in_(BY_AUTHORS))
+    who = func.coalesce(Agent.slug, by).label("who")
     rows = db.session.execute(
-        select(AuditEntry.action, func.coalesce(Agent.slug, by), AuditEntry.details, AuditEntry.created_at)
-        .outerjoin(User, User.id == AuditEntry.actor_user_id)
-        .outerjoin(Agent, (Agent.tenant_id == AuditEntry.tenant_id) & (Agent.id == AuditEntry.actor_agent_id))
+        _with_actors(select(AuditEntry.action, who, AuditEntry.details, AuditEntry.created_at))
         .where(
             AuditEntry.tenant_id == actor.tenant_id,
             AuditEntry.subject_type == subject_type,
@@ -152,4 +124,4 @@ def history_of(subject_type: str, subject_id: UUID, *, actor: Actor) -> list[Ste
         .order_by(AuditEntry.created_at.desc(), AuditEntry.id)
         .limit(MAX_STEPS)
     )
-    return [Step(*row) for row in rows][::-1]
+    return list(rows)[::-1]

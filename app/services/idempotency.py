@@ -49,13 +49,7 @@ def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
 
 
 def _take(key: str, route: str, body_hash: str, actor: Actor) -> Any:
-    row = {
-        "tenant_id": actor.tenant_id,
-        "user_id": actor.id,
-        "route": route,
-        "key": key,
-        "body_hash": body_hash,
-    }
+    row = {"tenant_id": actor.tenant_id, "user_id": actor.id, "route": route, "key": key, "body_hash": body_hash}
     fresh = {"body_hash": body_hash, "status": None, "answer": None, "created_at": func.now()}
     return (
         insert(IdempotencyKey)

@@ -1,14 +1,16 @@
 """People before a workspace is known: the doors that find them, and working for somebody from here on."""
 
+from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
-from sqlalchemy import select, text
+from sqlalchemy import ColumnElement, and_, func, select, text, update
 
+from app import tokens
 from app.actor import Actor
 from app.db import db, run
 from app.db.connect import BIND, bound
-from app.models.people import Membership, User
+from app.models.people import Membership, OneTimeLink, User
 from app.services.workspaces import credentials
 
 LINK = text("select tenant_id from door_invite(:hash)")
@@ -17,11 +19,6 @@ product_in = credentials.product_in
 find_user = partial(credentials.find_user, run)
 tenants_of = partial(credentials.tenants_of, run)
 system_user = partial(credentials.system_user, run)
-
-
-def tenant_of_link(token_hash: str) -> UUID | None:
-    found: UUID | None = db.session.scalar(LINK, {"hash": token_hash})
-    return found
 
 
 def work_as(actor: Actor) -> None:
@@ -51,3 +48,47 @@ def enter_workspace(user_id: UUID, tenant_id: UUID, request_id: str | None = Non
     actor = Actor(user_id, tenant_id, found.role, found.name, request_id=request_id)
     work_as(actor)
     return actor
+
+
+# One-time links: invitations and sign-in links
+
+
+def add_link(kind: str, lifetime: timedelta, *, actor: Actor, **values: object) -> tuple[OneTimeLink, str]:
+    """Store a link and return it with its token, of which only the hash is stored."""
+    token = tokens.new_token()
+    link = OneTimeLink(
+        tenant_id=actor.tenant_id,
+        kind=kind,
+        token_hash=tokens.digest(token),
+        created_by=actor.id,
+        expires_at=func.now() + lifetime,
+        **values,
+    )
+    db.session.add(link)
+    db.session.flush()
+    return link, token
+
+
+def open_links(kind: str) -> ColumnElement[bool]:
+    return and_(OneTimeLink.kind == kind, OneTimeLink.used_at.is_(None), OneTimeLink.expires_at > func.now())
+
+
+def find_link(token: str, kind: str) -> OneTimeLink | None:
+    """The link of a token that still works; from here on the product works in its workspace."""
+    token_hash = tokens.digest(token)
+    tenant_id = db.session.scalar(LINK, {"hash": token_hash})
+    if tenant_id is None:
+        return None
+    work_as(product_in(tenant_id))
+    return db.session.scalar(select(OneTimeLink).where(OneTimeLink.token_hash == token_hash, open_links(kind)))
+
+
+def use_up(link: OneTimeLink) -> bool:
+    """Mark a link as used. Of two requests at the same moment one succeeds."""
+    used = (
+        update(OneTimeLink)
+        .where(OneTimeLink.id == link.id, open_links(link.kind))
+        .values(used_at=func.now())
+        .returning(OneTimeLink.id)
+    )
+    return db.session.scalar(used) is not None

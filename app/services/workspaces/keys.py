@@ -1,9 +1,10 @@
 """API keys: made for a person, shown once, stored as a hash, revoked for good."""
 
+from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import Row, func, select, text, update
 
 from app import tokens
 from app.actor import Actor
@@ -34,16 +35,15 @@ def actor_of(key: str) -> Actor | None:
     )
 
 
-def list_keys(*, actor: Actor) -> list[tuple[ApiKey, str]]:
+def list_keys(*, actor: Actor) -> Sequence[Row[ApiKey, str]]:
     """The keys of the workspace that were not revoked with whose they are, the newest first."""
-    rows = db.session.execute(
+    return db.session.execute(
         select(ApiKey, User.name)
         .join(User, User.id == ApiKey.user_id)
         .where(ApiKey.tenant_id == actor.tenant_id, ApiKey.revoked_at.is_(None))
         .order_by(ApiKey.created_at.desc(), ApiKey.id)
         .limit(500)
-    )
-    return [(key, name) for key, name in rows]
+    ).all()
 
 
 def revoke_key(key_id: UUID, *, actor: Actor) -> ApiKey:

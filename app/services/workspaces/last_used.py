@@ -1,10 +1,11 @@
-"""When a key or a login was last used. Reading a page must not write, so uses are kept in memory and written in
+"""When a key or a login was last used. Reading a page must not write, so uses are noted in memory and written in
 batches, at most once a minute."""
 
 import threading
 import time
-from dataclasses import dataclass
+from collections import defaultdict
 from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from sqlalchemy import func, update
@@ -14,35 +15,29 @@ from app.db import db
 from app.models.people import ApiKey, LoginSession
 
 EVERY_SECONDS = 60.0
-Uses = list[tuple[UUID, datetime]]
 
 
-@dataclass(frozen=True)
-class Batch:
-    """What was noted of one workspace."""
-
+class Use(NamedTuple):
     tenant_id: UUID
-    keys: Uses
-    logins: Uses
+    by_key: bool
+    at: datetime
 
 
-# Held from taking a batch until it is written and forgotten.
+Batch = dict[UUID, Use]
+# Taken from reading a batch until it is written and forgotten.
 writing = threading.Lock()
 _lock = threading.Lock()
-_keys: dict[UUID, tuple[UUID, datetime]] = {}
-_logins: dict[UUID, tuple[UUID, datetime]] = {}
+_noted: Batch = {}
 _written_at = time.monotonic()
 
 
 def note_use(actor: Actor, login_id: UUID | None) -> bool:
     """Remember that the actor's credential was used now; true when it is time to write."""
     global _written_at
-    at = datetime.now(UTC)
+    credential_id = actor.key_id or login_id
     with _lock:
-        if actor.key_id is not None:
-            _keys[actor.key_id] = (actor.tenant_id, at)
-        elif login_id is not None:
-            _logins[login_id] = (actor.tenant_id, at)
+        if credential_id is not None:
+            _noted[credential_id] = Use(actor.tenant_id, actor.key_id is not None, datetime.now(UTC))
         due = time.monotonic() - _written_at >= EVERY_SECONDS
         if due:
             _written_at = time.monotonic()
@@ -51,38 +46,34 @@ def note_use(actor: Actor, login_id: UUID | None) -> bool:
 
 def last_used(credential_id: UUID, stored: datetime | None) -> datetime | None:
     """The last use of a key or a login, whether it is written already or not."""
-    with _lock:
-        noted = _keys.get(credential_id) or _logins.get(credential_id)
-    return max(filter(None, (stored, noted[1] if noted else None)), default=None)
+    noted = _noted.get(credential_id)
+    return max(filter(None, (stored, noted.at if noted else None)), default=None)
 
 
-def take_batches() -> list[Batch]:
-    """What was noted and is not written yet, workspace by workspace."""
+def take_batches() -> dict[UUID, Batch]:
+    """What was noted and is not written yet, by workspace."""
+    batches: dict[UUID, Batch] = defaultdict(dict)
     with _lock:
-        keys, logins = dict(_keys), dict(_logins)
-    tenants = {tenant for tenant, _ in (*keys.values(), *logins.values())}
-    return [Batch(tenant, _uses_in(keys, tenant), _uses_in(logins, tenant)) for tenant in tenants]
+        for credential_id, use in _noted.items():
+            batches[use.tenant_id][credential_id] = use
+    return batches
 
 
 def write_batch(batch: Batch) -> None:
-    """Write what was noted of the workspace that the transaction is bound to."""
-    for key_id, at in batch.keys:
-        later = func.greatest(ApiKey.last_used_at, at)
-        db.session.execute(update(ApiKey).where(ApiKey.id == key_id).values(last_used_at=later))
-    for login_id, at in batch.logins:
-        later = func.greatest(LoginSession.seen_at, at)
-        db.session.execute(update(LoginSession).where(LoginSession.id == login_id).values(seen_at=later))
+    """Write the uses of the workspace that the transaction is bound to, in order of their ids, so that two processes
+    that write at once wait for each other instead of deadlocking."""
+    for credential_id, use in sorted(batch.items()):
+        if use.by_key:
+            at = func.greatest(ApiKey.last_used_at, use.at)
+            db.session.execute(update(ApiKey).where(ApiKey.id == credential_id).values(last_used_at=at))
+        else:
+            at = func.greatest(LoginSession.seen_at, use.at)
+            db.session.execute(update(LoginSession).where(LoginSession.id == credential_id).values(seen_at=at))
 
 
 def forget_batch(batch: Batch) -> None:
     """It is written. What was used again meanwhile stays."""
     with _lock:
-        for noted, uses in ((_keys, batch.keys), (_logins, batch.logins)):
-            for used, at in uses:
-                if noted.get(used) == (batch.tenant_id, at):
-                    del noted[used]
-
-
-def _uses_in(noted: dict[UUID, tuple[UUID, datetime]], tenant_id: UUID) -> Uses:
-    """In order of their ids, so that two who write at once wait for each other instead of blocking each other."""
-    return [(used, at) for used, (tenant, at) in sorted(noted.items()) if tenant == tenant_id]
+        for credential_id, use in batch.items():
+            if _noted.get(credential_id) == use:
+                del _noted[credential_id]

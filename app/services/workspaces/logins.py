@@ -1,57 +1,54 @@
-"""Who is signed in: begun with a password or a one-time link, kept as a row that can be ended at any time."""
+"""Who is signed in: begun with a password or a one-time link, stored as a row that can be ended at any time."""
 
 from __future__ import annotations
 
+import secrets
 import unicodedata
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, select, update
 
 from app import tokens
 from app.actor import Actor
 from app.db import db, run
 from app.errors import Invalid, NotFound
-from app.models.people import LoginSession, OneTimeLink, User
+from app.models.people import LoginSession, User
 from app.services import audit
 from app.services.workspaces import credentials, identity, store, throttle
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from argon2 import PasswordHasher
 
 LIFETIME = timedelta(days=14)
 RETENTION = timedelta(days=30)
 DEMO_SLUG, DEMO_ADMIN = "demo", "admin@demo.test"
-WRONG_SIGN_IN = "E-mail or password is not right."
 SPENT_LINK = "This link is not valid any more: it was used already, or it is too old. Ask for a new one."
 make_link = partial(credentials.make_link, run)
 
 
 def begin_login(*, actor: Actor, user_agent: str | None) -> str:
     """Sign the actor in and return what the cookie holds. It is stored as a hash and ends in any case after 14 days."""
-    token = tokens.new_token()
+    token, login_id = tokens.new_token(), uuid4()
+    shown = "".join(char for char in user_agent or "" if char.isprintable())[:300]
     values = {
-        "id": uuid4(),
+        "id": login_id,
         "tenant_id": actor.tenant_id,
         "user_id": actor.id,
         "token_hash": tokens.digest(token),
         "expires_at": func.now() + LIFETIME,
-        "user_agent": _printable(user_agent),
+        "user_agent": shown.encode("utf-8", "replace").decode() or None,
     }
-    _forget_old(actor)
-    db.session.execute(insert(LoginSession.__table__).values(**values).inline())  # type: ignore[arg-type]
-    audit.record(actor, "login.began", "login", values["id"])  # type: ignore[arg-type]
-    return token
-
-
-def _forget_old(actor: Actor) -> None:
-    """Logins that ended long ago are of no use to anybody."""
-    old = LoginSession.expires_at < func.now() - RETENTION
     db.session.execute(
-        delete(LoginSession).where(LoginSession.tenant_id == actor.tenant_id, LoginSession.user_id == actor.id, old)
+        delete(LoginSession).where(*_logins_of(actor.id, actor), LoginSession.expires_at < func.now() - RETENTION)
     )
+    db.session.execute(insert(LoginSession.__table__).values(**values).inline())  # type: ignore[arg-type]
+    audit.record(actor, "login.began", "login", login_id)
+    return token
 
 
 def sign_in(
@@ -71,7 +68,7 @@ def sign_in(
 def authenticate(
     email: str, password: str, *, address: str, request_id: str | None = None, device: str | None = None
 ) -> Actor:
-    """Work as whoever has this e-mail and this password, or say that one of them is wrong, never which. The same
+    """Work as the person with this e-mail and password, or say that one of them is wrong, never which. The same
     questions are asked for an address that nobody has, so that the time that the answer takes says nothing either."""
     user_id = identity.find_user(email) or identity.NO_USER
     tenant_id = next(reversed(identity.tenants_of(user_id)), identity.NO_USER)
@@ -80,91 +77,68 @@ def authenticate(
     right = verify_password(stored, password)
     actor = identity.enter_workspace(user_id, tenant_id, request_id) if right else None
     if actor is None:
-        raise Invalid(WRONG_SIGN_IN, {"password": WRONG_SIGN_IN})
+        raise Invalid.of({"password": "E-mail or password is not right."})
     throttle.forget_attempts(email, address, device)
     return actor
 
 
 def end_login(login_id: UUID, *, actor: Actor) -> bool:
     """End one of the actor's own logins in this workspace; false when it had ended before."""
-    ended = db.session.execute(
-        update(LoginSession)
-        .where(LoginSession.id == login_id, LoginSession.user_id == actor.id, LoginSession.revoked_at.is_(None))
-        .values(revoked_at=func.now())
-        .returning(LoginSession.id)
-    ).scalar()
-    if ended is not None:
+    ended = _end(LoginSession.id == login_id, LoginSession.user_id == actor.id)
+    if ended:
         audit.record(actor, "login.ended", "login", login_id)
-    return ended is not None
+    return ended > 0
 
 
 def end_all(user_id: UUID, *, actor: Actor, keep: UUID | None = None) -> int:
     """End all logins of a person in this workspace but the one to keep."""
-    conditions = [LoginSession.user_id == user_id, LoginSession.tenant_id == actor.tenant_id]
-    if keep is not None:
-        conditions.append(LoginSession.id != keep)
-    ended = db.session.execute(
-        update(LoginSession)
-        .where(*conditions, LoginSession.revoked_at.is_(None), LoginSession.expires_at > func.now())
-        .values(revoked_at=func.now())
-        .returning(LoginSession.id)
-    ).all()
+    others = LoginSession.id.is_distinct_from(keep)
+    ended = _end(*_logins_of(user_id, actor), others, LoginSession.expires_at > func.now())
     if ended:
-        audit.record(actor, "logins.ended", "user", user_id, count=len(ended))
-    return len(ended)
+        audit.record(actor, "logins.ended", "user", user_id, count=ended)
+    return ended
+
+
+def _end(*where: ColumnElement[bool]) -> int:
+    ended = update(LoginSession).where(*where, LoginSession.revoked_at.is_(None)).values(revoked_at=func.now())
+    return len(db.session.scalars(ended.returning(LoginSession.id)).all())
+
+
+def _logins_of(user_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
+    return LoginSession.tenant_id == actor.tenant_id, LoginSession.user_id == user_id
 
 
 def end_everywhere(*, actor: Actor, keep: UUID | None) -> int:
     """End the actor's logins in all their workspaces but the one to keep."""
     ended = 0
     for tenant_id in identity.tenants_of(actor.id):
-        there = (
-            actor if tenant_id == actor.tenant_id else identity.enter_workspace(actor.id, tenant_id, actor.request_id)
-        )
+        there = identity.enter_workspace(actor.id, tenant_id, actor.request_id)
         if there is not None:
-            identity.work_as(there)
             ended += end_all(actor.id, actor=there, keep=keep)
     identity.work_as(actor)
     return ended
 
 
-def list_logins(*, actor: Actor) -> list[LoginSession]:
-    """The actor's logins in this workspace that still hold, the newest first."""
-    return list(
-        db.session.scalars(
-            select(LoginSession)
-            .where(
-                LoginSession.tenant_id == actor.tenant_id,
-                LoginSession.user_id == actor.id,
-                LoginSession.revoked_at.is_(None),
-                LoginSession.expires_at > func.now(),
-            )
-            .order_by(LoginSession.created_at.desc(), LoginSession.id)
-            .limit(100)
-        )
-    )
+def list_logins(*, actor: Actor) -> Sequence[LoginSession]:
+    """The actor's logins in this workspace that are still valid, the newest first."""
+    return db.session.scalars(
+        select(LoginSession)
+        .where(*_logins_of(actor.id, actor), LoginSession.revoked_at.is_(None), LoginSession.expires_at > func.now())
+        .order_by(LoginSession.created_at.desc(), LoginSession.id)
+        .limit(100)
+    ).all()
 
 
 def link_works(token: str) -> bool:
     """Whether a sign-in link is still valid. Checking does not use it up."""
-    return _find_link(token) is not None
+    return identity.find_link(token, "sign_in") is not None
 
 
 def use_link(token: str, *, user_agent: str | None = None, request_id: str | None = None) -> tuple[Actor, str]:
     """Sign in with a one-time link. Of two at the same moment one gets in."""
-    link = _find_link(token)
-    used = (
-        link is not None
-        and db.session.execute(
-            update(OneTimeLink)
-            .where(OneTimeLink.id == link.id, OneTimeLink.used_at.is_(None), OneTimeLink.expires_at > func.now())
-            .values(used_at=func.now())
-            .returning(OneTimeLink.id)
-        ).scalar()
-    )
-    if link is None or not used or link.user_id is None:
-        raise NotFound(SPENT_LINK)
-    actor = identity.enter_workspace(link.user_id, link.tenant_id, request_id)
+    link, actor = identity.find_link(token, "sign_in"), None
+    if link is not None and link.user_id is not None and identity.use_up(link):
+        actor = identity.enter_workspace(link.user_id, link.tenant_id, request_id)
     if actor is None:
         raise NotFound(SPENT_LINK)
     return actor, begin_login(actor=actor, user_agent=user_agent)
@@ -193,27 +167,6 @@ def switch_workspace(
     return there, begin_login(actor=there, user_agent=user_agent)
 
 
-def _find_link(token: str) -> OneTimeLink | None:
-    token_hash = tokens.digest(token)
-    tenant_id = identity.tenant_of_link(token_hash)
-    if tenant_id is None:
-        return None
-    identity.work_as(identity.product_in(tenant_id))
-    return db.session.scalars(
-        select(OneTimeLink).where(
-            OneTimeLink.token_hash == token_hash,
-            OneTimeLink.kind == "sign_in",
-            OneTimeLink.used_at.is_(None),
-            OneTimeLink.expires_at > func.now(),
-        )
-    ).one_or_none()
-
-
-def _printable(user_agent: str | None) -> str | None:
-    text = "".join(char for char in user_agent or "" if char.isprintable())[:300]
-    return text.encode("utf-8", "replace").decode() or None
-
-
 # Passwords
 
 MIN_PASSWORD, MAX_PASSWORD = 10, 200
@@ -236,7 +189,7 @@ def verify_password(stored: str | None, password: str) -> bool:
     answer takes does not say whether somebody has an account."""
     from argon2.exceptions import Argon2Error, InvalidHashError
 
-    nobody = _nobodys()
+    nobody = _random_hash()
     try:
         hasher().verify(stored or nobody, _same_form(password[: MAX_PASSWORD * 2]))
     except (Argon2Error, InvalidHashError):
@@ -246,21 +199,16 @@ def verify_password(stored: str | None, password: str) -> bool:
 
 def check_password(password: str, email: str | None, field: str = "password") -> None:
     """Refuse a password that is too short, too long or the e-mail address itself."""
-    sentence = None
     if len(password) < MIN_PASSWORD:
-        sentence = f"Use at least {MIN_PASSWORD} characters."
-    elif len(password) > MAX_PASSWORD:
-        sentence = f"Use at most {MAX_PASSWORD} characters."
-    elif email and password.strip().lower() == email.lower():
-        sentence = "Use something other than the e-mail address."
-    if sentence:
-        raise Invalid(sentence, {field: sentence})
+        raise Invalid.of({field: f"Use at least {MIN_PASSWORD} characters."})
+    if len(password) > MAX_PASSWORD:
+        raise Invalid.of({field: f"Use at most {MAX_PASSWORD} characters."})
+    if email and password.strip().lower() == email.lower():
+        raise Invalid.of({field: "Use something other than the e-mail address."})
 
 
 @lru_cache(maxsize=1)
-def _nobodys() -> str:
-    import secrets
-
+def _random_hash() -> str:
     return hash_password(secrets.token_urlsafe(32))
 
 

@@ -32,11 +32,8 @@ def masking_for(actor: Actor) -> Masking:
     kept = _shared_masking.get()
     if kept is not None and kept[0] == actor.tenant_id:
         return kept[1]
-    emails, phones = db.session.execute(
-        select(Tenant.settings["mask_emails"].as_boolean(), Tenant.settings["mask_phones"].as_boolean()).where(
-            Tenant.id == actor.tenant_id
-        )
-    ).one()
+    wanted = [Tenant.settings[name].as_boolean() for name in ("mask_emails", "mask_phones")]
+    emails, phones = db.session.execute(select(*wanted).where(Tenant.id == actor.tenant_id)).one()
     return Masking(bool(emails), bool(phones))
 
 

@@ -1,14 +1,15 @@
 """The people of a workspace: added by the operator or invited by an admin, given roles, removed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, and_, func, select, text, update
+from sqlalchemy import ColumnElement, case, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
-from app import tokens
 from app.actor import RANK, Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
@@ -16,7 +17,6 @@ from app.formats.names import MAX_NAME, clean_email, clean_name
 from app.models.people import ROLES, ApiKey, Membership, OneTimeLink, Tenant, User
 from app.services import audit
 from app.services.workspaces import identity, logins
-from app.services.workspaces import logins as workspace_logins
 
 INVITE_LIFETIME = timedelta(days=7)
 NOT_JOINED = "This password doesn't work. If you have an account, use its password or sign in first."
@@ -24,31 +24,10 @@ SPENT_INVITE = "This invitation is not valid any more: it was used, withdrawn, o
 
 
 @dataclass(frozen=True)
-class Member:
-    """A member of the workspace."""
-
-    id: UUID
-    name: str
-    email: str | None
-    role: str
-    joined_at: datetime
-
-
-@dataclass(frozen=True)
-class WorkspaceChoice:
-    """A workspace that a person may switch to. Their role is known of the one they are in."""
-
-    id: UUID
-    name: str
-    role: str
-
-
-@dataclass(frozen=True)
 class Invitation:
-    """What an invitation says. `user_id` is set when the e-mail has an account already."""
+    """An open invitation. `user_id` is set when the e-mail has an account already."""
 
-    id: UUID
-    tenant_id: UUID
+    link: OneTimeLink
     workspace: str
     email: str
     role: str
@@ -69,58 +48,58 @@ def create_person(*, email: str, name: str, role: str, actor: Actor, password: s
 
 
 def _add_user(email: str, name: str, role: str, *, actor: Actor, password: str | None) -> User:
+    user = User(email=email, name=name)
     if password is not None:
-        workspace_logins.check_password(password, email)
-    user = User(
-        email=email, name=name, password_hash=workspace_logins.hash_password(password) if password is not None else None
-    )
-    try:
-        with db.session.begin_nested():
-            db.session.add(user)
-    except IntegrityError:
-        raise Refused(f"Somebody just made an account for {email}; try again.") from None
+        logins.check_password(password, email)
+        user.password_hash = logins.hash_password(password)
+    _insert(user, f"Somebody just made an account for {email}; try again.")
     _add_membership(user.id, role, actor=actor)
     return user
 
 
 def _add_membership(user_id: UUID, role: str, *, actor: Actor) -> None:
+    member = Membership(tenant_id=actor.tenant_id, user_id=user_id, role=role)
+    _insert(member, "This person is in the workspace already.")
+    audit.record(actor, "member.added", "user", user_id, role=role)
+
+
+def _insert(row: User | Membership, refusal: str) -> None:
     try:
         with db.session.begin_nested():
-            db.session.add(Membership(tenant_id=actor.tenant_id, user_id=user_id, role=role))
+            db.session.add(row)
     except IntegrityError:
-        raise Refused("This person is in the workspace already.") from None
-    audit.record(actor, "member.added", "user", user_id, role=role)
+        raise Refused(refusal) from None
 
 
 def get_person(user_id: UUID, *, actor: Actor) -> User:
     """A person of this workspace, or the actor."""
-    user = db.session.scalars(select(User).where(User.id == user_id)).one_or_none()
+    user = db.session.scalar(select(User).where(User.id == user_id))
     if user is None:
         raise NotFound("No such person.")
     return user
 
 
-def list_members(*, actor: Actor) -> list[Member]:
-    """Everyone who can sign in to the workspace, owners first."""
-    rank = {role: -RANK[role] for role in ROLES}
-    rows = db.session.execute(
-        select(User.id, User.name, User.email, Membership.role, Membership.created_at)
+def list_members(*, actor: Actor) -> Sequence[Any]:
+    """Everyone who can sign in to the workspace, owners first: id, name, email, role and joined_at."""
+    return db.session.execute(
+        select(User.id, User.name, User.email, Membership.role, Membership.created_at.label("joined_at"))
         .join(Membership, Membership.user_id == User.id)
         .where(Membership.tenant_id == actor.tenant_id, Membership.role != "system", User.email.is_not(None))
+        .order_by(case(RANK, value=Membership.role).desc(), func.lower(User.name), User.id)
     ).all()
-    return sorted((Member(*row) for row in rows), key=lambda one: (rank[one.role], one.name.lower(), one.id))
 
 
-def workspaces_of(user_id: UUID) -> list[WorkspaceChoice]:
-    """The workspaces that the person who acts may switch to, by name."""
+def workspaces_of(user_id: UUID) -> Sequence[Any]:
+    """The workspaces that the person who acts may switch to, by name. Their role is known of the one they are in."""
     actor: Actor | None = db.session().info.get("actor")
-    rows = db.session.execute(
-        text("select id, name from tenants where id in (select door_memberships(:user)) order by lower(name), slug"),
-        {"user": user_id},
+    here = {"here": actor.tenant_id, "role": actor.role} if actor else {"here": None, "role": ""}
+    return db.session.execute(
+        text(
+            "select id, name, case when id = :here then :role else '' end as role from tenants"
+            " where id in (select door_memberships(:user)) order by lower(name), slug"
+        ),
+        {"user": user_id, **here},
     ).all()
-    return [
-        WorkspaceChoice(row.id, row.name, actor.role if actor and actor.tenant_id == row.id else "") for row in rows
-    ]
 
 
 def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
@@ -134,7 +113,7 @@ def change_role(user_id: UUID, role: str, *, actor: Actor) -> str:
     audit.record(actor, "member.role_changed", "user", user_id, **{"from": before, "to": role})
     if RANK[role] < RANK[before]:
         logins.end_all(user_id, actor=actor)
-        _withdraw_invites_of(user_id, actor=actor)
+        _withdraw(OneTimeLink.created_by == user_id, actor=actor)
     return before
 
 
@@ -142,7 +121,7 @@ def remove_member(user_id: UUID, *, actor: Actor) -> None:
     """Remove a member: their logins, keys and open invitations end, their feedback stays."""
     member = _lock_member(user_id, actor)
     logins.end_all(user_id, actor=actor)
-    _withdraw_invites_of(user_id, actor=actor)
+    _withdraw(OneTimeLink.created_by == user_id, actor=actor)
     db.session.execute(
         update(ApiKey)
         .where(ApiKey.tenant_id == actor.tenant_id, ApiKey.user_id == user_id, ApiKey.revoked_at.is_(None))
@@ -174,7 +153,7 @@ def _lock_member(user_id: UUID, actor: Actor) -> Membership:
 
 def _check_grant(role: str, actor: Actor) -> None:
     if role not in ROLES:
-        raise Invalid("Choose a role.", {"role": "Choose member, admin or owner."})
+        raise Invalid.of({"role": "Choose member, admin or owner."})
     actor.check_admin("Only an admin adds people and changes roles.")
     if role == "owner" and not actor.at_least("owner"):
         raise Forbidden("Only an owner makes an owner.")
@@ -183,23 +162,24 @@ def _check_grant(role: str, actor: Actor) -> None:
 def change_password(old: str, new: str, *, actor: Actor, keep: UUID | None) -> None:
     """Set the actor's password; all their logins but the one to keep end, in every workspace."""
     user = get_person(actor.id, actor=actor)
-    if user.password_hash is not None and not workspace_logins.verify_password(user.password_hash, old):
-        raise Invalid("This is not the password you have now.", {"old": "This is not the password you have now."})
-    workspace_logins.check_password(new, user.email, "new")
-    user.password_hash = workspace_logins.hash_password(new)
-    db.session.flush()
+    if user.password_hash is not None and not logins.verify_password(user.password_hash, old):
+        raise Invalid.of({"old": "This is not the password you have now."})
+    logins.check_password(new, user.email, "new")
+    user.password_hash = logins.hash_password(new)
     audit.record(actor, "password.changed", "user", actor.id)
     logins.end_everywhere(actor=actor, keep=keep)
 
 
-def rename_person(name: str, *, actor: Actor) -> User:
+def rename_person(name: str, *, actor: Actor) -> None:
     """Change the actor's own name."""
     user = get_person(actor.id, actor=actor)
     name = clean_name(name)
     if name != user.name:
         before, user.name = user.name, name
         audit.record(actor, "person.renamed", "user", user.id, **{"from": before, "to": name})
-    return user
+
+
+# Invitations
 
 
 def invite_person(*, email: str, role: str, actor: Actor) -> str:
@@ -208,33 +188,20 @@ def invite_person(*, email: str, role: str, actor: Actor) -> str:
     _check_grant(role, actor)
     user_id = identity.find_user(email)
     if user_id is not None and actor.tenant_id in identity.tenants_of(user_id):
-        raise Invalid("Already a member.", {"email": "This person is in the workspace already."})
+        raise Invalid.of({"email": "This person is in the workspace already."})
     _withdraw(OneTimeLink.email == email, actor=actor)
-    token = tokens.new_token()
-    link = OneTimeLink(
-        tenant_id=actor.tenant_id,
-        kind="invite",
-        token_hash=tokens.digest(token),
-        email=email,
-        role=role,
-        created_by=actor.id,
-        expires_at=func.now() + INVITE_LIFETIME,
-    )
-    db.session.add(link)
-    db.session.flush()
+    link, token = identity.add_link("invite", INVITE_LIFETIME, actor=actor, email=email, role=role)
     audit.record(actor, "member.invited", "invitation", link.id, email=email, role=role)
     return token
 
 
-def list_invites(*, actor: Actor) -> list[OneTimeLink]:
-    """Invitations that nobody has used yet and that still hold."""
-    return list(
-        db.session.scalars(
-            select(OneTimeLink)
-            .where(OneTimeLink.tenant_id == actor.tenant_id, _open_invites())
-            .order_by(OneTimeLink.created_at.desc(), OneTimeLink.id)
-        )
-    )
+def list_invites(*, actor: Actor) -> Sequence[OneTimeLink]:
+    """Open invitations, the newest first."""
+    return db.session.scalars(
+        select(OneTimeLink)
+        .where(OneTimeLink.tenant_id == actor.tenant_id, identity.open_links("invite"))
+        .order_by(OneTimeLink.created_at.desc(), OneTimeLink.id)
+    ).all()
 
 
 def withdraw_invite(invite_id: UUID, *, actor: Actor) -> None:
@@ -245,15 +212,10 @@ def withdraw_invite(invite_id: UUID, *, actor: Actor) -> None:
         raise NotFound("No such invitation.")
 
 
-def _withdraw_invites_of(user_id: UUID, *, actor: Actor) -> None:
-    """Withdraw the open invitations that a person who loses their role has made."""
-    _withdraw(OneTimeLink.created_by == user_id, actor=actor)
-
-
 def _withdraw(condition: ColumnElement[bool], *, actor: Actor) -> int:
     withdrawn = db.session.scalars(
         update(OneTimeLink)
-        .where(OneTimeLink.tenant_id == actor.tenant_id, _open_invites(), condition)
+        .where(OneTimeLink.tenant_id == actor.tenant_id, identity.open_links("invite"), condition)
         .values(expires_at=func.now())
         .returning(OneTimeLink.id)
     ).all()
@@ -262,26 +224,14 @@ def _withdraw(condition: ColumnElement[bool], *, actor: Actor) -> int:
     return len(withdrawn)
 
 
-def _open_invites() -> ColumnElement[bool]:
-    return and_(OneTimeLink.kind == "invite", OneTimeLink.used_at.is_(None), OneTimeLink.expires_at > func.now())
-
-
 def look_up_invite(token: str) -> Invitation:
     """Read an invitation by its token. Reading does not use it up."""
-    token_hash = tokens.digest(token)
-    tenant_id = identity.tenant_of_link(token_hash)
-    if tenant_id is None:
+    link = identity.find_link(token, "invite")
+    if link is None:
         raise NotFound(SPENT_INVITE)
-    identity.work_as(identity.product_in(tenant_id))
-    found = db.session.execute(
-        select(OneTimeLink.id, OneTimeLink.tenant_id, Tenant.name, OneTimeLink.email, OneTimeLink.role)
-        .join(Tenant, Tenant.id == OneTimeLink.tenant_id)
-        .where(OneTimeLink.token_hash == token_hash, _open_invites())
-    ).one_or_none()
-    if found is None:
-        raise NotFound(SPENT_INVITE)
-    link_id, _, workspace, email, role = found
-    return Invitation(link_id, tenant_id, workspace, email or "", role or "member", identity.find_user(email or ""))
+    workspace = db.session.scalar(select(Tenant.name).where(Tenant.id == link.tenant_id))
+    email = link.email or ""
+    return Invitation(link, workspace or "", email, link.role or "member", identity.find_user(email))
 
 
 def accept_invite(
@@ -292,18 +242,20 @@ def accept_invite(
     Call `check_newcomer` and count the attempt before (`throttle.count_attempt`): a wrong password here is a wrong one.
     """
     invited = look_up_invite(token)
-    identity.system_in(invited.tenant_id)
-    if invited.user_id is None:
+    system = identity.system_in(invited.link.tenant_id)
+    user_id = invited.user_id
+    if user_id is None:
         check_newcomer(name, password, invited.email)
-        system: Actor = db.session().info["actor"]
         user_id = _add_user(invited.email, clean_name(name), invited.role, actor=system, password=password).id
     else:
-        user_id = _join_known(invited, password, signed_in_as)
-    _use_invite(invited)
-    actor = identity.enter_workspace(user_id, invited.tenant_id, request_id)
+        if signed_in_as != user_id:
+            _check_account_password(user_id, password, system)
+        _add_membership(user_id, invited.role, actor=system)
+    used = identity.use_up(invited.link)
+    actor = identity.enter_workspace(user_id, system.tenant_id, request_id) if used else None
     if actor is None:
         raise NotFound(SPENT_INVITE)
-    audit.record(actor, "invitation.accepted", "invitation", invited.id, role=invited.role)
+    audit.record(actor, "invitation.accepted", "invitation", invited.link.id, role=invited.role)
     return actor
 
 
@@ -311,42 +263,24 @@ def check_newcomer(name: str, password: str, email: str) -> None:
     """Raise unless a new person could join like this. Asked of everyone, so that the answer tells nobody whether the
     address has an account; the password of an account passed this when it was chosen."""
     fields: dict[str, str] = {}
-    for check in (lambda: clean_name(name), lambda: workspace_logins.check_password(password, email)):
+    for check in (lambda: clean_name(name), lambda: logins.check_password(password, email)):
         try:
             check()
         except Invalid as problem:
             fields |= problem.fields
     if fields:
-        raise Invalid("Name or password do not fit.", fields)
+        raise Invalid.of(fields)
 
 
-def _join_known(invited: Invitation, password: str, signed_in_as: UUID | None) -> UUID:
-    user_id, system = invited.user_id, db.session().info["actor"]
-    assert user_id is not None  # noqa: S101 - the caller looked
-    if signed_in_as != user_id:
-        identity.work_as(Actor(user_id, invited.tenant_id, "member"))
-        stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
-        identity.work_as(system)
-        if not workspace_logins.verify_password(stored, password):
-            raise Invalid(NOT_JOINED, {"password": NOT_JOINED})
-    _add_membership(user_id, invited.role, actor=system)
-    return user_id
-
-
-def _use_invite(invited: Invitation) -> None:
-    """Of two at the same moment one gets in."""
-    used = db.session.scalar(
-        update(OneTimeLink)
-        .where(OneTimeLink.id == invited.id, _open_invites())
-        .values(used_at=func.now())
-        .returning(OneTimeLink.id)
-    )
-    if used is None:
-        raise NotFound(SPENT_INVITE)
+def _check_account_password(user_id: UUID, password: str, system: Actor) -> None:
+    identity.work_as(Actor(user_id, system.tenant_id, "member"))
+    stored = db.session.scalar(select(User.password_hash).where(User.id == user_id))
+    identity.work_as(system)
+    if not logins.verify_password(stored, password):
+        raise Invalid.of({"password": NOT_JOINED})
 
 
 # External people: known to the workspace's own product, without sign-in here
-
 
 MAX_SUBJECT = 256
 NAME_ORIGIN = text("select set_config('app.origin', :origin, true)")
@@ -356,7 +290,9 @@ SET_ROLE = text("select set_config('app.role', :role, true)")
 
 def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUID:
     """The person behind the team's own id for them; made when they are new, renamed when a new name is given."""
-    subject = _clean_subject(subject)
+    subject = subject.strip()
+    if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
+        raise Invalid.of({"subject": f"Give 1 to {MAX_SUBJECT} characters that can be seen."})
     name = clean_name(name) if name is not None else None
     made: UUID | None = db.session.scalar(
         insert(User)
@@ -369,37 +305,20 @@ def ensure_person(subject: str, *, actor: Actor, name: str | None = None) -> UUI
     if made is not None:
         audit.record(actor, "outside_person.added", "user", made)
         return made
-    known = db.session.execute(
+    user_id, known_as = db.session.execute(
         select(User.id, User.name).where(User.external_tenant_id == actor.tenant_id, User.external_id == subject)
     ).one()
-    if name is not None and name != known.name:
-        _rename(known.id, name, actor)
-    found: UUID = known.id
-    return found
+    if name is not None and name != known_as:
+        # Only people change their own rows, and these cannot sign in; so the product does it for them.
+        db.session.execute(SET_ROLE, {"role": "system"})
+        db.session.execute(update(User).where(User.id == user_id).values(name=name))
+        db.session.execute(SET_ROLE, {"role": actor.bound_role})
+        audit.record(actor, "outside_person.renamed", "user", user_id)
+    return user_id
 
 
 def is_allowed_origin(origin: str) -> bool:
     """Whether any workspace takes feedback from this origin."""
     parameters = {"origin": origin.lower()}
     db.session.execute(NAME_ORIGIN, parameters)
-    found: bool = db.session.execute(ALLOWED, parameters).scalar_one()
-    return found
-
-
-def _rename(user_id: UUID, name: str, actor: Actor) -> None:
-    """Only people change their own rows, and these cannot sign in; so the product does it for them."""
-    db.session.execute(SET_ROLE, {"role": "system"})
-    db.session.execute(update(User).where(User.id == user_id).values(name=name))
-    db.session.execute(SET_ROLE, {"role": actor.bound_role})
-    audit.record(actor, "outside_person.renamed", "user", user_id)
-
-
-def _clean_subject(subject: str) -> str:
-    subject = subject.strip()
-    if not 0 < len(subject) <= MAX_SUBJECT or not subject.isprintable():
-        sentence = f"Give 1 to {MAX_SUBJECT} characters that can be seen."
-        raise Invalid.of({"subject": sentence})
-    return subject
-
-
-# Names and addresses
+    return bool(db.session.scalar(ALLOWED, parameters))

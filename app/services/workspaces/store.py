@@ -32,8 +32,7 @@ find_workspace = partial(credentials.find_workspace, run)
 def create_workspace(*, slug: str, name: str) -> tuple[Tenant, Actor]:
     """A new workspace and its system actor, for whom the rest of the transaction works."""
     if not SLUG.fullmatch(slug):
-        sentence = "Use lower-case letters, digits and hyphens: at most 60, not beginning with a hyphen."
-        raise Invalid(sentence, {"slug": sentence})
+        raise Invalid.of({"slug": "Use at most 60 lower-case letters, digits and hyphens, no hyphen first."})
     system = Actor(uuid4(), uuid4(), "system", "Upshot")
     identity.work_as(system)
     tenant = Tenant(id=system.tenant_id, slug=slug, name=clean_name(name))
@@ -63,25 +62,10 @@ def _add_review_agent(system: Actor) -> None:
     )
     db.session.add(agent)
     db.session.flush()
-    db.session.add_all(
-        [
-            AgentVersion(
-                tenant_id=system.tenant_id,
-                agent_id=agent.id,
-                version=1,
-                config={"tool_groups": REVIEW_TOOLS},
-                created_by=system.id,
-            ),
-            Task(
-                tenant_id=system.tenant_id,
-                slug=REVIEW_TASK,
-                name="Feedback Review",
-                agent_id=agent.id,
-                cron=WorkspaceSettings().review_cron,
-                enabled=False,
-            ),
-        ]
-    )
+    made_for = {"tenant_id": system.tenant_id, "agent_id": agent.id}
+    config, cron = {"tool_groups": REVIEW_TOOLS}, WorkspaceSettings().review_cron
+    db.session.add(AgentVersion(**made_for, version=1, config=config, created_by=system.id))
+    db.session.add(Task(**made_for, slug=REVIEW_TASK, name="Feedback Review", cron=cron, enabled=False))
     db.session.flush()
 
 
@@ -96,7 +80,7 @@ def system_actor(tenant_id: UUID) -> Actor:
 
 
 def get_workspace(*, actor: Actor) -> Tenant:
-    return db.session.scalars(select(Tenant).where(Tenant.id == actor.tenant_id)).one()
+    return db.session.get_one(Tenant, actor.tenant_id)
 
 
 def get_settings(actor: Actor) -> WorkspaceSettings:
@@ -126,8 +110,7 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
     try:
         after = WorkspaceSettings.model_validate({**before.model_dump(), **changes})
     except ValidationError as error:
-        wrong = settings_errors(error)
-        raise Invalid.of(wrong) from None
+        raise Invalid.of(settings_errors(error)) from None
     changed = {
         name: {"from": getattr(before, name), "to": getattr(after, name)}
         for name in WorkspaceSettings.model_fields
@@ -149,13 +132,12 @@ def change_settings(changes: Mapping[str, Any], *, actor: Actor) -> WorkspaceSet
     return after
 
 
-def rename_workspace(name: str, *, actor: Actor) -> Tenant:
+def rename_workspace(name: str, *, actor: Actor) -> None:
     tenant = _lock_workspace(actor)
     name = clean_name(name)
     if name != tenant.name:
         before, tenant.name = tenant.name, name
         audit.record(actor, "workspace.renamed", "tenant", tenant.id, **{"from": before, "to": name})
-    return tenant
 
 
 def list_workspaces(user_id: UUID) -> list[tuple[Tenant, str]]:
@@ -172,6 +154,4 @@ def list_workspaces(user_id: UUID) -> list[tuple[Tenant, str]]:
 
 
 def _lock_workspace(actor: Actor) -> Tenant:
-    return db.session.scalars(
-        select(Tenant).where(Tenant.id == actor.tenant_id).with_for_update().execution_options(populate_existing=True)
-    ).one()
+    return db.session.get_one(Tenant, actor.tenant_id, with_for_update=True, populate_existing=True)

@@ -56,23 +56,18 @@ def count_attempt(email: str, address: str, device: str | None = None) -> Attemp
         if failures > most:
             raise too_many(seconds)
     if device is None:
-        _count_account(email, first_here=counted[1][0] == 1)
+        # Wherever it comes from; an address that was not wrong before may still try.
+        failures, seconds = _count(_account_key(email))
+        if failures > (MOST_PER_ACCOUNT if counted[1][0] == 1 else PER_ACCOUNT):
+            raise too_many(seconds)
     full = [seconds for failures, seconds, most in counted if failures >= most]
     return Attempt(bool(full), max(full, default=0))
 
 
-def _count_account(email: str, *, first_here: bool) -> None:
-    """Count the attempt for the e-mail, wherever it comes from."""
-    failures, seconds = _count(_account_key(email))
-    if failures > (MOST_PER_ACCOUNT if first_here else PER_ACCOUNT):
-        raise too_many(seconds)
-
-
 def too_many(seconds: int) -> Throttled:
     minutes = max(1, -(-seconds // 60))
-    return Throttled(
-        f"Too many attempts. Wait {minutes} minute{'' if minutes == 1 else 's'}, then try again.", max(1, seconds)
-    )
+    wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+    return Throttled(f"Too many attempts. Wait {wait}, then try again.", max(1, seconds))
 
 
 def forget_attempts(email: str, address: str, device: str | None = None) -> None:
