@@ -1,18 +1,19 @@
 """One's own account: name, password, where one is signed in, and what agents remember."""
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Response, g, make_response, render_template, request, url_for
+from flask import Blueprint, Response, g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.security.access import access
 from app.services.knowledge import memories
-from app.services.workspaces import last_used, logins, people, throttle
+from app.services.workspaces import last_used, logins, people
 from app.services.workspaces import store as workspace_store
-from app.views.auth import count_attempt, with_retry_after
-from app.views.htmx import leave
+from app.views.auth import password_attempt, refuse_attempt
+from app.views.htmx import leave, render
 
 bp = Blueprint("account", __name__, url_prefix="/account")
 
@@ -26,8 +27,9 @@ def index() -> Any:
 def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 200) -> Response:
     """The page; `form` is the one whose fields are wrong."""
     user = people.get_person(g.actor.id, actor=g.actor)
-    html = render_template(
+    return render(
         "account/index.html",
+        status=status,
         user=user,
         name=request.form.get("name", user.name) if form == "name" else user.name,
         name_errors=errors if form == "name" else {},
@@ -38,26 +40,19 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         memories=memories.list_memories(actor=g.actor),
         places=workspace_store.list_workspaces(g.actor.id),
     )
-    return make_response(html, status)
 
 
 # The first mark that a browser carries names it: most of them claim to be others too.
 BROWSERS = (("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"))
-SYSTEMS = (
-    ("Android", "Android"),
-    ("iPhone", "iPhone"),
-    ("iPad", "iPad"),
-    ("Windows", "Windows"),
-    ("Mac OS X", "macOS"),
-)
+SYSTEMS = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
 
 
 def browser_name(user_agent: str | None) -> str:
-    """`Firefox on Windows`; what nobody knows is shown as it came, cut."""
+    """`Firefox on Windows`; an unknown browser is shown as it came, cut."""
     text = user_agent or ""
     browser = next((name for mark, name in BROWSERS if mark in text), text[:40] or "Unknown browser")
-    system = next((name for mark, name in (*SYSTEMS, ("Linux", "Linux")) if mark in text), "")
-    return f"{browser} on {system}" if system else browser
+    system = next((f" on {name}" for name in SYSTEMS if name in text), "").replace("Mac OS X", "macOS")
+    return browser + system
 
 
 @bp.post("/name")
@@ -79,18 +74,10 @@ def change_password() -> Any:
     if new != request.form.get("again", ""):
         return _page("password", {"again": "This is not the same as the new password."}, 422)
     try:
-        device = str(g.login_id)
-        attempt = count_attempt(g.person.email or str(g.actor.id), device)
-        try:
-            with transaction():
-                people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
-                throttle.forget_attempts(g.person.email or str(g.actor.id), request.remote_addr or "", device)
-        except Invalid as wrong:
-            if not attempt.last:
-                return _page("password", wrong.fields, 422)
-            raise throttle.too_many(attempt.retry_after) from None
-    except Throttled as pause:
-        return with_retry_after(_page("password", {"old": pause.detail}, 429), pause)
+        with password_attempt(g.person.email or str(g.actor.id), str(g.login_id)):
+            people.change_password(request.form.get("old", ""), new, actor=g.actor, keep=g.login_id)
+    except (Invalid, Throttled) as wrong:
+        return refuse_attempt(wrong, partial(_page, "password"), "old")
     return leave(url_for("account.index"), "Your password is changed. You are signed out everywhere else.")
 
 

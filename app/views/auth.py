@@ -3,21 +3,24 @@
 Each of them works as somebody who is not yet proved to be them; `acting_as` sees to it that this ends with it.
 """
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
-from uuid import UUID
 
-from flask import Blueprint, Response, current_app, g, make_response, redirect, render_template, request
+from flask import Blueprint, Response, current_app, g, redirect, render_template, request
 
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Throttled
-from app.security import cookies, known_browsers
+from app.formats.ids import parse_id
+from app.security import cookies
 from app.security.access import access
 from app.services.workspaces import identity, logins, people, throttle
 from app.services.workspaces.people import Invitation
-from app.views.htmx import local_path, vary_by_htmx
+from app.views.htmx import local_path, render, vary_by_htmx
 
 DEVICE = "upshot_device"
+MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
 bp = Blueprint("auth", __name__)
 
 
@@ -34,43 +37,34 @@ def sign_in() -> Any:
 @access("public", also="person")
 def sign_in_with_password() -> Any:
     wanted, email = request.form.get("next"), request.form.get("email", "")
+
+    def show(errors: dict[str, str], status: int) -> Response:
+        return _form(wanted, email, errors, status)
+
     missing = {name: text for name, text in MISSING.items() if not request.form.get(name, "").strip()}
     if missing:
-        return _form(wanted, email, missing, 422)
+        return show(missing, 422)
     try:
-        device = known_device(email)
-        attempt = count_attempt(email, device)
-        try:
-            with acting_as(g.actor), transaction():
-                actor, token = logins.sign_in(
-                    email,
-                    request.form["password"],
-                    address=address(),
-                    user_agent=request.user_agent.string,
-                    request_id=g.request_id,
-                    device=device,
-                )
-        except Invalid as wrong:
-            if not attempt.last:
-                return _form(wanted, email, wrong.fields, 422)
-            raise throttle.too_many(attempt.retry_after) from None
-    except Throttled as pause:
-        return with_retry_after(_form(wanted, email, {"password": pause.detail}, 429), pause)
+        with password_attempt(email, known_device(email)):
+            actor, token = logins.sign_in(email, request.form["password"], **_visit())
+    except (Invalid, Throttled) as wrong:
+        return refuse_attempt(wrong, show)
     return sign_in_as(actor, token, local_path(wanted))
 
 
-MISSING = {"email": "Give your e-mail address.", "password": "Give your password."}
-
-
 def _form(wanted: str | None, email: str = "", errors: dict[str, str] | None = None, status: int = 200) -> Response:
-    html = render_template(
+    return render(
         "auth/sign_in.html",
+        status=status,
         email=email,
         errors=errors or {},
         wanted=local_path(wanted, ""),
         demo=current_app.config["DEMO"],
     )
-    return make_response(html, status)
+
+
+def _visit() -> dict[str, Any]:
+    return {"user_agent": request.user_agent.string, "request_id": g.request_id}
 
 
 @bp.post("/sign-out")
@@ -96,7 +90,7 @@ def link(token: str) -> Any:
 def use_link(token: str) -> Any:
     try:
         with acting_as(g.actor), transaction():
-            actor, login = logins.use_link(token, user_agent=request.user_agent.string, request_id=g.request_id)
+            actor, login = logins.use_link(token, **_visit())
     except NotFound as spent:
         return _show_spent(spent.detail)
     return sign_in_as(actor, login, "/")
@@ -108,7 +102,7 @@ def enter_demo() -> Any:
     if not current_app.config["DEMO"]:
         raise NotFound("There is no demo here.")
     with acting_as(g.actor), transaction():
-        actor, token = logins.enter_demo(user_agent=request.user_agent.string, request_id=g.request_id)
+        actor, token = logins.enter_demo(**_visit())
     return sign_in_as(actor, token, local_path(request.form.get("next")))
 
 
@@ -127,10 +121,8 @@ def accept_invitation(token: str) -> Any:
     try:
         invited = _look_up(token)
         return sign_in_as(*_join(token, invited), "/")
-    except Invalid as wrong:
-        return _invitation(token, invited, wrong.fields, 422)
-    except Throttled as pause:
-        return with_retry_after(_invitation(token, invited, {"password": pause.detail}, 429), pause)
+    except (Invalid, Throttled) as wrong:
+        return refuse_attempt(wrong, lambda errors, status: _invitation(token, invited, errors, status))
     except NotFound as spent:
         return _show_spent(spent.detail)
 
@@ -142,19 +134,13 @@ def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
     mine = _is_me(invited)
     if not mine:
         people.check_newcomer(name, password, invited.email)
-    device = str(g.login_id) if mine else known_device(invited.email)
-    attempt = count_attempt(invited.email, device)
-    try:
-        with acting_as(g.actor), transaction():
-            actor = people.accept_invite(
-                token, name, password, signed_in_as=g.actor.id if g.actor else None, request_id=g.request_id
-            )
-            throttle.forget_attempts(invited.email, address(), device)
-            return actor, logins.begin_login(actor=actor, user_agent=request.user_agent.string)
-    except Invalid:
-        if attempt.last:
-            raise throttle.too_many(attempt.retry_after) from None
-        raise
+    visit = _visit()
+    with password_attempt(invited.email, str(g.login_id) if mine else known_device(invited.email)):
+        signed_in_as = g.actor.id if g.actor else None
+        actor = people.accept_invite(
+            token, name, password, signed_in_as=signed_in_as, request_id=visit["request_id"]
+        )
+        return actor, logins.begin_login(actor=actor, user_agent=visit["user_agent"])
 
 
 def _look_up(token: str) -> Invitation:
@@ -167,25 +153,47 @@ def _is_me(invited: Invitation) -> bool:
 
 
 def _invitation(token: str, invited: Invitation, errors: dict[str, str] | None = None, status: int = 200) -> Response:
-    html = render_template(
+    return render(
         "auth/invite.html",
+        status=status,
         token=token,
         invited=invited,
         mine=_is_me(invited),
         name=request.form.get("name", ""),
         errors=errors or {},
     )
-    return make_response(html, status)
 
 
 def _show_spent(sentence: str) -> Response:
-    return make_response(render_template("auth/spent.html", sentence=sentence), 404)
+    return render("auth/spent.html", status=404, sentence=sentence)
 
 
-def count_attempt(email: str, device: str | None) -> throttle.Attempt:
-    """Count an attempt for good, before the password is looked at."""
+@contextmanager
+def password_attempt(email: str, device: str | None) -> Iterator[None]:
+    """Check a password inside the block, in one transaction. The attempt is counted before, for good, and forgotten
+    when the password is right; a wrong one that was the last is refused as one too many."""
+    address = request.remote_addr or ""
     with transaction():
-        return throttle.count_attempt(email, address(), device)
+        attempt = throttle.count_attempt(email, address, device)
+    try:
+        with acting_as(g.actor), transaction():
+            yield
+            throttle.forget_attempts(email, address, device)
+    except Invalid:
+        if attempt.last:
+            raise throttle.too_many(attempt.retry_after) from None
+        raise
+
+
+def refuse_attempt(
+    wrong: Invalid | Throttled, show: Callable[[dict[str, str], int], Response], field: str = "password"
+) -> Response:
+    """Show the form again with what was wrong, or with how long to wait."""
+    if isinstance(wrong, Invalid):
+        return show(wrong.fields, 422)
+    answer = show({field: wrong.detail}, 429)
+    answer.headers["Retry-After"] = str(wrong.retry_after)
+    return answer
 
 
 def known_device(email: str) -> str | None:
@@ -195,16 +203,7 @@ def known_device(email: str) -> str | None:
         return None
     with acting_as(g.actor):
         user_id = identity.find_user(email)
-    return known_browsers.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
-
-
-def address() -> str:
-    return request.remote_addr or ""
-
-
-def with_retry_after(answer: Response, pause: Throttled) -> Response:
-    answer.headers["Retry-After"] = str(pause.retry_after)
-    return answer
+    return cookies.find_mark(current_app.config["SECRET_KEY"], cookie, user_id) if user_id else None
 
 
 def sign_in_as(actor: Actor, token: str, to: str) -> Response:
@@ -212,27 +211,23 @@ def sign_in_as(actor: Actor, token: str, to: str) -> Response:
     if g.login_id is not None:
         with acting_as(g.actor), transaction():
             logins.end_login(g.login_id, actor=g.actor)
-    answer: Any = redirect(to, 303)
+    answer = set_cookie(redirect(to, 303), token)
     name = cookies.cookie_name(DEVICE)
-    mark = known_browsers.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
-    _set_cookie(answer, name, mark, known_browsers.LIFETIME)
-    return set_cookie(answer, token)
+    mark = cookies.add_mark(current_app.config["SECRET_KEY"], request.cookies.get(name, ""), actor.id)
+    return _set_cookie(answer, name, mark, cookies.MARK_LIFETIME)
 
 
-def set_cookie(answer: Response, token: str) -> Response:
-    _set_cookie(answer, cookies.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
-    return vary_by_htmx(answer)
-
-
-def _set_cookie(answer: Response, name: str, value: str, seconds: int) -> None:
-    secure = current_app.config["SECURE"]
-    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="Lax", secure=secure, path="/")
+def set_cookie(answer: Any, token: str) -> Response:
+    return _set_cookie(answer, cookies.cookie_name(), token, int(logins.LIFETIME.total_seconds()))
 
 
 def forget_cookie(answer: Any) -> Response:
-    answer.delete_cookie(
-        cookies.cookie_name(), path="/", secure=current_app.config["SECURE"], httponly=True, samesite="Lax"
-    )
+    return _set_cookie(answer, cookies.cookie_name(), "", 0)
+
+
+def _set_cookie(answer: Any, name: str, value: str, seconds: int) -> Response:
+    secure = current_app.config["SECURE"]
+    answer.set_cookie(name, value, max_age=seconds, httponly=True, samesite="Lax", secure=secure, path="/")
     return vary_by_htmx(answer)
 
 
@@ -240,14 +235,12 @@ def forget_cookie(answer: Any) -> Response:
 @access("signed_in")
 def switch() -> Any:
     """A login is for one workspace: the one here ends, one there begins."""
-    try:
-        tenant_id = UUID(request.form.get("workspace", ""))
-    except ValueError:
-        raise NotFound("No such workspace.") from None
+    tenant_id = parse_id(request.form.get("workspace"))
+    if tenant_id is None:
+        raise NotFound("No such workspace.")
     if tenant_id == g.actor.tenant_id:
         return redirect("/", 303)
+    agent = request.user_agent.string
     with transaction():
-        _, token = logins.switch_workspace(
-            tenant_id, actor=g.actor, login_id=g.login_id, user_agent=request.user_agent.string
-        )
-    return set_cookie(redirect("/", 303), token)  # type: ignore[arg-type]
+        _, token = logins.switch_workspace(tenant_id, actor=g.actor, login_id=g.login_id, user_agent=agent)
+    return set_cookie(redirect("/", 303), token)

@@ -25,10 +25,15 @@ def wants_fragment() -> bool:
     return request.headers.get("HX-Request") == "true" and request.headers.get("HX-Request-Type") != "full"
 
 
+def render(template: str, *, status: int = 200, **context: Any) -> Response:
+    """A page that htmx never asks a part of."""
+    return make_response(render_template(template, **context), status)
+
+
 def page(template: str, fragment: str, *, status: int = 200, **context: Any) -> Response:
     """A resource: the whole page, or the one part of it that htmx asked for."""
     name = fragment if wants_fragment() else template
-    return vary_by_htmx(make_response(render_template(name, **context), status))
+    return vary_by_htmx(render(name, status=status, **context))
 
 
 def swap(
@@ -40,22 +45,22 @@ def swap(
     """
     if not wants_fragment():
         return leave(fallback, *toasts)
-    shown = [*flashed_toasts(), *(toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts)]
-    html = render_template("layout/_swapped.html", changed=template, toasts=shown, **context)
-    return vary_by_htmx(make_response(html, status))
+    shown = [*flashed_toasts(), *map(_as_toast, toasts)]
+    return vary_by_htmx(render("layout/_swapped.html", status=status, changed=template, toasts=shown, **context))
 
 
 def leave(to: str, *toasts: Toast | str) -> Response:
     """The answer to an action after which another page is shown: a 303, and the toasts there."""
     for toast in toasts:
-        flash(_as_flash(toast), _flash_kind(toast))
+        message: Any = asdict(_as_toast(toast))
+        flash(message, message["kind"])
     return vary_by_htmx(redirect(to, 303))
 
 
 def toast_only(*toasts: Toast | str, status: int = 200) -> Response:
     """Nothing on the page changes but the toasts."""
-    shown = [toast if isinstance(toast, Toast) else Toast(toast) for toast in toasts]
-    return vary_by_htmx(make_response(render_template("layout/_toasts_oob.html", toasts=shown), status))
+    shown = [_as_toast(toast) for toast in toasts]
+    return vary_by_htmx(render("layout/_toasts_oob.html", status=status, toasts=shown))
 
 
 def flashed_toasts() -> list[Toast]:
@@ -71,12 +76,8 @@ def vary_by_htmx(response: Any) -> Response:
     return answer
 
 
-def _as_flash(toast: Toast | str) -> Any:
-    return asdict(toast) if isinstance(toast, Toast) else toast
-
-
-def _flash_kind(toast: Toast | str) -> str:
-    return toast.kind if isinstance(toast, Toast) else "success"
+def _as_toast(toast: Toast | str) -> Toast:
+    return toast if isinstance(toast, Toast) else Toast(toast)
 
 
 def _from_flash(message: Any, kind: str) -> Toast:

@@ -38,7 +38,9 @@ def try_in(email: str, password: str, address: str):
             attempt = throttle.count_attempt(email, address)
         with transaction():
             try:
-                return logins.sign_in(email, password, address=address, user_agent="tests")
+                signed_in = logins.sign_in(email, password, user_agent="tests")
+                throttle.forget_attempts(email, address)
+                return signed_in
             except Invalid:
                 if attempt.last:
                     raise throttle.too_many(attempt.retry_after) from None

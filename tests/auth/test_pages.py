@@ -10,7 +10,7 @@ from sqlalchemy import func, update
 
 from app.db import acting_as, db, transaction
 from app.models.people import OneTimeLink
-from app.security import known_browsers
+from app.security import cookies
 from app.services.workspaces import logins, people, throttle
 from app.views.htmx import local_path
 from tests.conftest import soup
@@ -344,15 +344,15 @@ def test_guesses_from_ever_new_addresses_leave_known_browsers_and_links(app, vis
 
 def test_the_mark_of_a_browser_is_for_its_person_and_cannot_be_made_up(app, person):
     secret, mine, theirs = app.config["SECRET_KEY"], uuid4(), uuid4()
-    cookie = known_browsers.add_mark(secret, known_browsers.add_mark(secret, "", mine), theirs)
-    assert known_browsers.find_mark(secret, cookie, mine)
-    assert known_browsers.find_mark(secret, cookie, theirs)
-    assert known_browsers.find_mark(secret, cookie, uuid4()) is None
+    cookie = cookies.add_mark(secret, cookies.add_mark(secret, "", mine), theirs)
+    assert cookies.find_mark(secret, cookie, mine)
+    assert cookies.find_mark(secret, cookie, theirs)
+    assert cookies.find_mark(secret, cookie, uuid4()) is None
     for wrong in ("", "|", "x", "1.2.3", "9999999999.abc." + "0" * 64, cookie.replace(".", "-"), "é|ü.ö.ß"):
-        assert known_browsers.find_mark(secret, wrong, mine) is None
-    assert known_browsers.find_mark("another secret", cookie, mine) is None
+        assert cookies.find_mark(secret, wrong, mine) is None
+    assert cookies.find_mark("another secret", cookie, mine) is None
     for _ in range(20):
-        cookie = known_browsers.add_mark(secret, cookie, uuid4())
+        cookie = cookies.add_mark(secret, cookie, uuid4())
     assert len(cookie) < 600
-    again = known_browsers.add_mark(secret, known_browsers.add_mark(secret, "", mine), mine)
+    again = cookies.add_mark(secret, cookies.add_mark(secret, "", mine), mine)
     assert "|" not in again

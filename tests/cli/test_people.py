@@ -53,7 +53,7 @@ def test_from_nothing_to_a_key_and_a_link(app, upshot):
     token = link["url"].removeprefix("https://upshot.example.com/sign-in/link/")
     with app.app_context(), acting_as(None):
         assert logins.link_works(token)
-        actor = logins.authenticate(email, "correct horse battery", address="test")
+        actor, _ = logins.sign_in(email, "correct horse battery", user_agent=None)
         assert (str(actor.id), actor.role) == (person["id"], "owner")
 
 

@@ -5,9 +5,7 @@ each time. When the clock is set back, a task goes on at its usual pace: it neit
 it was, nor runs again what it has just run.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from sqlalchemy import func, select, text
@@ -58,7 +56,7 @@ def run_due(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
     db.session.flush()
     tick = _claim(task, scheduled_for, owner) or _claim_again(task, scheduled_for, owner, now)
     if tick is not None:
-        _start_or_skip(task, tick, None)
+        _start_or_skip(task, tick)
     return tick
 
 
@@ -87,13 +85,13 @@ def run_now(task_id: UUID, *, actor: Actor) -> TaskTick:
 
 def _claim(task: Task, scheduled_for: datetime, owner: str) -> TaskTick | None:
     """The key of the table decides who runs it."""
-    made = db.session.scalar(
+    made: TaskTick | None = db.session.scalar(
         insert(TaskTick)
         .values(tenant_id=task.tenant_id, task_id=task.id, scheduled_for=scheduled_for, owner=owner)
         .on_conflict_do_nothing(index_elements=["tenant_id", "task_id", "scheduled_for"])
-        .returning(TaskTick.id)
+        .returning(TaskTick)
     )
-    return db.session.get(TaskTick, made) if made else None
+    return made
 
 
 def _claim_again(task: Task, scheduled_for: datetime, owner: str, now: datetime) -> TaskTick | None:
@@ -109,53 +107,44 @@ def _claim_again(task: Task, scheduled_for: datetime, owner: str, now: datetime)
     return _claim(task, now, owner) if claimed_at is not None and claimed_at > now else None
 
 
-def _start_or_skip(task: Task, tick: TaskTick, person: Actor | None) -> None:
+def _start_or_skip(task: Task, tick: TaskTick) -> None:
     if _is_busy(task, besides=tick.id):
         _close(tick, "skipped", BUSY)
         return
     try:
         with db.session.begin_nested():
-            _start(task, tick, person or _actor_of(task))
+            _start(task, tick, _actor_of(task))
     except Problem as refusal:
         _close(tick, "failed", refusal.detail)
         note_outcome(task.tenant_id, task.id, "failed", refusal.detail, tick.created_at)
 
 
 def _start(task: Task, tick: TaskTick, person: Actor) -> None:
+    """Ask the agent, or replay the set that the task names, with its agent's current version where it names one."""
     if task.replay:
-        tick.eval_run_id = _start_replay(task, task.replay, person)
-        db.session.flush()
-        return
-    agent = db.session.scalar(select(Agent.slug).where(Agent.tenant_id == task.tenant_id, Agent.id == task.agent_id))
-    if agent is None or not task.message:
-        raise Refused("There is nothing that this release could run here.")
-    session = session_start.start_run(
-        agent, [task.message], actor=person, title=task.name, metadata={"task_id": str(task.id)}
-    )
-    tick.session_id = session.id
+        new = NewRun(
+            set_name=task.replay["set"],
+            agent_id=task.agent_id,
+            own_only=task.agent_id is not None,
+            context_mode=task.replay.get("context", "frozen"),
+            triggered_by="scheduled",
+        )
+        tick.eval_run_id = eval_runs.start_run(new, actor=person).id
+    else:
+        agent = db.session.get(Agent, task.agent_id) if task.agent_id else None
+        if agent is None or not task.message:
+            raise Refused("There is nothing that this release could run here.")
+        about = {"title": task.name, "metadata": {"task_id": str(task.id)}}
+        tick.session_id = session_start.start_run(agent.slug, [task.message], actor=person, **about).id
     db.session.flush()
-
-
-def _start_replay(task: Task, replay: Mapping[str, Any], person: Actor) -> UUID:
-    """Replay the set that the task names, with its agent's current version where it names one."""
-    new = NewRun(
-        set_name=replay["set"],
-        agent_id=task.agent_id,
-        own_only=task.agent_id is not None,
-        context_mode=replay.get("context", "frozen"),
-        triggered_by="scheduled",
-    )
-    return eval_runs.start_run(new, actor=person).id
 
 
 def _is_busy(task: Task, besides: UUID | None = None) -> bool:
     """Whether an earlier run is under way. One whose session was deleted never ends by itself."""
+    of_session = (AgentSession.tenant_id == TaskTick.tenant_id) & (AgentSession.id == TaskTick.session_id)
     earlier = db.session.execute(
         select(TaskTick, func.coalesce(AgentSession.status, EvalRun.status))
-        .outerjoin(
-            AgentSession,
-            (AgentSession.tenant_id == TaskTick.tenant_id) & (AgentSession.id == TaskTick.session_id),
-        )
+        .outerjoin(AgentSession, of_session)
         .outerjoin(EvalRun, (EvalRun.tenant_id == TaskTick.tenant_id) & (EvalRun.id == TaskTick.eval_run_id))
         .where(
             TaskTick.tenant_id == task.tenant_id,

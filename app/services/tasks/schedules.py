@@ -1,5 +1,6 @@
 """Scheduled work for agents: set up, changed, turned on and off, and taken away by admins."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -39,30 +40,16 @@ class Plan:
     context: str = ""
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """One time that a task ran, or should have."""
-
-    scheduled_for: datetime
-    status: str
-    detail: str | None
-    session_id: UUID | None
-    eval_run_id: UUID | None
-    created_at: datetime
-    finished_at: datetime | None
-
-
 def create_task(plan: Plan, *, actor: Actor) -> Task:
     """Schedule work for an agent, from now on."""
     actor.check_admin("Only an admin schedules work.")
     values = _check_plan(plan, actor)
-    if _count_tasks(actor) >= MAX_TASKS:
+    known = db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id))
+    if (known or 0) >= MAX_TASKS:
         raise Refused(f"A workspace has at most {MAX_TASKS} tasks; delete one first.")
-    task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True, **values)
-    task.created_by = actor.id
-    task.next_run_at = next_after(task.cron, due.read_clock())
+    task = Task(tenant_id=actor.tenant_id, slug=f"task-{uuid4().hex[:12]}", enabled=True)
     db.session.add(task)
-    db.session.flush()
+    _set_plan(task, values, actor)
     audit.record(actor, "task.created", "task", task.id, name=task.name, cron=task.cron)
     return task
 
@@ -71,13 +58,21 @@ def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
     """Save a task. From now on it runs as the actor."""
     task = _lock_task(task_id, actor)
     before = {"name": task.name, "cron": task.cron}
-    for name, value in _check_plan(plan, actor).items():
-        setattr(task, name, value)
-    task.created_by = actor.id
-    task.next_run_at = next_after(task.cron, due.read_clock()) if task.enabled else None
-    db.session.flush()
+    _set_plan(task, _check_plan(plan, actor), actor)
     audit.record(actor, "task.changed", "task", task.id, before=before, after={"name": task.name, "cron": task.cron})
     return task
+
+
+def _set_plan(task: Task, values: dict[str, object], actor: Actor) -> None:
+    for name, value in values.items():
+        setattr(task, name, value)
+    task.created_by = actor.id
+    _set_next_run(task)
+
+
+def _set_next_run(task: Task) -> None:
+    task.next_run_at = next_after(task.cron, due.read_clock()) if task.enabled else None
+    db.session.flush()
 
 
 def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
@@ -86,8 +81,7 @@ def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
     if task.enabled == enabled:
         return task
     task.enabled = enabled
-    task.next_run_at = next_after(task.cron, due.read_clock()) if enabled else None
-    db.session.flush()
+    _set_next_run(task)
     audit.record(actor, "task.enabled" if enabled else "task.disabled", "task", task.id, name=task.name)
     return task
 
@@ -120,18 +114,14 @@ def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
     return row[0], row[1]
 
 
-def list_runs(task_id: UUID, *, actor: Actor) -> list[RunRow]:
-    """The last times of a task, the latest first. One query."""
-    rows = db.session.execute(
-        select(
-            TaskTick.scheduled_for, TaskTick.status, TaskTick.detail, TaskTick.session_id,
-            TaskTick.eval_run_id, TaskTick.created_at, TaskTick.finished_at,
-        )
+def list_runs(task_id: UUID, *, actor: Actor) -> Sequence[TaskTick]:
+    """The last times that a task ran, or should have, the latest first. One query."""
+    return db.session.scalars(
+        select(TaskTick)
         .where(TaskTick.tenant_id == actor.tenant_id, TaskTick.task_id == task_id)
         .order_by(TaskTick.scheduled_for.desc())
         .limit(MAX_RUNS)
-    )  # fmt: skip
-    return [RunRow(*row) for row in rows]
+    ).all()
 
 
 def next_runs(cron: str, moment: datetime) -> list[datetime]:
@@ -195,7 +185,3 @@ def _check_cron(given: str) -> str:
     if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:
         raise Invalid.of({"cron": "No such day ever comes."})
     return cron
-
-
-def _count_tasks(actor: Actor) -> int:
-    return db.session.scalar(select(func.count()).select_from(Task).where(Task.tenant_id == actor.tenant_id)) or 0

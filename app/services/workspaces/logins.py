@@ -17,7 +17,7 @@ from app.db import db, run
 from app.errors import Invalid, NotFound
 from app.models.people import LoginSession, User
 from app.services import audit
-from app.services.workspaces import credentials, identity, store, throttle
+from app.services.workspaces import credentials, identity, store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,24 +52,12 @@ def begin_login(*, actor: Actor, user_agent: str | None) -> str:
 
 
 def sign_in(
-    email: str,
-    password: str,
-    *,
-    address: str,
-    user_agent: str | None,
-    request_id: str | None = None,
-    device: str | None = None,
+    email: str, password: str, *, user_agent: str | None, request_id: str | None = None
 ) -> tuple[Actor, str]:
-    """Sign in with a password. Call `throttle.count_attempt` before, in a transaction of its own."""
-    actor = authenticate(email, password, address=address, request_id=request_id, device=device)
-    return actor, begin_login(actor=actor, user_agent=user_agent)
+    """Sign in with a password, or say that it or the e-mail is wrong, never which. The same questions are asked for an
+    address that nobody has, so that the time that the answer takes says nothing either.
 
-
-def authenticate(
-    email: str, password: str, *, address: str, request_id: str | None = None, device: str | None = None
-) -> Actor:
-    """Work as the person with this e-mail and password, or say that one of them is wrong, never which. The same
-    questions are asked for an address that nobody has, so that the time that the answer takes says nothing either."""
+    Call `throttle.count_attempt` before, in a transaction of its own, and `throttle.forget_attempts` after it."""
     user_id = identity.find_user(email) or identity.NO_USER
     tenant_id = next(reversed(identity.tenants_of(user_id)), identity.NO_USER)
     identity.work_as(Actor(user_id, tenant_id, "member"))
@@ -78,8 +66,7 @@ def authenticate(
     actor = identity.enter_workspace(user_id, tenant_id, request_id) if right else None
     if actor is None:
         raise Invalid.of({"password": "E-mail or password is not right."})
-    throttle.forget_attempts(email, address, device)
-    return actor
+    return actor, begin_login(actor=actor, user_agent=user_agent)
 
 
 def end_login(login_id: UUID, *, actor: Actor) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flask import Response, g, make_response, render_template, request, url_for
+from flask import Response, g, request, url_for
 
 from app.db import transaction
 from app.db.paging import Page
@@ -12,7 +12,7 @@ from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
 from app.services import audit as services_audit
 from app.services.workspaces import store as workspace_store
-from app.views.htmx import leave, page
+from app.views.htmx import leave, page, render
 from app.views.settings import bp
 from app.views.settings.audit import details_line, sentence
 
@@ -30,8 +30,8 @@ def index() -> Any:
 
 
 def _page(name: str, values: Mapping[str, Any], errors: dict[str, str], status: int = 200) -> Response:
-    html = render_template("settings/index.html", name=name, form=values, errors=errors, timezones=sorted(timezones()))
-    return make_response(html, status)
+    zones = sorted(timezones())
+    return render("settings/index.html", status=status, name=name, form=values, errors=errors, timezones=zones)
 
 
 @bp.post("")

@@ -1,10 +1,10 @@
-"""Settings, API keys: made, shown once, revoked. And the note of when each key and login was last used."""
+"""Settings, API keys: made, shown once, revoked."""
 
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import Any
 from uuid import UUID
 
-from flask import Response, g, make_response, render_template, request, url_for
+from flask import Response, g, request, url_for
 
 from app.actor import SCOPES
 from app.db import transaction
@@ -12,7 +12,7 @@ from app.errors import Invalid
 from app.security.access import access
 from app.services.workspaces import keys as workspace_keys
 from app.services.workspaces import last_used
-from app.views.htmx import leave
+from app.views.htmx import leave, render
 from app.views.settings import bp
 
 ABOUT = {
@@ -33,8 +33,9 @@ def list_keys() -> Any:
 
 def _page(errors: dict[str, str] | None = None, key: str = "", status: int = 200) -> Response:
     """The page; `key` was just made and is shown this once."""
-    html = render_template(
+    return render(
         "settings/keys.html",
+        status=status,
         keys=workspace_keys.list_keys(actor=g.actor),
         last_used=last_used.last_used,
         now=datetime.now(UTC),
@@ -44,7 +45,6 @@ def _page(errors: dict[str, str] | None = None, key: str = "", status: int = 200
         errors=errors or {},
         key=key,
     )
-    return make_response(html, status)
 
 
 @bp.post("/keys")
@@ -69,9 +69,9 @@ def _end_of(day: str) -> datetime | None:
     if not day.strip():
         return None
     try:
-        return datetime.combine(datetime.strptime(day.strip(), "%Y-%m-%d").date(), time.max, UTC)  # noqa: DTZ007 - a day
+        return datetime.combine(date.fromisoformat(day.strip()), time.max, UTC)
     except ValueError:
-        raise Invalid("No day.", {"expires": "Give a day such as 2030-12-31."}) from None
+        raise Invalid.of({"expires": "Give a day such as 2030-12-31."}) from None
 
 
 @bp.post("/keys/<uuid:key_id>/revoke")

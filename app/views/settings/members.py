@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from flask import Response, current_app, g, make_response, redirect, render_template, request, url_for
+from flask import Response, current_app, g, redirect, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused
@@ -11,7 +11,7 @@ from app.models.people import ROLES
 from app.security.access import access
 from app.services.workspaces import people
 from app.views.auth import forget_cookie
-from app.views.htmx import Toast, leave
+from app.views.htmx import Toast, leave, render
 from app.views.settings import bp
 
 
@@ -23,8 +23,9 @@ def list_members() -> Any:
 
 def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 200) -> Response:
     """The page; `link` is an invitation that was just made and is shown this once."""
-    html = render_template(
+    return render(
         "settings/members.html",
+        status=status,
         members=people.list_members(actor=g.actor),
         invites=people.list_invites(actor=g.actor),
         roles=[(role, role.capitalize()) for role in ROLES if role != "owner" or g.actor.at_least("owner")],
@@ -33,17 +34,15 @@ def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 20
         link=link,
         invited=request.form.get("email", "").strip() if link else "",
     )
-    return make_response(html, status)
 
 
 @bp.post("/members")
 @access("admin")
 def invite_member() -> Any:
+    email, role = request.form.get("email", ""), request.form.get("role", "")
     try:
         with transaction():
-            token = people.invite_person(
-                email=request.form.get("email", ""), role=request.form.get("role", ""), actor=g.actor
-            )
+            token = people.invite_person(email=email, role=role, actor=g.actor)
     except Invalid as wrong:
         return _page(wrong.fields, status=422)
     # The address people type, where the operator named it; a request may come in under another one.

@@ -1,4 +1,4 @@
-"""Scheduled work and current runs. One blueprint; the modules beside this one add their routes to it."""
+"""Scheduled work and current runs."""
 
 from flask import Blueprint
 
