@@ -137,9 +137,7 @@ def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
     visit = _visit()
     with password_attempt(invited.email, str(g.login_id) if mine else known_device(invited.email)):
         signed_in_as = g.actor.id if g.actor else None
-        actor = people.accept_invite(
-            token, name, password, signed_in_as=signed_in_as, request_id=visit["request_id"]
-        )
+        actor = people.accept_invite(token, name, password, signed_in_as=signed_in_as, request_id=visit["request_id"])
         return actor, logins.begin_login(actor=actor, user_agent=visit["user_agent"])
 
 

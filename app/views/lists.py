@@ -48,7 +48,13 @@ def read_listing(
     args = {name: value for name, value in given.items() if name not in PAGE_ARGS}
     zone = _zone() if local_days and {"from", "to"} & args.keys() else UTC
     filters = kind.from_args({**args, **fixed}, zone=zone)
-    return Listing(filters, Page(rows, given.get("after") or given.get("before")), args)
+    return Listing(filters, Page(rows, page_cursor(given)), args)
+
+
+def page_cursor(given: Mapping[str, str] | None = None) -> str | None:
+    """The place in the list that the address names, in either direction."""
+    args = request.args if given is None else given
+    return args.get("after") or args.get("before")
 
 
 def _zone() -> tzinfo:
@@ -77,8 +83,8 @@ def offer(kind: type[Filters], *names: str, **options: Iterable[tuple[str, str]]
         one, query_name = declared[name], SPELLED.get(name, name)
         shown: Field = {"name": query_name, "label": one.label or query_name}
         if name in options or one.options:
-            pairs = options.get(name, [(value, value.replace("_", " ")) for value in one.options])
-            found.append({**shown, "options": list(pairs)})
-        else:
-            found.append({**shown, "type": one.input} if one.input else shown)
+            shown["options"] = list(options.get(name, [(value, value.replace("_", " ")) for value in one.options]))
+        elif one.input:
+            shown["type"] = one.input
+        found.append(shown)
     return found

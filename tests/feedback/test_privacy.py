@@ -37,7 +37,7 @@ PANEL = {"HX-Request": "true", "HX-Request-Type": "partial"}
 # People and their keys are managed there, whatever they said.
 MANAGED = {"settings.list_members", "settings.list_keys"}
 # What the audit log says of people that is about no conversation and no feedback.
-ELSEWHERE = ("added a member", "made an API key", "signed in")
+ELSEWHERE = ("added a member", "created an API key", "signed in")
 
 
 class Told:
@@ -190,7 +190,7 @@ def test_the_audit_log_names_people_only_for_other_things(told: Told, sign_in: C
     naming = [line for line in lines if told.tells(line) or key in line]
     assert naming
     assert [line for line in naming if not any(words in line for words in ELSEWHERE)] == []
-    for words in ("feedback created", "session began", "response submitted", "response rejected"):
+    for words in ("created feedback", "began a session", "submitted a response", "rejected a response"):
         assert any("a member" in line for line in lines if words in line), words
 
 

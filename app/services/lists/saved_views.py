@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, and_, case, func, null, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -52,21 +51,18 @@ def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
     wanted = (SavedView.tenant_id == Tenant.id) & (own | SavedView.shared)
     if tab is not None:
         wanted &= SavedView.tab == tab
-    statement = (
-        select(Tenant.settings, SavedView, User.name, own)
+    found = db.session.execute(
+        select(
+            Tenant.settings, SavedView.id, SavedView.tab, SavedView.name, SavedView.query, SavedView.shared,
+            and_(SavedView.is_default, own), case((own, null()), else_=func.coalesce(User.name, "somebody")),
+        )
         .outerjoin(SavedView, wanted)
         .outerjoin(User, User.id == SavedView.user_id)
         .where(Tenant.id == actor.tenant_id)
         .order_by(own.desc(), func.lower(SavedView.name), SavedView.id)
-    )
-    found = db.session.execute(statement).all()
+    ).all()  # fmt: skip
     workspace_store.cache_settings(found[0][0], actor=actor)
-    return [_row(view, None if mine else owner or "somebody") for _, view, owner, mine in found if view is not None]
-
-
-def _row(view: SavedView, owner: str | None) -> ViewRow:
-    is_default = view.is_default and owner is None
-    return ViewRow(view.id, view.tab, view.name, view.query, view.shared, is_default, owner)
+    return [ViewRow(*row[1:]) for row in found if row[1] is not None]
 
 
 def get_view(view_id: UUID, *, actor: Actor) -> ViewRow:
@@ -91,34 +87,26 @@ def save_view(
     if tab not in filters:
         raise Invalid.of({"tab": f"Use one of {', '.join(filters)}."})
     name, query = _check_name(name), _check_query(query, filters[tab])
-    mine = (SavedView.tenant_id == actor.tenant_id, SavedView.user_id == actor.id, SavedView.tab == tab)
-    view = db.session.scalar(select(SavedView).where(*mine, SavedView.name == name))
+    mine = _own_views(tab, actor)
+    view = db.session.scalar(select(SavedView).where(mine, SavedView.name == name))
     if view is None:
-        if (db.session.scalar(select(func.count()).select_from(SavedView).where(*mine)) or 0) >= MAX_VIEWS:
+        if (db.session.scalar(select(func.count()).select_from(SavedView).where(mine)) or 0) >= MAX_VIEWS:
             raise Refused(f"You have {MAX_VIEWS} views of this tab; delete one first.")
         view = SavedView(tenant_id=actor.tenant_id, user_id=actor.id, tab=tab, name=name, query=query)
         db.session.add(view)
     view.query = query
-    view.shared = shared
-    _set_default(view, is_default, actor)
-    _flush(view)
-    audit.record(actor, "view.saved", "saved_view", view.id, tab=tab, name=name, shared=shared)
-    return view
+    return _store(view, "view.saved", shared, is_default, actor)
 
 
 def change_view(view_id: UUID, *, actor: Actor, name: str, shared: bool, is_default: bool) -> SavedView:
     """Rename a view of one's own, share it or keep it to oneself, open the tab with it or not."""
-    view = _own(view_id, actor)
+    view = _get_own(view_id, actor)
     view.name = _check_name(name)
-    view.shared = shared
-    _set_default(view, is_default, actor)
-    _flush(view)
-    audit.record(actor, "view.changed", "saved_view", view.id, tab=view.tab, name=view.name, shared=shared)
-    return view
+    return _store(view, "view.changed", shared, is_default, actor)
 
 
 def delete_view(view_id: UUID, *, actor: Actor) -> SavedView:
-    view = _own(view_id, actor)
+    view = _get_own(view_id, actor)
     db.session.delete(view)
     audit.record(actor, "view.deleted", "saved_view", view.id, tab=view.tab, name=view.name)
     return view
@@ -142,38 +130,29 @@ def _check_query(query: str, kind: type[Filters]) -> str:
         raise Invalid.of({"query": f"This list cannot be kept: {wrong.detail}"}) from None
 
 
-def _set_default(view: SavedView, is_default: bool, actor: Actor) -> None:
-    """A tab opens with one view at most."""
+def _store(view: SavedView, action: str, shared: bool, is_default: bool, actor: Actor) -> SavedView:
+    """Write a view. A tab opens with one view at most."""
+    name = view.name
     if is_default and not view.is_default:
         with db.session.no_autoflush:
-            db.session.execute(
-                update(SavedView)
-                .where(
-                    SavedView.tenant_id == actor.tenant_id,
-                    SavedView.user_id == actor.id,
-                    SavedView.tab == view.tab,
-                    SavedView.is_default,
-                )
-                .values(is_default=False)
-            )
-    view.is_default = is_default
-
-
-def _flush(view: SavedView) -> None:
-    name = view.name
+            others = update(SavedView).where(_own_views(view.tab, actor), SavedView.is_default)
+            db.session.execute(others.values(is_default=False))
+    view.shared, view.is_default = shared, is_default
     try:
         db.session.flush()
     except IntegrityError:
         raise Refused(f"You have a view {name} already; choose another name.") from None
+    audit.record(actor, action, "saved_view", view.id, tab=view.tab, name=name, shared=shared)
+    return view
 
 
-def _own(view_id: UUID, actor: Actor) -> SavedView:
-    view: Any = db.session.scalar(
-        select(SavedView).where(
-            SavedView.tenant_id == actor.tenant_id, SavedView.id == view_id, SavedView.user_id == actor.id
-        )
-    )
+def _own_views(tab: str, actor: Actor) -> ColumnElement[bool]:
+    return and_(SavedView.tenant_id == actor.tenant_id, SavedView.user_id == actor.id, SavedView.tab == tab)
+
+
+def _get_own(view_id: UUID, actor: Actor) -> SavedView:
+    mine = SavedView.tenant_id == actor.tenant_id, SavedView.user_id == actor.id
+    view = db.session.scalar(select(SavedView).where(*mine, SavedView.id == view_id))
     if view is None:
         raise NotFound("There is no such view of yours.")
-    found: SavedView = view
-    return found
+    return view

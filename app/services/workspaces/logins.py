@@ -51,9 +51,7 @@ def begin_login(*, actor: Actor, user_agent: str | None) -> str:
     return token
 
 
-def sign_in(
-    email: str, password: str, *, user_agent: str | None, request_id: str | None = None
-) -> tuple[Actor, str]:
+def sign_in(email: str, password: str, *, user_agent: str | None, request_id: str | None = None) -> tuple[Actor, str]:
     """Sign in with a password, or say that it or the e-mail is wrong, never which. The same questions are asked for an
     address that nobody has, so that the time that the answer takes says nothing either.
 

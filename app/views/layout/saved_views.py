@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from flask import Response, flash, g, make_response, redirect, render_template, request, url_for
+from flask import Response, g, redirect, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused
@@ -18,7 +18,7 @@ from app.services.lists.filters import Filters
 from app.services.lists.saved_views import ViewRow
 from app.services.sessions.lists import SessionFilters
 from app.views.format import query
-from app.views.htmx import wants_fragment
+from app.views.htmx import Toast, leave, render, wants_fragment
 from app.views.layout import bp
 
 FILTERS: dict[str, type[Filters]] = {
@@ -31,8 +31,7 @@ FILTERS: dict[str, type[Filters]] = {
 
 @dataclass(frozen=True)
 class TabViews:
-    """The views of one tab, as its menu shows them. `swapped`: only a part of the page is wanted, and the menu with
-    it."""
+    """The views of one tab, as its menu shows them. `swapped`: htmx wants a part of the page, and the menu with it."""
 
     tab: str
     url: str
@@ -84,56 +83,47 @@ def list_views() -> Any:
 def _page(errors: dict[str, str] | None = None, changed: UUID | None = None, status: int = 200) -> Response:
     """All views. With `errors` what was sent stands in its form again: `changed` names it, or it is a new one."""
     rows = saved_views.list_views(actor=g.actor)
-    groups = [
-        (tab, url_for(f"{tab}.index"), [row for row in rows if row.tab == tab])
-        for tab in FILTERS
-        if any(row.tab == tab for row in rows)
-    ]
-    html = render_template(
-        "layout/saved_views.html", groups=groups, errors=errors or {}, changed=changed, form=request.form
-    )
-    return make_response(html, status)
+    by_tab = {tab: [row for row in rows if row.tab == tab] for tab in FILTERS}
+    groups = [(tab, url_for(f"{tab}.index"), found) for tab, found in by_tab.items() if found]
+    shown = {"groups": groups, "errors": errors or {}, "changed": changed, "form": request.form}
+    return render("layout/saved_views.html", status=status, **shown)
+
+
+def _refuse(wrong: Invalid | Refused, changed: UUID | None = None) -> Response:
+    """The page again. A form shows its name alone, so everything that is wrong is under the name."""
+    fields = wrong.fields if isinstance(wrong, Invalid) else {}
+    sentence = fields.get("name") or next(iter(fields.values()), wrong.detail)
+    return _page({"name": sentence}, changed, status=422 if isinstance(wrong, Invalid) else 409)
+
+
+def _flags() -> dict[str, bool]:
+    return {"shared": bool(request.form.get("shared")), "is_default": bool(request.form.get("default"))}
 
 
 @bp.post("/admin/agent-review/views")
 @access("admin")
 def save_view() -> Any:
     """Keep a list under a name, and go on with it."""
-    form = request.form
+    tab, name, query = (request.form.get(field, "") for field in ("tab", "name", "query"))
     try:
         with transaction():
             view = saved_views.save_view(
-                form.get("tab", ""),
-                form.get("name", ""),
-                form.get("query", "").removeprefix("?"),
-                filters=FILTERS,
-                actor=g.actor,
-                shared=bool(form.get("shared")),
-                is_default=bool(form.get("default")),
+                tab, name, query.removeprefix("?"), filters=FILTERS, actor=g.actor, **_flags()
             )
     except (Invalid, Refused) as wrong:
-        return _page(_fields(wrong), status=409 if isinstance(wrong, Refused) else 422)
-    flash(f"Saved as {view.name}.", "success")
-    return redirect(_address(view), 303)
+        return _refuse(wrong)
+    return leave(f"{url_for(f'{view.tab}.index')}?{view.query or 'view=all'}", f"Saved as {view.name}.")
 
 
 @bp.post("/admin/agent-review/views/<uuid:view_id>")
 @access("admin")
 def change_view(view_id: UUID) -> Any:
-    form = request.form
     try:
         with transaction():
-            view = saved_views.change_view(
-                view_id,
-                actor=g.actor,
-                name=form.get("name", ""),
-                shared=bool(form.get("shared")),
-                is_default=bool(form.get("default")),
-            )
+            view = saved_views.change_view(view_id, actor=g.actor, name=request.form.get("name", ""), **_flags())
     except (Invalid, Refused) as wrong:
-        return _page(_fields(wrong), view_id, status=409 if isinstance(wrong, Refused) else 422)
-    flash(f"Changed {view.name}.", "success")
-    return redirect(url_for(".list_views"), 303)
+        return _refuse(wrong, view_id)
+    return leave(url_for(".list_views"), f"Changed {view.name}.")
 
 
 @bp.post("/admin/agent-review/views/<uuid:view_id>/delete")
@@ -141,8 +131,7 @@ def change_view(view_id: UUID) -> Any:
 def delete_view(view_id: UUID) -> Any:
     with transaction():
         view = saved_views.delete_view(view_id, actor=g.actor)
-    flash(f"Deleted the view {view.name}.", "success")
-    return redirect(url_for(".list_views"), 303)
+    return leave(url_for(".list_views"), f"Deleted the view {view.name}.")
 
 
 @bp.post("/admin/agent-review/views/<uuid:view_id>/copy")
@@ -156,18 +145,5 @@ def copy_view(view_id: UUID) -> Any:
                 shared.tab, shared.name, shared.query, filters=FILTERS, actor=g.actor, is_default=True
             )
     except (Invalid, Refused) as wrong:
-        flash(wrong.detail, "error")
-        return redirect(url_for(".list_views"), 303)
-    flash(f"{view.tab.capitalize()} opens with {view.name} now.", "success")
-    return redirect(url_for(".list_views"), 303)
-
-
-def _address(view: Any) -> str:
-    url = url_for(f"{view.tab}.index")
-    return f"{url}?{view.query or 'view=all'}"
-
-
-def _fields(wrong: Invalid | Refused) -> dict[str, str]:
-    """Under which field the sentence belongs. A form shows the name alone, so that everything else stands there too."""
-    fields = wrong.fields if isinstance(wrong, Invalid) else {}
-    return fields if "name" in fields else {"name": next(iter(fields.values()), wrong.detail)}
+        return leave(url_for(".list_views"), Toast(wrong.detail, "error"))
+    return leave(url_for(".list_views"), f"{view.tab.capitalize()} opens with {view.name} now.")

@@ -11,11 +11,13 @@ from app.actor import Actor
 from app.security import csrf
 from app.security.access import access
 from app.security.authentication import Person
+from app.services.analytics import tab_counts
+from app.services.workspaces import people
 from app.text import hidden_characters
 from app.views import format, markdown
-from app.views.htmx import Toast, flashed_toasts, vary_by_htmx
+from app.views.htmx import Toast, flashed_toasts, local_path, vary_by_htmx
 from app.views.layout import bp
-from app.views.layout.navigation import TABS, Group, Tab, navigation
+from app.views.layout.navigation import TABS, Group, Section, navigation
 
 THEMES = ("light", "dark", "auto")
 A_YEAR = 365 * 24 * 3600
@@ -42,13 +44,11 @@ class Shell:
     @cached_property
     def workspaces(self) -> list[Any]:
         """The workspaces this person may switch to: id, name, role."""
-        from app.services.workspaces import people
-
         return list(people.workspaces_of(self.person.id)) if self.person else []
 
     @cached_property
     def navigation(self) -> list[Group]:
-        return navigation(self.actor, current_app.view_functions.keys())
+        return navigation(self.actor)
 
     @property
     def path(self) -> str:
@@ -56,20 +56,16 @@ class Shell:
         return request.path if request.endpoint else ""
 
     @property
-    def tabs(self) -> tuple[Tab, ...]:
+    def tabs(self) -> tuple[Section, ...]:
         """The tabs of Agent Review, on its own pages only."""
         inside = any(tab.holds(self.path) for tab in TABS)
         return TABS if inside and self.actor is not None and self.actor.is_admin else ()
 
-    @property
-    def all_tabs(self) -> tuple[Tab, ...]:
-        return TABS
+    all_tabs = TABS
 
     @cached_property
     def waiting(self) -> dict[str, Any]:
-        """How many rows wait for a decision, by the name that sections.py gives the count; and how evals fare."""
-        from app.services.analytics import tab_counts
-
+        """How many rows wait for a decision, by the name that navigation.py gives the count; and the accuracy."""
         return tab_counts.count_tabs(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
 
     @property
@@ -96,22 +92,14 @@ def theme() -> Response:
     """Remember the theme and go back to where the person was; a script that only wants it kept gets 204."""
     chosen = request.form.get("theme", "auto")
     answer: Any = Response(status=204) if "HX-Request" in request.headers else redirect(own_path(), 303)
-    answer.set_cookie(
-        "theme",
-        chosen if chosen in THEMES else "auto",
-        max_age=A_YEAR,
-        secure=current_app.config["SECURE"],
-        httponly=True,
-        samesite="Lax",
-    )
+    safe = {"secure": current_app.config["SECURE"], "httponly": True, "samesite": "Lax"}
+    answer.set_cookie("theme", chosen if chosen in THEMES else "auto", max_age=A_YEAR, **safe)
     return vary_by_htmx(answer)
 
 
 def own_path() -> str:
-    """Where the form stood. Only a path of ours: what begins with two slashes would be another site."""
-    path = request.form.get("next", "/")
-    inside = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if inside else "/"
+    """The page that the form was on."""
+    return local_path(request.form.get("next"))
 
 
 @bp.get("/keys")

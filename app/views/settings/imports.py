@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from flask import g, request, url_for
+from flask import g, url_for
 
 from app.db import transaction
 from app.db.paging import Page
@@ -11,21 +11,15 @@ from app.errors import Refused
 from app.security.access import access
 from app.services.ingest import imports as ingest_imports
 from app.views.htmx import Toast, leave, page
+from app.views.lists import page_cursor, pager_links
 from app.views.settings import bp
 
 
 @bp.get("/imports")
 @access("admin")
 def list_imports() -> Any:
-    cursor = request.args.get("after") or request.args.get("before")
-    found = ingest_imports.list_imports(Page(50, cursor), actor=g.actor)
-    return page(
-        "settings/imports.html",
-        "settings/_imports.html",
-        found=found,
-        newer=found.prev_cursor,
-        older=found.next_cursor,
-    )
+    found = ingest_imports.list_imports(Page(50, page_cursor()), actor=g.actor)
+    return page("settings/imports.html", "settings/_imports.html", found=found, **pager_links(found))
 
 
 @bp.post("/imports/<uuid:import_id>/undo")
