@@ -126,7 +126,7 @@ def check_config(given: dict[str, Any]) -> AgentConfig:
     try:
         config = AgentConfig.model_validate(given)
     except ValidationError as error:
-        raise Invalid.of({_place(found): _sentence(found) for found in error.errors(include_url=False)}) from None
+        raise Invalid.of({_place(found): sentence(found) for found in error.errors(include_url=False)}) from None
     wrong: dict[str, str] = {}
     for part in ("skills", "http_tools", "mcp_servers"):
         names = [one.name for one in getattr(config, part)]
@@ -155,23 +155,6 @@ def _place(found: ErrorDetails) -> str:
     """Where it is wrong. What is wrong with one of several groups is wrong with the groups."""
     place = found["loc"][:1] if found["loc"][0] == "tool_groups" else found["loc"]
     return ".".join(map(str, place))
-
-
-def _sentence(found: ErrorDetails) -> str:
-    said = found.get("ctx", {})
-    match found["type"]:
-        case "string_too_short" | "missing":
-            return "Fill this in."
-        case "string_too_long":
-            return f"At most {said['max_length']:,} characters."
-        case "too_long":
-            return f"At most {said['max_length']}."
-        case "greater_than_equal" | "less_than_equal":
-            words = {"ge": "At least", "le": "At most"}
-            return " ".join(f"{word} {said[name]:,}." for name, word in words.items() if name in said)
-        case "int_parsing" | "int_type" | "int_from_float":
-            return "Give a whole number."
-    return sentence(found)
 
 
 def read_config(stored: dict[str, Any]) -> AgentConfig:

@@ -4,17 +4,27 @@ import re
 from datetime import UTC, datetime, timedelta
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
+# Least and greatest value of minute, hour, day of month, month and day of week.
 LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?", re.ASCII)
 # Every day that exists comes within eight years: 29 February is skipped at most once in a century.
 MAX_AHEAD = 366 * 8
+
+
+def check_cron(text: str) -> str:
+    """Five fields of numbers, `*`, ranges, lists and steps; ValueError has the sentence for a person."""
+    fields = text.split()
+    try:
+        _read_fields(fields)
+    except ValueError:
+        raise ValueError("Give five fields such as `0 * * * *`: minute, hour, day, month, day of the week.") from None
+    return " ".join(fields)
 
 
 def next_after(cron: str, moment: datetime) -> datetime | None:
     """The first time after the moment that fits, or None for a day that never comes, such as 31 February."""
     fields = cron.split()
-    minutes, hours, days, months, weekdays = (
-        _values(field, *limits) for field, limits in zip(fields, LIMITS, strict=True)
-    )
+    minutes, hours, days, months, weekdays = _read_fields(fields)
     weekdays = {day % 7 for day in weekdays}
     # As cron has it: where both the day and the day of the week are restricted, either will do.
     either = not fields[2].startswith("*") and not fields[4].startswith("*")
@@ -42,44 +52,53 @@ def upcoming(cron: str, moment: datetime, number: int) -> list[datetime]:
     return found
 
 
+def _read_fields(fields: list[str]) -> list[set[int]]:
+    return [_values(field, *limits) for field, limits in zip(fields, LIMITS, strict=True)]
+
+
 def _values(field: str, least: int, most: int) -> set[int]:
-    found: set[int] = set()
-    for part in field.split(","):
-        span, _, step = part.partition("/")
-        first, _, last = span.partition("-")
-        low = least if first == "*" else int(first)
-        high = most if first == "*" or (step and not last) else int(last or first)
-        found |= set(range(low, high + 1, int(step or 1)))
-    return found
+    if len(field) > 60:
+        raise ValueError(field)
+    return {value for part in field.split(",") for value in _range(part, least, most)}
+
+
+def _range(part: str, least: int, most: int) -> range:
+    found = PART.fullmatch(part)
+    if found is None:
+        raise ValueError(part)
+    first, last, step = (int(group) if group else None for group in found.groups())
+    low = least if first is None else first
+    # A step without an end, such as 5/10, goes on to the greatest value.
+    high = last if last is not None else low if first is not None and step is None else most
+    if not least <= low <= high <= most or (step is not None and not 1 <= step <= most):
+        raise ValueError(part)
+    return range(low, high + 1, step or 1)
 
 
 def describe_cron(cron: str) -> str:
     """A schedule in words where it is a simple one, else an empty text."""
-    fields = cron.split()
-    if len(fields) != 5 or not all(re.fullmatch(r"[0-9*/,-]+", part, re.ASCII) for part in fields):
+    try:
+        _read_fields(cron.split())
+    except ValueError:
         return ""
-    minute, hour, day, month, weekday = fields
+    minute, hour, day, month, weekday = cron.split()
     if month != "*":
         return ""
     if (hour, day, weekday) == ("*", "*", "*"):
         return _within_the_hour(minute)
-    step = re.fullmatch(r"\*/(2|3|4|6|8|12)", hour, re.ASCII)
+    step = re.fullmatch(r"\*/(2|3|4|6|8|12)", hour)
     if step and (minute, day, weekday) == ("0", "*", "*"):
         return f"every {step[1]} hours"
-    if not minute.isdigit() or not hour.isdigit() or int(minute) > 59 or int(hour) > 23:
+    if not minute.isdigit() or not hour.isdigit():
         return ""
     return _on_days(day, weekday, f"at {int(hour):02}:{int(minute):02}")
 
 
 def _within_the_hour(minute: str) -> str:
-    if minute == "*":
-        return "every minute"
-    if minute == "0":
-        return "every hour"
-    step = re.fullmatch(r"\*/([1-9][0-9]?)", minute, re.ASCII)
-    if step:
-        return f"every {step[1]} minutes"
-    return f"every hour at {int(minute)} past" if minute.isdigit() and int(minute) < 60 else ""
+    known = {"*": "every minute", "0": "every hour"}
+    if minute.startswith("*/"):
+        return f"every {minute[2:]} minutes"
+    return known.get(minute) or (f"every hour at {int(minute)} past" if minute.isdigit() else "")
 
 
 def _on_days(day: str, weekday: str, at: str) -> str:
@@ -87,8 +106,6 @@ def _on_days(day: str, weekday: str, at: str) -> str:
         return f"every day {at}"
     if day == "*" and weekday == "1-5":
         return f"on working days {at}"
-    if day == "*" and weekday.isdigit() and int(weekday) <= 7:
+    if day == "*" and weekday.isdigit():
         return f"every {DAYS[int(weekday) % 7]} {at}"
-    if weekday == "*" and day.isdigit() and 1 <= int(day) <= 31:
-        return f"on day {int(day)} of every month {at}"
-    return ""
+    return f"on day {int(day)} of every month {at}" if weekday == "*" and day.isdigit() else ""

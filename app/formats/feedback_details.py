@@ -65,11 +65,9 @@ class ReplayContext(Shape):
     divergences: Annotated[list[Any], Field(max_length=200)] = []
 
 
-class ObservationContext(Shape):
+class ObservationContext(ChatContext):
     """What an admin's flag points at, as far as it is not the session itself."""
 
-    chat_id: Short | None = None
-    message_index: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
     event_id: UUID | None = None
     response_id: UUID | None = None
 
@@ -146,16 +144,16 @@ def without_assessment(details: dict[str, Any]) -> dict[str, Any]:
 def merge_assessment(details: dict[str, Any]) -> dict[str, Any]:
     """The details with an admin's assessment over what the author said: scores and verdict replace, lists add up."""
     found, over = without_assessment(details), details.get(ASSESSMENT) or {}
-    said_review, review = found.get("output_review") or {}, over.get("output_review") or {}
-    issues = list(dict.fromkeys([*said_review.get("issues", []), *review.get("issues", [])]))
-    together = {
-        "error_categories": list(
-            dict.fromkeys([*found.get("error_categories", []), *over.get("error_categories", [])])
-        ),
-        "quality_scores": {**(found.get("quality_scores") or {}), **(over.get("quality_scores") or {})},
-        "output_review": {**said_review, **review, **({"issues": issues} if issues else {})},
-    }
+    merged = {name: {**found.get(name, {}), **over.get(name, {})} for name in ("quality_scores", "output_review")}
+    issues = _union("issues", found.get("output_review", {}), over.get("output_review", {}))
+    if issues:
+        merged["output_review"]["issues"] = issues
+    together = {**merged, "error_categories": _union("error_categories", found, over)}
     return found | {name: value for name, value in together.items() if value}
+
+
+def _union(name: str, *parts: dict[str, Any]) -> list[Any]:
+    return list(dict.fromkeys(value for part in parts for value in part.get(name, [])))
 
 
 def _validate(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:

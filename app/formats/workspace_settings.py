@@ -9,12 +9,10 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from app.formats.cron import check_cron
 from app.formats.messages import sentence
 
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
-# Least and greatest value of minute, hour, day of month, month and day of week.
-CRON_LIMITS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-CRON_PART = re.compile(r"(?:\*|([0-9]{1,2})(?:-([0-9]{1,2}))?)(?:/([0-9]{1,2}))?", re.ASCII)
 
 
 @lru_cache(maxsize=1)
@@ -29,28 +27,6 @@ def known_timezone(name: str) -> str:
     return name
 
 
-def cron(text: str) -> str:
-    """Five fields of numbers, `*`, ranges, lists and steps."""
-    fields = text.split()
-    if len(fields) != len(CRON_LIMITS) or not all(map(_cron_field, fields, CRON_LIMITS)):
-        raise ValueError("Give five fields such as `0 * * * *`: minute, hour, day, month, day of the week.")
-    return " ".join(fields)
-
-
-def _cron_field(field: str, limits: tuple[int, int]) -> bool:
-    return len(field) <= 60 and all(_cron_part(part, *limits) for part in field.split(","))
-
-
-def _cron_part(part: str, least: int, most: int) -> bool:
-    found = CRON_PART.fullmatch(part)
-    if found is None:
-        return False
-    first, last, step = (int(group) if group else None for group in found.groups())
-    low = least if first is None else first
-    high = most if first is None else (low if last is None else last)
-    return least <= low <= high <= most and (step is None or 1 <= step <= most)
-
-
 def origin(text: str) -> str:
     """Scheme, host and port of a site, as browsers send it."""
     text = text.strip().lower().removesuffix("/")
@@ -60,8 +36,11 @@ def origin(text: str) -> str:
     return text
 
 
-def each_once(origins: list[str]) -> list[str]:
+def unique(origins: list[str]) -> list[str]:
     return list(dict.fromkeys(origins))
+
+
+Origin = Annotated[str, AfterValidator(origin)]
 
 
 class WorkspaceSettings(BaseModel):
@@ -70,16 +49,14 @@ class WorkspaceSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     review_enabled: bool = False
-    review_cron: Annotated[str, AfterValidator(cron)] = "0 * * * *"
+    review_cron: Annotated[str, AfterValidator(check_cron)] = "0 * * * *"
     knowledge_gate: Literal["propose", "proved"] = "propose"
     author_private: bool = False
     timezone: Annotated[str, AfterValidator(known_timezone)] = "UTC"
     retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
     training_consent: bool = False
     context_top_n: Annotated[int, Field(ge=1, le=50)] = 8
-    feedback_origins: Annotated[
-        list[Annotated[str, AfterValidator(origin)]], Field(max_length=50), AfterValidator(each_once)
-    ] = []
+    feedback_origins: Annotated[list[Origin], Field(max_length=50), AfterValidator(unique)] = []
     mask_emails: bool = False
     mask_phones: bool = False
 
@@ -121,13 +98,5 @@ def settings_errors(error: ValidationError) -> dict[str, str]:
     found: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         name = str(problem["loc"][0]) if problem["loc"] else "settings"
-        found.setdefault(name, SENTENCES.get(name) or _sentence(problem))
+        found.setdefault(name, SENTENCES.get(name) or sentence(problem))
     return found
-
-
-def _sentence(problem: Any) -> str:
-    if problem["type"] == "extra_forbidden":
-        return "There is no such setting."
-    if problem["type"] == "too_long":
-        return "Give at most 50 origins."
-    return sentence(problem)

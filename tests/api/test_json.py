@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.kit.body import MAX_DEPTH, MAX_DIGITS, parse
+from app.formats.strict_json import MAX_DEPTH, MAX_DIGITS, parse
 from app.errors import Invalid
 
 

@@ -14,7 +14,7 @@ from flask import Response, current_app, g, request
 
 from app.api.agents import bp
 from app.api.kit import limits
-from app.api.kit.body import read_body
+from app.api.kit.route import read_body
 from app.db import db
 from app.errors import Invalid, SignInNeeded
 from app.security import csrf
@@ -34,7 +34,7 @@ def messages() -> Response:
     csrf.check_origin()
     limits.take_request(g.actor.key_id)
     try:
-        message = read_body(request)
+        message = read_body()
     except Invalid as wrong:
         return error_answer(PARSE_ERROR, wrong.detail)
     fault = fault_of(message)

@@ -11,12 +11,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
+from werkzeug.exceptions import UnsupportedMediaType
 
 from app.api.kit import idempotency, limits
-from app.api.kit.body import check_text, read_body
 from app.api.kit.fields import Body, Query, invalid
 from app.db import transaction
 from app.errors import Invalid
+from app.formats.strict_json import check_text, parse
 from app.security import access as gatekeeping
 
 Handler = Callable[..., Any]
@@ -93,7 +94,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
     if declared.query is not None:
         arguments["query"] = read_query(declared.query)
     if declared.body is not None:
-        sent = read_body(request)
+        sent = read_body()
         arguments["body"] = validate(declared.body, sent, "Field")
     if not declared.transactional:
         return to_response(declared, view(**arguments))
@@ -108,6 +109,15 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
         if error.connection_invalidated:
             raise OperationalError(error.statement, error.params, error.orig or error) from error
         raise
+
+
+def read_body() -> Any:
+    """The JSON of the request, read strictly. Its size was limited by the server's settings before this."""
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType("Send the body as it is; compressed bodies are not read here.")
+    if request.mimetype != "application/json":
+        raise UnsupportedMediaType("Send JSON with `Content-Type: application/json`.")
+    return parse(request.get_data(cache=False))
 
 
 def read_query(model: type[Query]) -> Query:

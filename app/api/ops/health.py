@@ -13,11 +13,7 @@ from app.errors import Problem
 
 
 class Health(Answer):
-    status: Literal["ok"]
-
-
-class Readiness(Answer):
-    status: Literal["ready"]
+    status: Literal["ok", "ready"]
 
 
 class NotReady(Problem):
@@ -44,16 +40,16 @@ def healthz() -> Health:
     "GET",
     "/readyz",
     access=("public", None),
-    answer=Readiness,
+    answer=Health,
     transactional=False,
     summary="Whether requests can be served",
     also={503: "Not ready"},
     about="The database answers and has this version's schema, and where this process runs agents, their leases are"
     " kept and scheduled work is looked at. Answers within two seconds, whatever the database does.",
 )
-def readyz() -> Readiness | Response:
+def readyz() -> Health | Response:
     jobs = current_app.extensions.get("upshot.jobs")
     trouble = database_watch(current_app).trouble() or (jobs.trouble() if jobs else None)
     if trouble is not None:
         return problems.answer(NotReady(trouble))
-    return Readiness(status="ready")
+    return Health(status="ready")

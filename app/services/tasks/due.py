@@ -134,8 +134,9 @@ def _start(task: Task, tick: TaskTick, person: Actor) -> None:
         agent = db.session.get(Agent, task.agent_id) if task.agent_id else None
         if agent is None or not task.message:
             raise Refused("There is nothing that this release could run here.")
-        about = {"title": task.name, "metadata": {"task_id": str(task.id)}}
-        tick.session_id = session_start.start_run(agent.slug, [task.message], actor=person, **about).id
+        meta = {"task_id": str(task.id)}
+        session = session_start.start_run(agent.slug, [task.message], actor=person, title=task.name, metadata=meta)
+        tick.session_id = session.id
     db.session.flush()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, literal, or_, select
 
 from app.actor import Actor
 from app.db import db
@@ -62,7 +62,7 @@ def list_done(*, actor: Actor) -> Sequence[Any]:
 def _select_work(actor: Actor) -> Any:
     """Sessions as work: neither replays nor what other people asked in their chats. What runs elsewhere is not ours to
     stop."""
-    may_stop = and_(Agent.kind != "external", or_(actor.is_admin, AgentSession.created_by == actor.id))
+    may_stop = and_(Agent.kind != "external", or_(literal(actor.is_admin), AgentSession.created_by == actor.id))
     return (
         select(
             AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.error, Agent.slug.label("agent"),

@@ -10,8 +10,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.formats.cron import next_after, upcoming
-from app.formats.workspace_settings import cron as checked_cron
+from app.formats.cron import check_cron, next_after, upcoming
 from app.models import Agent, Task, TaskTick
 from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES
@@ -179,7 +178,7 @@ def _check_replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, 
 
 def _check_cron(given: str) -> str:
     try:
-        cron = checked_cron(given)
+        cron = check_cron(given)
     except ValueError as error:
         raise Invalid.of({"cron": str(error)}) from None
     if next_after(cron, datetime.fromisoformat("2000-01-01T00:00:00+00:00")) is None:

@@ -3,11 +3,7 @@
 Addresses that speak JSON answer `application/problem+json` instead; the API installs that under `JSON_ANSWER`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-from flask import Flask, Response, current_app, g, make_response, redirect, render_template, request, url_for
+from flask import Flask, Response, current_app, g, make_response, redirect, request, url_for
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from werkzeug.exceptions import HTTPException, InternalServerError, SecurityError
@@ -17,39 +13,25 @@ from app.db.watch import NO_SPACE, database_watch, is_out_of_space
 from app.errors import Problem, SignInNeeded, Throttled
 from app.security import authentication
 from app.security.access import Access
-from app.views.htmx import Toast, vary_by_htmx, wants_fragment
+from app.views.htmx import Toast, render, toast_only, vary_by_htmx, wants_fragment
 
 JSON_ANSWER = "json_problem"
 JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz", "/metrics")
 RETRY_SECONDS = 5
 
 
-@dataclass(frozen=True)
-class Words:
-    """`title` says what happened, `advice` what to do; the sentence of the error itself stands between them."""
-
-    title: str
-    advice: str
-
-
+# What happened, and what to do; the sentence of the error itself stands between them.
 WORDS = {
-    400: Words("This request does not make sense here", "Go back, load the page again and try once more."),
-    403: Words("This is not open to you", "Ask an admin of your workspace if you need it."),
-    404: Words(
-        "There is nothing at this address", "It was removed, it never existed, or it belongs to another workspace."
-    ),
-    405: Words("This address cannot be used that way", "Go back and use the buttons of the page."),
-    409: Words("Not possible as things are now", "Load the page again to see how they are, then decide."),
-    413: Words("That is too much at once", "Send less, or split it into several parts."),
-    422: Words("Something in the form does not fit", "Go back, correct what is marked and send it again."),
-    429: Words("Too many attempts", "Wait a little, then try again."),
-    500: Words(
-        "Something broke on our side",
-        "Nothing was saved. Try again; if it stays, tell whoever runs Upshot this number:",
-    ),
-    503: Words(
-        "The database is not answering", "Nothing was saved. It usually comes back by itself within half a minute."
-    ),
+    400: ("This request does not make sense here", "Go back, load the page again and try once more."),
+    403: ("This is not open to you", "Ask an admin of your workspace if you need it."),
+    404: ("There is nothing at this address", "It was removed, never existed, or belongs to another workspace."),
+    405: ("This address cannot be used that way", "Go back and use the buttons of the page."),
+    409: ("Not possible as things are now", "Load the page again to see how they are, then decide."),
+    413: ("That is too much at once", "Send less, or split it into several parts."),
+    422: ("Something in the form does not fit", "Go back, correct what is marked and send it again."),
+    429: ("Too many attempts", "Wait a little, then try again."),
+    500: ("Something broke on our side", "Nothing was saved. Try again, or send your operator this number:"),
+    503: ("The database is not answering", "Nothing was saved. It usually comes back within half a minute."),
 }
 
 
@@ -76,18 +58,14 @@ def http_error(error: HTTPException) -> Response:
     if error.code is None or error.code < 400:
         return make_response(error.get_response())
     if isinstance(error, SecurityError):
-        return unknown_host()
+        # The request came under a name that is not ours. No address can be built for it, so this is plain text.
+        text = "Upshot does not answer under this name. Use its own address, or add the name to UPSHOT_TRUSTED_HOSTS.\n"
+        return Response(text, 400, mimetype="text/plain")
     answer = answer_with(error, error.code)
     for name, value in error.get_headers():
         if name.lower() in {"allow", "retry-after"}:
             answer.headers[name] = value
     return answer
-
-
-def unknown_host() -> Response:
-    """The request came under a name that is not ours. No address can be built for it, so this is one plain sentence."""
-    text = "Upshot does not answer under this name. Use its own address, or add the name to UPSHOT_TRUSTED_HOSTS.\n"
-    return Response(text, 400, mimetype="text/plain")
 
 
 def database_down(error: Exception) -> Response:
@@ -117,15 +95,15 @@ def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool 
     """The error as JSON, as a toast over the page that htmx is on, or as a page. `frame` is False where reading who
     is here or what is waiting could fail again."""
     if _speaks_json():
-        return make_response(_json_answer()(error))
-    words = WORDS.get(status) or WORDS[400 if status < 500 else 500]
+        return make_response(current_app.extensions[JSON_ANSWER](error))
+    title, advice = WORDS.get(status) or WORDS[400 if status < 500 else 500]
     if wants_fragment():
-        toast = Toast(detail or f"{words.title}. {words.advice}", "error")
-        html = render_template("layout/_toasts_oob.html", toasts=[toast])
-        return vary_by_htmx(make_response(html, status, {"HX-Reswap": "none"}))
+        answer = toast_only(Toast(detail or f"{title}. {advice}", "error"), status=status)
+        answer.headers["HX-Reswap"] = "none"
+        return answer
     plain = not (frame and _recognised())
-    html = render_template("layout/error.html", words=words, status=status, detail=detail, plain=plain)
-    return vary_by_htmx(make_response(html, status))
+    shown = {"words": {"title": title, "advice": advice}, "code": status, "detail": detail, "plain": plain}
+    return vary_by_htmx(render("layout/error.html", status=status, **shown))
 
 
 def _recognised() -> bool:
@@ -141,8 +119,3 @@ def _recognised() -> bool:
 
 def _speaks_json() -> bool:
     return request.path.startswith(JSON_PATHS) and JSON_ANSWER in current_app.extensions
-
-
-def _json_answer() -> Callable[[Exception], Any]:
-    answer: Callable[[Exception], Any] = current_app.extensions[JSON_ANSWER]
-    return answer

@@ -107,9 +107,7 @@ def save_view() -> Any:
     tab, name, query = (request.form.get(field, "") for field in ("tab", "name", "query"))
     try:
         with transaction():
-            view = saved_views.save_view(
-                tab, name, query.removeprefix("?"), filters=FILTERS, actor=g.actor, **_flags()
-            )
+            view = saved_views.save_view(tab, name, query.removeprefix("?"), filters=FILTERS, actor=g.actor, **_flags())
     except (Invalid, Refused) as wrong:
         return _refuse(wrong)
     return leave(f"{url_for(f'{view.tab}.index')}?{view.query or 'view=all'}", f"Saved as {view.name}.")

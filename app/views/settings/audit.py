@@ -50,8 +50,8 @@ SENTENCES = {
 @access("admin")
 def audit_trail() -> Any:
     found = audit.list_entries(Page(50, page_cursor()), actor=g.actor)
-    words = {"sentence": sentence, "details_line": details_line}
-    return page("settings/audit.html", "settings/_audit.html", found=found, **pager_links(found), **words)
+    shown = {"found": found, "sentence": sentence, "details_line": details_line, **pager_links(found)}
+    return page("settings/audit.html", "settings/_audit.html", **shown)
 
 
 def sentence(action: str) -> str:
