@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.formats.strict_json import MAX_DEPTH, MAX_DIGITS, parse
 from app.errors import Invalid
+from app.formats.strict_json import MAX_DEPTH, MAX_DIGITS, parse
 
 
 def refusal(raw: bytes) -> str:
