@@ -73,7 +73,7 @@ def test_days_are_those_on_which_something_was_said(workspace: Any) -> None:
         assert set(walked[:2]) == {late, fit}
         assert walked[2] == earlier
         assert cursor is None
-        counted = {one.day.isoformat(): one.total for one in volume.volume(actor=admin).days}
+        counted = {one.day.isoformat(): one.total for one in volume.volume(actor=admin)}
         assert (counted[day], counted[now.date().isoformat()]) == (2, 1)
 
 

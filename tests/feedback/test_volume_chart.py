@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 from app.db import acting_as
 from app.server.run import count_once
 from app.services.feedback import volume as feedback_volume
-from app.services.feedback.volume import Day, Volume
+from app.services.feedback.volume import Day
 from app.views.feedback import volume_chart
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill
@@ -22,29 +22,29 @@ FEEDBACK = "/admin/agent-review/feedback"
 LAST = date(2026, 11, 13)
 
 
-def volume(**said: tuple[int, int, int]) -> Volume:
+def volume(**said: tuple[int, int, int]) -> list[Day]:
     """Ninety days with something on some of them: d0 is the last one."""
     days = []
     for back in range(89, -1, -1):
         positive, negative, neutral = said.get(f"d{back}", (0, 0, 0))
         days.append(Day(LAST - timedelta(days=back), positive, negative, neutral))
-    return Volume(days)
+    return days
 
 
 def test_bars_stand_on_each_other() -> None:
     drawn = volume_chart.draw_chart(volume(d0=(1, 2, 1), d89=(0, 1, 0)), {})
 
-    paths = dict(drawn.paths)
+    paths = dict(drawn["paths"])
     assert paths["u-bneg"] == "M1 40.0v-9.0h8v9.0zM891 40.0v-18.0h8v18.0z"
     assert paths["u-bpos"] == "M891 22.0v-9.0h8v9.0z"
     assert paths["u-bneu"] == "M891 13.0v-9.0h8v9.0z"
-    assert drawn.label == "Feedback per day over the last 90 days: a peak of 4 on 13 November, 4 today"
-    assert (drawn.span, drawn.width, drawn.chosen) == ("16 Aug – 13 Nov", 900, None)
+    assert drawn["label"] == "Feedback per day over the last 90 days: a peak of 4 on 13 November, 4 today"
+    assert (drawn["span"], drawn["width"], drawn["chosen"]) == ("16 Aug – 13 Nov", 900, None)
 
 
 def test_the_days_of_the_address_are_marked() -> None:
     nothing = volume()
-    assert volume_chart.draw_chart(nothing, {}).label.endswith(": none")
+    assert volume_chart.draw_chart(nothing, {})["label"].endswith(": none")
     for args, chosen in (
         ({"from": "2026-11-13", "to": "2026-11-13"}, (890, 10)),
         ({"from": "2026-11-10"}, (860, 40)),
@@ -53,7 +53,7 @@ def test_the_days_of_the_address_are_marked() -> None:
         ({"from": "2020-01-01", "to": "2020-01-02"}, None),
         ({"from": "2026-11-13", "to": "2026-11-12"}, None),
     ):
-        assert volume_chart.draw_chart(nothing, args).chosen == chosen, args
+        assert volume_chart.draw_chart(nothing, args)["chosen"] == chosen, args
 
 
 def test_the_page_shows_it_and_says_the_same_in_a_table(
@@ -75,7 +75,7 @@ def test_the_page_shows_it_and_says_the_same_in_a_table(
     assert shown.select("tbody tr")[-1]["data-day"] in {str(today), str(today + timedelta(days=1))}
     counts = [int(cell.text) for cell in shown.select("tbody td")]
     with app.app_context(), acting_as(workspace.actor()):
-        assert sum(counts) == feedback_volume.volume(actor=workspace.actor()).total > 0
+        assert sum(counts) == sum(day.total for day in feedback_volume.volume(actor=workspace.actor())) > 0
     assert "visibility" not in shown.select_one("[data-range]").attrs
     kept = {field["name"]: field["value"] for field in shown.select("form input")}
     assert kept == {"q": "ebitda", "status": "pending", "from": str(today), "to": str(today)}

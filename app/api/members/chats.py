@@ -126,7 +126,8 @@ def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     chat = chat_store.create_chat(
         actor=g.actor,
         agent_slug=body.agent,
-        title=body.title or first_words(body.messages),
+        # Cutting the first words is left to the service, after masking.
+        title=body.title or next((message.content for message in body.messages if message.role == "user"), ""),
         external_id=body.external_id,
         project=body.project,
         created_at=body.created_at,
@@ -136,16 +137,9 @@ def create_chat(body: NewChatBody) -> tuple[ChatAnswer, int]:
     return show_chat(chat.id), 201
 
 
-def first_words(messages: list[NewMessageBody]) -> str:
-    """What was asked first. Cutting it is left to whoever stores it, after masking."""
-    return next((message.content for message in messages if message.role == "user"), "")
-
-
 def show_chat(chat_id: UUID) -> ChatAnswer:
-    chat, agent = chat_store.find_with_agent(chat_id, actor=g.actor)
-    return ChatAnswer.model_validate(
-        {name: getattr(chat, name) for name in ChatAnswer.model_fields.keys() - {"agent"}} | {"agent": agent}
-    )
+    found = chat_store.get_chat(g.actor, chat_id, messages=False)
+    return ChatAnswer.model_validate(vars(found.chat) | {"agent": found.agent})
 
 
 @route(bp, "GET", "/api/v1/chats", access=("member", "ingest"))
@@ -153,10 +147,9 @@ def list_chats(query: ChatQuery) -> ChatPage:
     """List conversations. By last activity: one's own, or with the scope `admin` the workspace's. A key sees what its
     person sees."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    if not g.actor.is_admin:
-        wanted["person_id"] = g.actor.id
-    found = chat_lists.list_chats(ChatFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
-    return ChatPage(items=[ChatAnswer.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+    page = paging.Page(query.limit, query.cursor)
+    own = not g.actor.is_admin
+    return ChatPage.model_validate(chat_lists.list_chats(ChatFilters(**wanted), page, actor=g.actor, own=own))
 
 
 @route(bp, "GET", "/api/v1/chats/<uuid:chat_id>", access=("member", "ingest"))
@@ -169,12 +162,12 @@ def read_chat(chat_id: UUID) -> ChatAnswer:
 def add_messages(chat_id: UUID, body: NewMessagesBody) -> MessagesAdded:
     """Add messages. All of them or none, at the end of the conversation. The server numbers them."""
     added = chat_store.append_messages(chat_id, new_messages(body.messages), actor=g.actor)
-    return MessagesAdded(items=[MessageAnswer.model_validate(message) for message in added])
+    return MessagesAdded.model_validate({"items": added})
 
 
 @route(bp, "GET", "/api/v1/chats/<uuid:chat_id>/messages", access=("member", "ingest"))
 def list_messages(chat_id: UUID, query: Page) -> MessagePage:
     """Read the messages of a conversation. In the order in which they were said."""
-    chat_store.find_with_agent(chat_id, actor=g.actor)
+    chat_store.get_chat(g.actor, chat_id, messages=False)
     found, cursor = chat_store.page_of_messages(chat_id, query.limit, query.cursor, actor=g.actor)
-    return MessagePage(items=[MessageAnswer.model_validate(message) for message in found], next_cursor=cursor)
+    return MessagePage.model_validate({"items": found, "next_cursor": cursor})

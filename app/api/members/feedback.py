@@ -151,27 +151,10 @@ class FeedbackRead(FeedbackItem):
 def create(body: NewFeedback) -> FeedbackAnswer:
     """Give feedback. The row belongs to the key's person and starts pending. An admin's `observation` is a flag and
     needs a comment. Ids of sessions, entities and agents must be the workspace's; other ids are yours."""
-    stored = feedback_intake.record_feedback(
-        feedback_intake.NewFeedback(
-            source_type=body.source_type,
-            rating=body.rating,
-            kind=kind_of(body),
-            comment=body.comment,
-            session_id=body.session_id,
-            entity_id=body.entity_id,
-            agent_id=body.agent_id or agent_called(body.agent),
-            message_id=body.message_id,
-            chat_id=body.chat_id,
-            turn_id=body.turn_id,
-            trace_id=body.trace_id,
-            project=body.project,
-            context=body.context,
-            details=body.details,
-            occurred_at=body.occurred_at or body.ts,
-        ),
-        actor=g.actor,
-        commit=idempotency.is_last(),
-    )
+    values = body.model_dump(exclude={"agent", "agent_id", "ts"})
+    values |= {"agent_id": body.agent_id or agent_called(body.agent), "occurred_at": body.occurred_at or body.ts}
+    new = feedback_intake.NewFeedback(kind=kind_of(body), **values)
+    stored = feedback_intake.record_feedback(new, actor=g.actor, commit=idempotency.is_last())
     return FeedbackAnswer.model_validate(stored.row)
 
 
@@ -195,12 +178,10 @@ def agent_called(slug: str | None) -> UUID | None:
 def index(query: FeedbackQuery) -> FeedbackPage:
     """List feedback. Newest first. Members get their own rows, admin keys the workspace's."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
-    found = feedback_lists.list_feedback(
-        FeedbackFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor
-    )
+    page = paging.Page(query.limit, query.cursor)
+    found = feedback_lists.list_feedback(FeedbackFilters(**wanted), page, actor=g.actor)
     contents = feedback_lists.load_contents([row.id for row in found.items], actor=g.actor)
-    items = [FeedbackItem.model_validate(together(row, contents[row.id])) for row in found.items]
-    return FeedbackPage(items=items, next_cursor=found.next_cursor)
+    return FeedbackPage.model_validate(found.map(lambda row: together(row, contents[row.id])))
 
 
 @route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))

@@ -66,12 +66,7 @@ def submit_response(body: NewResponseBody) -> ResponseAnswer:
     """Submit a response. A person accepts or rejects it. With a `session_id`, a key submits for the session's agent;
     without one the response is the person's own. It is an extraction when the session's `output_type` is `field` or
     `fields`."""
-    new = responses.NewResponse(
-        entity_id=body.entity_id,
-        criteria_set_id=body.criteria_set_id,
-        values=body.values,
-        session_id=body.session_id,
-    )
+    new = responses.NewResponse(**dict(body))
     return ResponseAnswer.model_validate(responses.report_response(new, actor=g.actor))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 from uuid import UUID
 
 from flask import g
@@ -12,21 +12,19 @@ from app.api.kit import idempotency
 from app.api.kit.fields import Answer, Body, Moment, Page, Query
 from app.api.kit.route import route
 from app.api.members import bp
+from app.api.members.feedback import Name, Rating, Signal, Status
 from app.db import paging
 from app.services.feedback import signals
 from app.services.feedback.intake import NewFeedback
-
-SignalName = Literal["helpful", "not_helpful", "inaccurate", "unsafe", "edit", "regenerate"]
-OwnId = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class SignalBody(Body):
     """What somebody made of one answer."""
 
-    signal: SignalName
-    message_id: OwnId | None = Field(None, description="Your id of the message; needed unless `trace_id` is sent.")
-    chat_id: OwnId | None = Field(None, description="Your id of the conversation, or Upshot's.")
-    trace_id: OwnId | None = Field(None, description="The trace of the run that gave the answer.")
+    signal: Signal
+    message_id: Name | None = Field(None, description="Your id of the message; needed unless `trace_id` is sent.")
+    chat_id: Name | None = Field(None, description="Your id of the conversation, or Upshot's.")
+    trace_id: Name | None = Field(None, description="The trace of the run that gave the answer.")
     reason: str | None = Field(None, max_length=4096, description="Why; for `edit` the answer that was wanted.")
 
     @model_validator(mode="after")
@@ -37,15 +35,15 @@ class SignalBody(Body):
 
 
 class SignalQuery(Page):
-    message_id: OwnId | None = None
-    chat_id: OwnId | None = None
-    trace_id: OwnId | None = None
-    signal: SignalName | None = None
+    message_id: Name | None = None
+    chat_id: Name | None = None
+    trace_id: Name | None = None
+    signal: Signal | None = None
 
 
 class OneSignal(Query):
-    message_id: OwnId = Field(description="As the answer to the POST named it.")
-    signal: SignalName
+    message_id: Name = Field(description="As the answer to the POST named it.")
+    signal: Signal
 
 
 class SignalAnswer(Answer):
@@ -55,14 +53,14 @@ class SignalAnswer(Answer):
     message_id: str
     chat_id: str | None = Field(description="With a token, as it was sent.")
     trace_id: str | None = Field(description="With a token, as it was sent.")
-    signal: SignalName
+    signal: Signal
     reason: str | None
-    rating: Literal["positive", "negative", "neutral"]
+    rating: Rating
     weight: float = Field(description="How much it counts, 0 to 1.")
     edit_distance: int | None = Field(
         description="For `edit`: percent of the answer that was changed, when known. Null for a token."
     )
-    status: Literal["pending", "reviewed", "applied", "dismissed"] = Field(description="What became of it.")
+    status: Status = Field(description="What became of it.")
     created_at: Moment
     occurred_at: Moment
 

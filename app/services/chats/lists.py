@@ -59,9 +59,12 @@ class ChatRow:
     neutral: int
 
 
-def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatRow]:
-    """One page of the workspace's conversations, by last activity. At most five queries."""
+def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = False) -> Slice[ChatRow]:
+    """One page of the workspace's conversations, by last activity. With `own` they are the actor's, and so is the
+    feedback that is counted. At most five queries."""
     where: list[Any] = [Chat.tenant_id == actor.tenant_id, *replace(filters, project=None).conditions()]
+    if own:
+        where.append(Chat.user_id == actor.id)
     if filters.person_id:
         where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
@@ -69,11 +72,13 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         if not matches.ids:
             return empty()
         where.append(matches.are(Chat.id))
+    golden = _of_this_chat(AgentSession.golden_set, AgentSession, AgentSession.golden_set.is_not(None)).limit(1)
     statement = (
         select(
             Chat.id, Chat.external_id, Chat.project, Chat.title, id_of(Chat.user_id, actor),
             name_of(Chat.user_id, actor), Chat.agent_id, Agent.slug, _version(), Chat.message_count,
-            _turns(), _golden_set(), Chat.created_at, Chat.last_message_at,
+            _of_this_chat(func.count(), Message, Message.role == "user").scalar_subquery(), golden.scalar_subquery(),
+            Chat.created_at, Chat.last_message_at,
         )
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
@@ -88,7 +93,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[ChatR
         window=_window(filters, actor),
     )
     names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
-    received = _ratings_of(names, actor)
+    received = _ratings_of(names, [Feedback.created_by == actor.id] if own else [], actor)
     return found.map(lambda row: ChatRow(*(row + received.get(row[0], (0, 0, 0)))))
 
 
@@ -123,19 +128,15 @@ def _window(filters: ChatFilters, actor: Actor) -> ScanWindow | None:
     return ScanWindow(columns, predicate, SCAN_LIMIT)
 
 
-def _of_this_chat(*columns: Any) -> Any:
-    return (
-        select(*columns)
-        .select_from(AgentSession)
-        .where(AgentSession.tenant_id == Chat.tenant_id, AgentSession.chat_id == Chat.id)
-        .correlate(Chat)
-    )
+def _of_this_chat(column: Any, model: Any, *where: Any) -> Any:
+    mine = (model.tenant_id == Chat.tenant_id, model.chat_id == Chat.id)
+    return select(column).select_from(model).where(*mine, *where).correlate(Chat)
 
 
 def _version() -> Any:
     """The agent's version in the chat's latest session."""
     return (
-        _of_this_chat(AgentVersion.version)
+        _of_this_chat(AgentVersion.version, AgentSession)
         .join(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .order_by(AgentSession.created_at.desc())
         .limit(1)
@@ -143,27 +144,13 @@ def _version() -> Any:
     )
 
 
-def _golden_set() -> Any:
-    golden = _of_this_chat(AgentSession.golden_set).where(AgentSession.golden_set.is_not(None))
-    return golden.limit(1).scalar_subquery()
-
-
-def _turns() -> Any:
-    return (
-        select(func.count())
-        .select_from(Message)
-        .where(Message.tenant_id == Chat.tenant_id, Message.chat_id == Chat.id, Message.role == "user")
-        .scalar_subquery()
-    )
-
-
-def _ratings_of(names: dict[str, UUID], actor: Actor) -> dict[UUID, tuple[int, ...]]:
+def _ratings_of(names: dict[str, UUID], where: list[Any], actor: Actor) -> dict[UUID, tuple[int, ...]]:
     """How each chat was received. Feedback names a chat by our id or by the id that its own product gave it."""
     if not names:
         return {}
     rows = db.session.execute(
         select(Feedback.chat_id, *counted_ratings())
-        .where(Feedback.tenant_id == actor.tenant_id, Feedback.chat_id.in_(names))
+        .where(Feedback.tenant_id == actor.tenant_id, Feedback.chat_id.in_(names), *where)
         .group_by(Feedback.chat_id)
     )
     found: dict[UUID, tuple[int, ...]] = {}

@@ -1,40 +1,21 @@
 """A person's own conversations, and what they said about the answers."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, Text, cast, or_, select
+from sqlalchemy import Select, select
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, empty, read_page
 from app.errors import NotFound
-from app.models import Agent, AgentSession, Chat, Feedback, Message
-from app.services.chats.lists import ChatFilters
+from app.models import AgentSession, Chat, Feedback, Message
 from app.services.feedback import own as feedback_own
-from app.services.feedback.lists import counted_ratings
-from app.services.lists import text_search
 
 MAX_MESSAGES = 200
 MAX_RECENT = 8
 LAST_PLACE = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class OwnChatRow:
-    """A conversation in the history; the counts are of one's own feedback."""
-
-    id: UUID
-    title: str
-    agent: str | None
-    message_count: int
-    last_message_at: datetime
-    positive: int
-    negative: int
-    neutral: int
 
 
 @dataclass(frozen=True)
@@ -48,15 +29,6 @@ class ChatMessage:
 
 
 @dataclass(frozen=True)
-class MessageWindow:
-    """A part of a conversation: its latest messages, or those before a place in it. `earlier` is where the page before
-    them ends, None when they begin with the first."""
-
-    said: list[ChatMessage]
-    earlier: int | None = None
-
-
-@dataclass(frozen=True)
 class Answer:
     """An agent's message to this person, with the feedback that they gave on it."""
 
@@ -65,66 +37,31 @@ class Answer:
     rows: Sequence[Feedback] = ()
 
 
-def list_own(filters: ChatFilters, page: Page, *, actor: Actor) -> Slice[OwnChatRow]:
-    """One page of the actor's conversations, by last activity. At most four queries."""
-    where = [*_own(actor), *filters.conditions()]
-    if filters.q:
-        ids = text_search.find_ids("chats", filters.q)
-        if not ids:
-            return empty()
-        where.append(Chat.id.in_(ids))
-    statement = select(Chat.id, Chat.title, Agent.slug, Chat.message_count, Chat.last_message_at).outerjoin(
-        Agent, Agent.id == Chat.agent_id
-    )
-    found = read_page(
-        statement, page, at=Chat.last_message_at, id=Chat.id, where=where, oldest_first=filters.oldest_first
-    )
-    given = _own_ratings([row[0] for row in found.items], actor)
-    return found.map(lambda row: OwnChatRow(*(row + given.get(row[0], (0, 0, 0)))))
-
-
 def _own(actor: Actor) -> list[Any]:
     return [Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id]
 
 
-def _own_ratings(chat_ids: Collection[UUID], actor: Actor) -> dict[UUID, tuple[int, int, int]]:
-    """How the actor received the answers in these chats, whichever name their feedback calls the chat by."""
-    if not chat_ids:
-        return {}
-    rows = db.session.execute(
-        select(Chat.id, *counted_ratings())
-        .join(
-            Feedback,
-            (Feedback.tenant_id == Chat.tenant_id)
-            & or_(Feedback.chat_id == cast(Chat.id, Text), Feedback.chat_id == Chat.external_id),
-        )
-        .where(Chat.tenant_id == actor.tenant_id, Chat.id.in_(chat_ids), Feedback.created_by == actor.id)
-        .group_by(Chat.id)
-    )
-    return {row[0]: (row[1], row[2], row[3]) for row in rows}
-
-
-def list_recent(chat_id: UUID, *, actor: Actor) -> list[tuple[UUID, str, datetime]]:
-    """The actor's latest other conversations: id, title, last activity. One query."""
-    rows = db.session.execute(
+def list_recent(chat_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """Return id, title and last activity of the actor's latest other conversations. One query."""
+    return db.session.execute(
         select(Chat.id, Chat.title, Chat.last_message_at)
         .where(*_own(actor), Chat.id != chat_id)
         .order_by(Chat.last_message_at.desc(), Chat.id.desc())
         .limit(MAX_RECENT)
-    )
-    return [(row[0], row[1], row[2]) for row in rows]
+    ).all()
 
 
-def read_messages(chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None) -> MessageWindow:
-    """What was said in a conversation of the actor's: the latest, what is before a place, or what is around one that is
-    further back. One query."""
+def read_messages(
+    chat: Chat, *, actor: Actor, before: int | None = None, at: int | None = None
+) -> tuple[list[ChatMessage], int | None]:
+    """Return the latest messages of a conversation of the actor's, those before a place, or those around one that is
+    further back; and where the page before them ends, None when they begin with the first. One query."""
     if before is None and at is not None and at < chat.message_count - MAX_MESSAGES:
         before = at + MAX_MESSAGES // 2
     where = [] if before is None else [Message.message_index < before]
     rows = _messages(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MAX_MESSAGES)
     said = [ChatMessage(*row) for row in db.session.execute(rows)][::-1]
-    first = said[0].message.message_index if said else 0
-    return MessageWindow(said, first if first > 0 else None)
+    return said, (said[0].message.message_index if said else 0) or None
 
 
 def _messages(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:

@@ -6,20 +6,22 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import not_a_cursor
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Message, User
 from app.models.conversations import MESSAGE_ROLES
 from app.services.agents import versions
 from app.services.privacy import id_of, name_of
 from app.services.workspaces.masking import masking_for
-from app.text.masking import Masking
 
 MAX_AT_ONCE = 500
+MAX_EARLIER_MESSAGES = 60
+NO_CHAT = "There is no such conversation in this workspace."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,15 +111,17 @@ def append_messages(chat_id: UUID, messages: Sequence[NewMessage], *, actor: Act
         .execution_options(populate_existing=True)
     )
     if chat is None:
-        raise NotFound("There is no such conversation in this workspace.")
+        raise NotFound(NO_CHAT)
     _check(messages, actor)
     turn = _last_turn(chat)
     masking = masking_for(actor)
     now = datetime.now(UTC)
     rows = []
-    for place, new in enumerate(messages):
+    for place, new in enumerate(messages, chat.message_count):
         turn = new.turn_id or (uuid4().hex if new.role == "user" or turn is None else turn)
-        rows.append(_message(chat, new, chat.message_count + place, turn, new.created_at or now, masking))
+        values = vars(new) | {"content": masking.text(new.content), "details": masking.value(new.details)}
+        values |= {"turn_id": turn, "created_at": new.created_at or now, "message_index": place}
+        rows.append(Message(tenant_id=chat.tenant_id, chat_id=chat.id, **values))
     db.session.add_all(rows)
     chat.message_count += len(rows)
     chat.last_message_at = max([chat.last_message_at, *(row.created_at for row in rows)])
@@ -130,8 +134,7 @@ def _check(messages: Sequence[NewMessage], actor: Actor) -> None:
         raise Invalid(f"At most {MAX_AT_ONCE} messages at once; send the rest in a second request.")
     for place, new in enumerate(messages):
         if new.role not in MESSAGE_ROLES:
-            name, sentence = f"messages.{place}.role", f"Use one of {', '.join(MESSAGE_ROLES)}."
-            raise Invalid.of({name: sentence})
+            raise Invalid.of({f"messages.{place}.role": f"Use one of {', '.join(MESSAGE_ROLES)}."})
     linked = {new.session_id for new in messages if new.session_id}
     if linked:
         known = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(linked))
@@ -151,55 +154,31 @@ def _last_turn(chat: Chat) -> str | None:
     )
 
 
-def _message(chat: Chat, new: NewMessage, index: int, turn_id: str, moment: datetime, masking: Masking) -> Message:
-    return Message(
-        tenant_id=chat.tenant_id,
-        chat_id=chat.id,
-        session_id=new.session_id,
-        external_id=new.external_id,
-        message_index=index,
-        turn_id=turn_id,
-        role=new.role,
-        content=masking.text(new.content),
-        trace_id=new.trace_id,
-        details=masking.value(new.details),
-        created_at=moment,
-    )
-
-
-def get_chat(actor: Actor, chat_id: UUID) -> ChatDetail:
-    """One chat with everything said in it. Two queries."""
+def get_chat(actor: Actor, chat_id: UUID, *, messages: bool = True) -> ChatDetail:
+    """One chat with everything said in it. Two queries, or one without its messages."""
     row = db.session.execute(
         select(Chat, Agent.slug, Agent.name, id_of(Chat.user_id, actor), name_of(Chat.user_id, actor))
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
         .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
+        .execution_options(populate_existing=True)
     ).one_or_none()
     if row is None:
-        raise NotFound("There is no such conversation in this workspace.")
+        raise NotFound(NO_CHAT)
     chat, agent, agent_name, person_id, person = row
-    return ChatDetail(chat, agent, agent_name, person_id, person, messages_of(chat_id, actor=actor))
+    said = messages_of(chat_id, actor=actor) if messages else []
+    return ChatDetail(chat, agent, agent_name, person_id, person, said)
 
 
 def messages_of(chat_id: UUID, *, actor: Actor, session_id: UUID | None = None) -> list[Message]:
     """What was said, in order: all of it, or what one session said."""
-    wanted = select(Message).where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
-    if session_id is not None:
-        wanted = wanted.where(Message.session_id == session_id)
-    return list(db.session.scalars(wanted.order_by(Message.message_index)))
+    which = [Message.session_id == session_id] if session_id is not None else []
+    return list(db.session.scalars(_messages(chat_id, *which, actor=actor)))
 
 
-def find_with_agent(chat_id: UUID, *, actor: Actor) -> tuple[Chat, str | None]:
-    """One chat with its agent's slug, without its messages."""
-    row = db.session.execute(
-        select(Chat, Agent.slug)
-        .outerjoin(Agent, Agent.id == Chat.agent_id)
-        .where(Chat.tenant_id == actor.tenant_id, Chat.id == chat_id)
-        .execution_options(populate_existing=True)
-    ).one_or_none()
-    if row is None:
-        raise NotFound("There is no such conversation in this workspace.")
-    return row[0], row[1]
+def _messages(chat_id: UUID, *which: Any, actor: Actor) -> Select[Message]:
+    mine = (Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
+    return select(Message).where(*mine, *which).order_by(Message.message_index)
 
 
 def page_of_messages(
@@ -207,23 +186,10 @@ def page_of_messages(
 ) -> tuple[list[Message], str | None]:
     """Some messages in order, and where the rest begins. The cursor is the place of the last one."""
     if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 9):
-        raise Invalid(
-            "This cursor was not made by this list; leave it out to begin at the first page.",
-            {"cursor": "Not a cursor of this list."},
-        )
-    found = list(
-        db.session.scalars(
-            select(Message)
-            .where(Message.tenant_id == actor.tenant_id, Message.chat_id == chat_id)
-            .where(Message.message_index > (int(cursor) if cursor is not None else -1))
-            .order_by(Message.message_index)
-            .limit(limit + 1)
-        )
-    )
+        raise not_a_cursor()
+    later = Message.message_index > (int(cursor) if cursor is not None else -1)
+    found = list(db.session.scalars(_messages(chat_id, later, actor=actor).limit(limit + 1)))
     return found[:limit], str(found[limit - 1].message_index) if len(found) > limit else None
-
-
-MAX_EARLIER_MESSAGES = 60
 
 
 def earlier_messages(tenant_id: UUID, chat_id: UUID | None, turn_id: str | None) -> list[tuple[str, str]]:

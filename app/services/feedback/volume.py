@@ -6,7 +6,7 @@ nothing is missing on the page while there is little to add.
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from uuid import UUID
@@ -73,23 +73,8 @@ class Day:
         return self.positive + self.negative + self.neutral
 
 
-@dataclass(frozen=True)
-class Volume:
-    """The last 90 days, the oldest first; the last one is today."""
-
-    days: list[Day]
-
-    @property
-    def total(self) -> int:
-        return sum(day.total for day in self.days)
-
-    @property
-    def peak(self) -> Day:
-        return max(self.days, key=lambda day: day.total)
-
-
-def volume(*, actor: Actor, now: datetime | None = None) -> Volume:
-    """What each of the last 90 days brought. One query, which reads the settings along."""
+def volume(*, actor: Actor, now: datetime | None = None) -> list[Day]:
+    """Return what each of the last 90 days brought, the oldest first. One query, which reads the settings along."""
     now = now or datetime.now(UTC)
     since = now.date() - timedelta(days=DAYS + 1)
     found = db.session.execute(VOLUME, {"tenant": actor.tenant_id, "since": since, "fresh": FRESH}).one()
@@ -102,11 +87,8 @@ def volume(*, actor: Actor, now: datetime | None = None) -> Volume:
     if found.fresh:
         mark_stale(actor.tenant_id)
     today = now.astimezone(zone).date()
-    return Volume([_day(today - timedelta(days=back), counts) for back in range(DAYS - 1, -1, -1)])
-
-
-def _day(day: date, counts: Counter[tuple[date, str]]) -> Day:
-    return Day(day, **{rating: counts[day, rating] for rating in RATINGS})
+    days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+    return [Day(day, **{rating: counts[day, rating] for rating in RATINGS}) for day in days]
 
 
 def refresh(*, actor: Actor, now: datetime | None = None) -> int:
@@ -128,8 +110,8 @@ def refresh(*, actor: Actor, now: datetime | None = None) -> int:
     else:
         changed = _changed_since(last - OVERLAP, actor)
         days = [day for day in shown if day in changed or day in shown[:2]]
-    for batch in _batches(days):
-        _count(batch, zone, now, actor)
+    for start in range(0, len(days), BATCH):
+        _count(days[start : start + BATCH], zone, now, actor)
     return len(days)
 
 
@@ -142,35 +124,19 @@ def _changed_since(at: datetime, actor: Actor) -> set[date]:
     return {moment.astimezone(UTC).date() + timedelta(days=step) for moment in found for step in (-1, 0, 1)}
 
 
-def _batches(days: Sequence[date]) -> Iterator[Sequence[date]]:
-    return (days[start : start + BATCH] for start in range(0, len(days), BATCH))
-
-
 def _count(days: Sequence[date], zone: tzinfo, now: datetime, actor: Actor) -> None:
-    tomorrows = (day + timedelta(days=1) for day in days)
-    counted = db.session.execute(
-        COUNT,
-        {
-            "tenant": actor.tenant_id,
-            "at": now,
-            "days": list(days),
-            "starts": [_begin(day, zone) for day in days],
-            "ends": [_begin(day, zone) for day in tomorrows],
-        },
-    ).all()
+    span = {
+        "days": list(days),
+        "starts": [datetime.combine(day, time.min, zone) for day in days],
+        "ends": [datetime.combine(day + timedelta(days=1), time.min, zone) for day in days],
+    }
+    counted = db.session.execute(COUNT, {"tenant": actor.tenant_id, "at": now, **span}).all()
     db.session.execute(
         delete(FeedbackDaily).where(FeedbackDaily.tenant_id == actor.tenant_id, FeedbackDaily.day.in_(days))
     )
-    rows = [
-        {"tenant_id": actor.tenant_id, "day": day, "rating": rating, "total": total, "counted_at": now}
-        for day, rating, total in counted
-    ]
-    if rows:
-        db.session.execute(insert(FeedbackDaily), rows)
-
-
-def _begin(day: date, zone: tzinfo) -> datetime:
-    return datetime.combine(day, time.min, zone)
+    same = {"tenant_id": actor.tenant_id, "counted_at": now}
+    if counted:
+        db.session.execute(insert(FeedbackDaily), [row._asdict() | same for row in counted])
 
 
 def zone_called(name: str) -> tzinfo:

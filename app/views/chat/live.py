@@ -13,7 +13,6 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Refused
-from app.models import Message
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats.own import ChatMessage
@@ -22,7 +21,7 @@ from app.services.sessions import transcript as session_transcript
 from app.services.sessions.chat_turns import ChatState
 from app.views.chat import bp
 from app.views.chat.messages import MessageView, build_messages, group_alternatives
-from app.views.forms import form_text
+from app.views.forms import form_text, parse_count
 from app.views.htmx import Toast, swap, vary_by_htmx, wants_fragment
 from app.views.transcript import turns as transcript_turns
 
@@ -93,7 +92,8 @@ def _end_of(chat_id: UUID) -> str:
 
 def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     """What the page does not have yet, and the end of the conversation as it is."""
-    had = _last_index()
+    had = parse_count(request.values.get("after"))
+    had = -1 if had is None else had
     fresh = chat_own.messages_after(now.chat_id, had, actor=g.actor)
     last = fresh[-1].message.message_index if fresh else had
     moments, replaced = _moments(now, fresh, had)
@@ -104,26 +104,17 @@ def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     return vary_by_htmx(make_response(html, status))
 
 
-def _last_index() -> int:
-    """The place of the last message that the page has."""
-    text = request.values.get("after", "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
-
-
 def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
     """Return the new messages, and the index of the message that the first of them replaces on the page."""
     agent = now.agent_name or "Agent"
-    if not fresh or not _is_alternative(fresh[0].message):
+    latest = fresh[0].message if fresh else None
+    if latest is None or latest.role != "agent" or "instead_of" not in latest.details:
         return build_messages(now.chat, fresh, agent, fresh=True), None
-    beside = chat_own.answers_in_turn(fresh[0].message, actor=g.actor)
+    beside = chat_own.answers_in_turn(latest, actor=g.actor)
     groups = group_alternatives([one.message for one in beside]).values()
-    first = next(places[0] for places in groups if fresh[0].message.message_index in places)
+    first = next(places[0] for places in groups if latest.message_index in places)
     earlier = [one for one in beside if first <= one.message.message_index <= had]
     return build_messages(now.chat, [*earlier, *fresh], agent, fresh=True), first
-
-
-def _is_alternative(message: Message) -> bool:
-    return message.role == "agent" and "instead_of" in message.details
 
 
 def _spoken(now: ChatState, fresh: Sequence[ChatMessage]) -> str:
@@ -143,21 +134,10 @@ def live_now(now: ChatState, last: int) -> dict[str, Any]:
 
 
 def _end(now: ChatState, last: int) -> dict[str, Any]:
-    return {"now": now, "after": last, "lines": _lines(now), "pace": _pace(now), "unclaimed": _unclaimed(now)}
-
-
-def _age(now: ChatState) -> float:
-    return (datetime.now(UTC) - now.run.created_at).total_seconds() if now.run else 0.0
-
-
-def _pace(now: ChatState) -> int:
-    if not now.running:
-        return IDLE_POLL_MS
-    return FAST_POLL_MS if _age(now) < LONG_SECONDS else SLOW_POLL_MS
-
-
-def _unclaimed(now: ChatState) -> bool:
-    return now.run is not None and now.run.status == "pending" and _age(now) > UNCLAIMED_SECONDS
+    age = (datetime.now(UTC) - now.run.created_at).total_seconds() if now.run else 0.0
+    pace = (FAST_POLL_MS if age < LONG_SECONDS else SLOW_POLL_MS) if now.running else IDLE_POLL_MS
+    unclaimed = now.run is not None and now.run.status == "pending" and age > UNCLAIMED_SECONDS
+    return {"now": now, "after": last, "lines": _lines(now), "pace": pace, "unclaimed": unclaimed}
 
 
 def _lines(now: ChatState) -> list[transcript_turns.Part]:

@@ -13,7 +13,7 @@ from app.services.chats import ratings
 from app.services.chats.own import Answer, ChatMessage
 from app.services.feedback import own as feedback_own
 from app.services.sessions import transcript as session_transcript
-from app.text.diff import Part, word_diff
+from app.text.diff import word_diff
 from app.views.feedback.own import describe_own
 from app.views.transcript import turns as transcript_turns
 
@@ -33,32 +33,13 @@ class Form:
 
 
 @dataclass(frozen=True)
-class AnswerFeedback:
-    """How one answer was received by the person it was for."""
-
-    chat_id: UUID
-    index: int
-    up: bool
-    down: bool
-    explained: bool
-    rows: list[dict[str, Any]]
-    edit: dict[str, Any] | None
-    diff: list[Part]
-    form: Form | None = None
-
-    @property
-    def anchor(self) -> str:
-        return f"m-{self.index}"
-
-
-@dataclass(frozen=True)
 class MessageView:
     """One thing that was said. `places` are all answers to the same question, when there are several; `marks` say
     what to know about this one, `trouble` why a question has no answer."""
 
     turn: transcript_turns.Turn
     index: int
-    received: AnswerFeedback | None = None
+    received: dict[str, Any] | None = None
     places: tuple[int, ...] = ()
     marks: tuple[str, ...] = ()
     trouble: str = ""
@@ -164,7 +145,7 @@ def _own_rows(chat: Chat, messages: Sequence[Message]) -> tuple[dict[UUID | None
     return found, feedback_own.learned_from(rows, actor=g.actor)
 
 
-def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form | None = None) -> AnswerFeedback:
+def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form | None = None) -> dict[str, Any]:
     """Read an answer with the person's feedback on it."""
     answer = chat_own.get_answer(chat_id, index, actor=g.actor)
     return answer_feedback(answer, feedback_own.learned_from(answer.rows, actor=g.actor), kind, filled)
@@ -172,39 +153,36 @@ def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form
 
 def answer_feedback(
     answer: Answer, learned: Mapping[UUID, Any], kind: str = "", filled: Form | None = None
-) -> AnswerFeedback:
+) -> dict[str, Any]:
     """Describe the feedback on an answer. `kind` names the form to open under it; `filled` is one that was refused."""
     said = answer.rows
     thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
     edit = next((row for row in said if row.signal == "edit"), None)
     wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
-    return AnswerFeedback(
-        chat_id=answer.chat.id,
-        index=answer.message.message_index,
-        up=latest is not None and latest.signal in ratings.UP,
-        down=latest is not None and latest.signal in ratings.DOWN,
-        explained=any(row.comment or row.details for row in thumbs),
-        rows=[describe_own(row, learned) for row in said if row is not edit],
-        edit=describe_own(edit, learned) if edit else None,
-        diff=word_diff(answer.message.content, wanted) if edit else [],
-        form=filled or _form(kind, answer, said, wanted),
-    )
+    return {
+        "chat_id": answer.chat.id,
+        "index": answer.message.message_index,
+        "anchor": f"m-{answer.message.message_index}",
+        "up": latest is not None and latest.signal in ratings.UP,
+        "down": latest is not None and latest.signal in ratings.DOWN,
+        "explained": any(row.comment or row.details for row in thumbs),
+        "rows": [describe_own(row, learned) for row in said if row is not edit],
+        "edit": describe_own(edit, learned) if edit else None,
+        "diff": word_diff(answer.message.content, wanted) if edit else [],
+        "form": filled or _form(kind, answer, wanted),
+    }
 
 
-def _form(kind: str, answer: Answer, said: Sequence[Feedback], wanted: str) -> Form | None:
+def _form(kind: str, answer: Answer, wanted: str) -> Form | None:
     """Return the form, filled with the feedback given so far."""
     if kind == "edit":
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":
         return None
-    thumbs = [row for row in said if row.signal in ratings.DOWN]
+    thumbs = [row for row in answer.rows if row.signal in ratings.DOWN]
     down = max(thumbs, key=lambda row: row.signal == "not_helpful", default=None)
     details = down.details if down else {}
-    sharper = {row.signal for row in said if row.signal in ratings.SHARPER}
-    return Form(
-        "why",
-        frozenset({*details.get("error_categories", []), *sharper}),
-        str(details.get("missing_context") or ""),
-        (down.comment or "") if down else "",
-    )
+    sharper = {row.signal for row in answer.rows if row.signal in ratings.SHARPER}
+    reasons = frozenset({*details.get("error_categories", []), *sharper})
+    return Form("why", reasons, details.get("missing_context") or "", (down.comment or "") if down else "")

@@ -1,6 +1,7 @@
 """Chat pages: a person's own conversations, and their feedback on each answer."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -13,7 +14,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats import ratings
-from app.services.chats.lists import ChatFilters
+from app.services.chats.lists import ChatFilters, list_chats
 from app.services.sessions import chat_turns
 from app.services.sessions.chat_turns import ChatAgent
 from app.views import lists as listing
@@ -21,7 +22,7 @@ from app.views.chat import bp
 from app.views.chat.live import live_now
 from app.views.chat.messages import Form, OpenForm, build_messages, load_answer_feedback
 from app.views.format import query
-from app.views.forms import form_text
+from app.views.forms import form_text, parse_count
 from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
 from app.views.layout.tabs import agent_menu
 
@@ -37,36 +38,16 @@ TOOL_GROUP_LABELS = {
 }
 
 
-@dataclass(frozen=True)
-class NewChatForm:
-    """The form that begins a conversation."""
-
-    agent: str = ""
-    message: str = ""
-    errors: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AgentOption:
-    """An agent in that form."""
-
-    slug: str
-    name: str
-    about: str
-    can: str
-    offline: bool
-
-
 @bp.get("")
 @access("member")
 def index() -> Any:
     """One's own conversations, the liveliest first, and who can be asked something new."""
-    return _index(NewChatForm(request.args.get("agent", "")))
+    return _index(request.args.get("agent", ""))
 
 
-def _index(opening: NewChatForm, status: int = 200) -> Response:
+def _index(agent: str, message: str = "", errors: Mapping[str, str] | None = None, status: int = 200) -> Response:
     asked = listing.read_listing(ChatFilters)
-    found = chat_own.list_own(asked.filters, asked.page, actor=g.actor)
+    found = list_chats(asked.filters, asked.page, actor=g.actor, own=True)
     return page(
         "chat/index.html",
         "chat/_list.html",
@@ -75,7 +56,7 @@ def _index(opening: NewChatForm, status: int = 200) -> Response:
         found=found,
         asked=asked,
         fields=[agent_menu(), *listing.DAYS],
-        opening=opening,
+        opening={"agent": agent, "message": message, "errors": errors or {}},
         partners=[] if wants_fragment() else agent_options(),
         **listing.pager_links(found),
     )
@@ -85,14 +66,14 @@ def _index(opening: NewChatForm, status: int = 200) -> Response:
 @access("member")
 def begin() -> Any:
     """A new conversation with what is said first in it."""
-    opening = NewChatForm(request.form.get("agent", ""), form_text("message"))
+    agent, message = request.form.get("agent", ""), form_text("message")
     try:
         with transaction():
-            chat = chat_turns.start_chat(opening.agent, opening.message, actor=g.actor)
+            chat = chat_turns.start_chat(agent, message, actor=g.actor)
     except Invalid as refusal:
-        return _index(replace(opening, errors=refusal.fields), 422)
+        return _index(agent, message, refusal.fields, 422)
     except (NotFound, Refused) as refusal:
-        return _index(replace(opening, errors={"agent": refusal.detail}), refusal.status)
+        return _index(agent, message, {"agent": refusal.detail}, refusal.status)
     return vary_by_htmx(redirect(url_for(".detail", chat_id=chat.id), 303))
 
 
@@ -118,16 +99,10 @@ def _open_form() -> OpenForm:
     """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer; `?answer=3`: which
     of several answers to show."""
     for kind in (*FORMS, "said", "answer"):
-        place = _index_arg(kind)
+        place = parse_count(request.args.get(kind))
         if place is not None:
             return OpenForm(place, kind)
     return OpenForm()
-
-
-def _index_arg(name: str) -> int | None:
-    """A place in the conversation from the address."""
-    text = request.args.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else None
 
 
 def _shown(chat_id: UUID, wish: OpenForm, status: int = 200) -> Response:
@@ -138,17 +113,18 @@ def _shown(chat_id: UUID, wish: OpenForm, status: int = 200) -> Response:
 
 def _load(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
     """What both the page and the panel show."""
-    at = wish.index if wish.index is not None else _index_arg("at")
+    at = wish.index if wish.index is not None else parse_count(request.args.get("at"))
+    before = parse_count(request.args.get("before"))
     now = chat_turns.chat_state(chat_id, actor=g.actor)
-    found = chat_own.read_messages(now.chat, actor=g.actor, before=_index_arg("before"), at=at)
+    said, earlier = chat_own.read_messages(now.chat, actor=g.actor, before=before, at=at)
     agent = now.agent_name or now.agent or "Agent"
     return {
         "chat": now.chat,
         "agent": agent,
-        "earlier": found.earlier,
-        "moments": build_messages(now.chat, found.said, agent, replace(wish, index=at)),
+        "earlier": earlier,
+        "moments": build_messages(now.chat, said, agent, replace(wish, index=at)),
         "beside": chat_own.list_recent(chat_id, actor=g.actor),
-        **live_now(now, found.said[-1].message.message_index if found.said else -1),
+        **live_now(now, said[-1].message.message_index if said else -1),
     }
 
 
@@ -222,17 +198,22 @@ def _answer(chat_id: UUID, index: int, *toasts: Toast, spoken: str = "", form: s
     return swap("chat/_feedback.html", fallback=back, toasts=toasts, received=received, spoken=spoken)
 
 
-def agent_options() -> list[AgentOption]:
+def agent_options() -> list[dict[str, Any]]:
     """The agents that one can talk to."""
     usual: str = current_app.config["SETTINGS"].model
-    return [_option(partner, usual) for partner in chat_turns.list_chat_agents(actor=g.actor)]
+    return [_option(agent, usual) for agent in chat_turns.list_chat_agents(actor=g.actor)]
 
 
-def _option(partner: ChatAgent, usual: str) -> AgentOption:
-    config = partner.config
+def _option(agent: ChatAgent, usual: str) -> dict[str, Any]:
+    config = agent.config
     can = [words for group, words in TOOL_GROUP_LABELS.items() if group in config.tool_groups]
     can += [tool.name for tool in config.http_tools] + [server.name for server in config.mcp_servers]
-    if partner.kind == "endpoint":
+    if agent.kind == "endpoint":
         can = [f"answers from {urlsplit(config.endpoint_url).hostname or 'elsewhere'}"]
-    offline = partner.kind == "builtin" and (config.model or usual) == "offline"
-    return AgentOption(partner.slug, partner.name, partner.description or "", ", ".join(can[:6]), offline)
+    return {
+        "slug": agent.slug,
+        "name": agent.name,
+        "about": agent.description,
+        "can": ", ".join(can[:6]),
+        "offline": agent.kind == "builtin" and (config.model or usual) == "offline",
+    }

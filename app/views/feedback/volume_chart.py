@@ -1,10 +1,10 @@
 """The volume strip: the last 90 days of feedback as bars, drawn by the server."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from app.services.feedback.volume import Day, Volume
+from app.services.feedback.volume import Day
 
 STEP = 10
 BAR = 8
@@ -14,29 +14,19 @@ TALLEST = 36
 STACK = (("negative", "u-bneg"), ("positive", "u-bpos"), ("neutral", "u-bneu"))
 
 
-@dataclass(frozen=True)
-class Strip:
-    """`paths` are the bars of each rating, `chosen` is where the days of the address begin and how wide they are."""
-
-    label: str
-    span: str
-    days: list[Day]
-    paths: list[tuple[str, str]]
-    chosen: tuple[int, int] | None
-    width: int
-    height: int = HEIGHT
-
-
-def draw_chart(volume: Volume, args: Mapping[str, str]) -> Strip:
-    days = volume.days
-    return Strip(
-        label=_label(volume),
-        span=f"{_short(days[0].day)} – {_short(days[-1].day)}",
-        days=days,
-        paths=[(css, _bars(days, place, volume.peak.total)) for place, (_, css) in enumerate(STACK)],
-        chosen=_chosen(days, args),
-        width=STEP * len(days),
-    )
+def draw_chart(days: list[Day], args: Mapping[str, str]) -> dict[str, Any]:
+    """Return the chart: `paths` are the bars of each rating, `chosen` is where the days of the address begin and how
+    wide they are."""
+    peak = max(days, key=lambda day: day.total)
+    return {
+        "label": _label(days, peak),
+        "span": f"{_short(days[0].day)} – {_short(days[-1].day)}",
+        "days": days,
+        "paths": [(css, _bars(days, place, peak.total)) for place, (_, css) in enumerate(STACK)],
+        "chosen": _chosen(days, args),
+        "width": STEP * len(days),
+        "height": HEIGHT,
+    }
 
 
 def _bars(days: Iterable[Day], place: int, peak: int) -> str:
@@ -67,14 +57,11 @@ def _day(text: str | None) -> date | None:
         return None
 
 
-def _label(volume: Volume) -> str:
-    if not volume.total:
-        return f"Feedback per day over the last {len(volume.days)} days: none"
-    peak, today = volume.peak, volume.days[-1].total
-    return (
-        f"Feedback per day over the last {len(volume.days)} days: a peak of {peak.total:,} on"
-        f" {peak.day.day} {peak.day:%B}, {today:,} today"
-    )
+def _label(days: list[Day], peak: Day) -> str:
+    start = f"Feedback per day over the last {len(days)} days"
+    if not peak.total:
+        return f"{start}: none"
+    return f"{start}: a peak of {peak.total:,} on {peak.day.day} {peak.day:%B}, {days[-1].total:,} today"
 
 
 def _short(day: date) -> str:
