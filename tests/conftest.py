@@ -233,25 +233,35 @@ class Workspace:
 
 @pytest.fixture
 def make_workspace(app: Flask) -> Callable[..., Workspace]:
-    """Create workspaces with an owner, an admin, a member and a second member (`other`)."""
+    """Create workspaces with an owner, an admin, a member and a second member (`other`).
+
+    The people are inserted together, because almost every test needs a workspace and few are about its people.
+    """
     from app.actor import Actor
-    from app.db import acting_as, transaction
-    from app.services.workspaces import people
+    from app.db import acting_as, db, transaction
+    from app.models import Membership, User
     from app.services.workspaces import store as workspace_store
 
     def make(name: str = "Acme") -> Workspace:
         slug = f"t-{secrets.token_hex(6)}"
         with app.app_context():
             with transaction():
-                tenant, system = workspace_store.create_workspace(slug=slug, name=name)
-            actors: dict[str, Any] = {"system": system}
+                _, system = workspace_store.create_workspace(slug=slug, name=name)
+            tenant_id = system.tenant_id
+            roles = {"owner": "owner", "admin": "admin", "member": "member", "other": "member"}
+            actors = {
+                label: Actor(uuid4(), tenant_id, role, f"{label.title()} {slug}") for label, role in roles.items()
+            }
             with acting_as(system), transaction():
-                for label, role in (("owner", "owner"), ("admin", "admin"), ("member", "member"), ("other", "member")):
-                    user = people.create_person(
-                        email=f"{label}-{slug}@example.test", name=f"{label.title()} {slug}", role=role, actor=system
-                    )
-                    actors[label] = Actor(user.id, tenant.id, role, user.name)
-            return Workspace(tenant.id, slug, actors)
+                db.session.add_all(
+                    User(id=actor.id, email=f"{label}-{slug}@example.test", name=actor.name)
+                    for label, actor in actors.items()
+                )
+                db.session.flush()
+                db.session.add_all(
+                    Membership(tenant_id=tenant_id, user_id=actor.id, role=actor.role) for actor in actors.values()
+                )
+            return Workspace(tenant_id, slug, {"system": system, **actors})
 
     return make
 

@@ -190,8 +190,7 @@ def test_a_server_that_is_away_is_said_quietly(
     expect(page.locator("#m-1 .u-say strong").last).to_have_text("second half")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize(("theme", "width"), [("light", 1440), ("dark", 390)])
 def test_talking_under_axe(
     workspace: Workspace, desk: Desk, at_work: None, visit: Callable[..., Any], theme: str, width: int
 ) -> None:

@@ -24,7 +24,7 @@ from tests.conftest import Api, Workspace
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 # The same examples every time, and few of them: whoever wants more raises the number for an afternoon.
 FEW = settings(
-    max_examples=5,
+    max_examples=3,
     derandomize=True,
     database=None,
     deadline=None,
