@@ -49,29 +49,15 @@ class SettingsChange(Body):
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
 
 
-@route(
-    bp,
-    "GET",
-    "/api/admin/settings",
-    access=("admin", "admin"),
-    answer=WorkspaceSettingsAnswer,
-    summary="Read the workspace's settings",
-)
+@route(bp, "GET", "/api/admin/settings", access=("admin", "admin"))
 def read_settings() -> WorkspaceSettingsAnswer:
+    """Read the workspace's settings."""
     return settings_answer(workspace_store.get_settings(g.actor))
 
 
-@route(
-    bp,
-    "PATCH",
-    "/api/admin/settings",
-    access=("admin", "admin"),
-    body=SettingsChange,
-    answer=WorkspaceSettingsAnswer,
-    summary="Change settings",
-    about="Send only what changes; the answer has all of them, and says which of them do nothing yet.",
-)
+@route(bp, "PATCH", "/api/admin/settings", access=("admin", "admin"))
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
+    """Change settings. Send only what changes; the answer has all of them, and says which of them do nothing yet."""
     return settings_answer(workspace_store.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
 
 

@@ -22,8 +22,6 @@ Check = Literal["duplicate", "contradiction", "vague", "unscoped", "addresses th
 Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
 When = Annotated[str, Field(max_length=validation.MAX_CONTEXT)]
 Reason = Annotated[str, Field(max_length=2000)]
-WORDS = ("content", "context")
-CHANGED = (*WORDS, "type", "agent_id", "entity_type_id", "pinned")
 
 
 class NewKnowledge(Body):
@@ -135,21 +133,12 @@ class KnowledgeRead(KnowledgeSaved):
     feedback: list[SignalBehind]
 
 
-@route(
-    bp,
-    "GET",
-    "/api/admin/shared-context",
-    access=("admin", "admin"),
-    query=KnowledgeQuery,
-    answer=KnowledgePage,
-    summary="List knowledge",
-    about="Last changed first. Deleted rows come only when `state=deleted` asks for them.",
-)
+@route(bp, "GET", "/api/admin/shared-context", access=("admin", "admin"))
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
+    """List knowledge. Last changed first. Deleted rows come only when `state=deleted` asks for them."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = knowledge_lists.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
-    items = [KnowledgeItem.model_validate(_values(row)) for row in found.items]
-    return KnowledgePage(items=items, next_cursor=found.next_cursor)
+    return KnowledgePage.model_validate(found)
 
 
 @route(
@@ -157,33 +146,21 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     "POST",
     "/api/admin/shared-context",
     access=("admin", "admin"),
-    body=NewKnowledge,
-    answer=KnowledgeSaved,
     status=201,
     idempotent=True,
-    summary="Write a knowledge row",
     also={409: "An active row of this type says the same in the same scope."},
-    about="It is active at once and in the next prompt of every agent in its scope. `findings` is what the checks say"
-    " of it; they do not stop it, except that characters which nobody sees are refused.",
 )
 def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
+    """Write a knowledge row. It is active at once and in the next prompt of every agent in its scope. `findings` is
+    what the checks say of it; they do not stop it, except that characters which nobody sees are refused."""
     row = knowledge_rows.add_row(knowledge_rows.NewRow(**body.model_dump()), actor=g.actor)
-    return _saved(row.id)
+    return KnowledgeSaved.model_validate(_read_checked(row.id))
 
 
-@route(
-    bp,
-    "GET",
-    "/api/admin/shared-context/<uuid:row_id>",
-    access=("admin", "admin"),
-    answer=KnowledgeRead,
-    summary="Read one knowledge row",
-    about="With the feedback behind it and what the checks say of it now.",
-)
+@route(bp, "GET", "/api/admin/shared-context/<uuid:row_id>", access=("admin", "admin"))
 def read_knowledge(row_id: UUID) -> KnowledgeRead:
-    found = knowledge_lists.get_row(row_id, actor=g.actor)
-    findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
-    return KnowledgeRead.model_validate({**_values(found.row), "findings": findings, "feedback": found.signals})
+    """Read one knowledge row. With the feedback behind it and what the checks say of it now."""
+    return KnowledgeRead.model_validate(_read_checked(row_id))
 
 
 @route(
@@ -191,54 +168,41 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
     access=("admin", "admin"),
-    body=KnowledgeChange,
-    answer=KnowledgeSaved,
-    summary="Change a knowledge row",
     also={409: "Somebody changed it first (`current` is what it says now), or its state does not allow this."},
-    about="Words, kind, scope, pin and whether it is in use. `version` is needed for new words; deactivating needs a"
-    " `reason`. Deciding about a proposed row decides about the feedback behind it.",
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
+    """Change a knowledge row. Words, kind, scope, pin and whether it is in use. `version` is needed for new words;
+    deactivating needs a `reason`. Deciding about a proposed row decides about the feedback behind it."""
     sent = body.model_dump(include=body.model_fields_set)
-    changes = {name: sent[name] for name in CHANGED if name in sent}
+    changes = {name: sent[name] for name in knowledge_rows.EDITABLE if name in sent}
     _check_change(sent, changes)
     if changes:
         knowledge_rows.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
     if body.active is not None:
         state, version = "active" if body.active else "inactive", None if changes else body.version
         knowledge_rows.set_state(row_id, state, actor=g.actor, reason=body.reason, version=version)
-    return _saved(row_id)
+    return KnowledgeSaved.model_validate(_read_checked(row_id))
 
 
 def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
     empty = next((name for name in ("content", "type", "pinned", "active") if sent.get(name, True) is None), None)
     if empty:
         raise Invalid(f"Field `{empty}`: null is no value for it; leave it out.", {empty: "Leave it out."})
-    if set(WORDS) & changes.keys() and sent.get("version") is None:
+    if {"content", "context"} & changes.keys() and sent.get("version") is None:
         sentence = "New words need the version that was read."
         raise Invalid(f"Field `version`: {sentence}", {"version": sentence})
     if not changes and "active" not in sent:
         raise Invalid("There is nothing to change; send at least one field.")
 
 
-@route(
-    bp,
-    "DELETE",
-    "/api/admin/shared-context/<uuid:row_id>",
-    access=("admin", "admin"),
-    status=204,
-    summary="Delete a knowledge row",
-    about="It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is deleting once.",
-)
+@route(bp, "DELETE", "/api/admin/shared-context/<uuid:row_id>", access=("admin", "admin"), status=204)
 def delete_knowledge(row_id: UUID) -> None:
+    """Delete a knowledge row. It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is
+    deleting once."""
     knowledge_rows.set_state(row_id, "deleted", actor=g.actor)
 
 
-def _saved(row_id: UUID) -> KnowledgeSaved:
-    row = knowledge_lists.get_row(row_id, actor=g.actor).row
+def _read_checked(row_id: UUID) -> dict[str, Any]:
+    found = knowledge_lists.get_row(row_id, actor=g.actor)
     findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
-    return KnowledgeSaved.model_validate({**_values(row), "findings": findings})
-
-
-def _values(row: knowledge_lists.KnowledgeRow) -> dict[str, Any]:
-    return {**vars(row), "active": row.state == "active"}
+    return {**vars(found.row), "active": found.row.active, "findings": findings, "feedback": found.signals}

@@ -96,6 +96,10 @@ class KnowledgeRow:
         return bool(hidden_signs(self.content) or hidden_signs(self.context or ""))
 
     @property
+    def active(self) -> bool:
+        return self.state == "active"
+
+    @property
     def scope(self) -> str:
         return scope_of(self.agent_id, self.entity_type_id)
 
