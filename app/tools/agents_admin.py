@@ -9,7 +9,6 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.models import Agent, AgentVersion
 from app.services.agents import versions
-from app.services.agents.versions import AgentRow
 from app.services.sessions.events import NewEvent
 from app.tools.base import Arguments, Id, NoArguments, Outcome, ToolScope, answer, pick, tool
 
@@ -50,7 +49,7 @@ def list_agents(arguments: NoArguments, scope: ToolScope) -> Outcome:
     return answer(items=[_describe(row) for row in versions.list_agents(actor=scope.actor)])
 
 
-def _describe(row: Agent | AgentRow) -> dict[str, Any]:
+def _describe(row: Agent) -> dict[str, Any]:
     shown = pick(row, "id", "name", "slug", "description", "kind", "is_system")
     return {**shown, "version": row.current_version}
 

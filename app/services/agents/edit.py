@@ -17,7 +17,7 @@ from app.actor import Actor
 from app.db import db
 from app.db.lookup import get_own
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.formats.agent_config import AgentConfig, check_config, read_config
+from app.formats.agent_config import check_config, read_config
 from app.formats.agent_diff import diff_versions
 from app.formats.outbound_rules import config_problems
 from app.formats.session_limits import AGENT_SLUG
@@ -28,6 +28,8 @@ from app.services.agents import versions
 
 MAX_DESCRIPTION = 500
 MAX_NOTE = 500
+MAX_NAME = 120
+SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,7 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
     content = _check_draft(draft if draft.slug.strip() else replace(draft, slug=suggest_slug(draft.name)), allow)
     slug = content["slug"]
     if versions.find_agent(slug, actor=actor) is not None:
-        sentence = f"There is an agent {slug} already, or something that leads to one."
-        raise Invalid.of({"slug": sentence})
+        raise Invalid.of({"slug": f"There is an agent {slug} already, or something that leads to one."})
     agent = Agent(
         tenant_id=actor.tenant_id, slug=slug, name=content["name"], kind=draft.kind, description=content["description"]
     )
@@ -72,9 +73,9 @@ def edit_agent(
     agent, current = _lock_agent(agent_id, actor)
     before = content_of(agent, current.config)
     if agent.is_system:
-        kept = ("model", "limits")
-        config = before | {name: value for name, value in draft.config.items() if name in kept}
-        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", _config_part(config))
+        ours = {name: draft.config[name] for name in ("model", "limits") if name in draft.config}
+        config = read_config(current.config).stored() | ours
+        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", config)
     content = _check_draft(draft, allow)
     if current.version != version:
         raise Stale(f"Somebody saved version {current.version} meanwhile.", before)
@@ -94,14 +95,9 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
     wanted = _get_version(agent, number)
     before = content_of(agent, current.config)
     kind = wanted.config.get("kind")
-    draft = Draft(
-        kind if kind in AGENT_KINDS else agent.kind,
-        agent.slug,
-        agent.name,
-        agent.description or "",
-        read_config(wanted.config).stored(),
-    )
-    content = _check_draft(draft, allow)
+    kind = kind if kind in AGENT_KINDS else agent.kind
+    config = read_config(wanted.config).stored()
+    content = _check_draft(Draft(kind, agent.slug, agent.name, agent.description or "", config), allow)
     if not diff_versions(before, content):
         raise Refused(f"Version {current.version} says the same as version {number}.")
     return _save_content(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
@@ -113,34 +109,31 @@ def content_of(agent: Agent, config: dict[str, Any]) -> dict[str, Any]:
     return read_config(config).stored() | names
 
 
-def _config_part(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in content.items() if name in AgentConfig.model_fields}
-
-
 def _check_draft(draft: Draft, allow: str) -> dict[str, Any]:
     """What a version would hold, or Invalid with everything that does not fit, each under its field."""
+    slug, name = draft.slug.strip(), " ".join(draft.name.split())
+    description = " ".join(draft.description.split())
     wrong: dict[str, str] = {}
-    slug, name, config = draft.slug, draft.name, None
     if draft.kind not in AGENT_KINDS:
         wrong["kind"] = f"Use one of {', '.join(AGENT_KINDS)}."
-    try:
-        slug, name = clean_names(slug, name)
-    except Invalid as refusal:
-        wrong |= refusal.fields
-    description = " ".join(draft.description.split())
+    if not AGENT_SLUG.fullmatch(slug):
+        wrong["slug"] = SLUG_FORM
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        wrong["name"] = f"Give it a name, at most {MAX_NAME} characters."
     if len(description) > MAX_DESCRIPTION:
         wrong["description"] = f"At most {MAX_DESCRIPTION} characters."
+    content: dict[str, Any] = {}
     try:
         config = check_config(draft.config)
+        wrong |= config_problems(config, allow)
+        content = config.stored()
+        if draft.kind == "endpoint" and not config.endpoint_url:
+            wrong["endpoint_url"] = "Give the address that takes runs."
     except Invalid as refusal:
         wrong |= refusal.fields
-    if config is not None:
-        wrong |= config_problems(config, allow)
-    if config is not None and draft.kind == "endpoint" and not config.endpoint_url:
-        wrong["endpoint_url"] = "Give the address that takes runs."
-    if wrong or config is None:
+    if wrong:
         raise Invalid.of(wrong)
-    return config.stored() | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
+    return content | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
 
 
 def _save_content(
@@ -172,13 +165,7 @@ def _lock_agent(agent_id: UUID, actor: Actor) -> tuple[Agent, AgentVersion]:
 
 
 def _get_version(agent: Agent, number: int) -> AgentVersion:
-    found = db.session.scalar(
-        select(AgentVersion).where(
-            AgentVersion.tenant_id == agent.tenant_id,
-            AgentVersion.agent_id == agent.id,
-            AgentVersion.version == number,
-        )
-    )
+    found = db.session.scalar(select(AgentVersion).where(*versions.versions_of(agent), AgentVersion.version == number))
     if found is None:
         raise NotFound(f"{agent.slug} has no version {number}.")
     return found
@@ -193,9 +180,6 @@ def _clean_note(note: str) -> str | None:
 
 # Names and slugs. A slug that an agent once had keeps leading to it.
 
-MAX_NAME = 120
-SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
-
 
 def suggest_slug(name: str) -> str:
     """The short name that a name suggests: `Deal Analyst (EU)` is deal-analyst-eu."""
@@ -203,41 +187,24 @@ def suggest_slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:120]
 
 
-def clean_names(slug: str, name: str) -> tuple[str, str]:
-    """Both names as they are kept, or Invalid with a sentence for each that does not fit."""
-    slug, name = slug.strip(), " ".join(name.split())
-    wrong = {}
-    if not AGENT_SLUG.fullmatch(slug):
-        wrong["slug"] = SLUG_FORM
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name, at most {MAX_NAME} characters."
-    if wrong:
-        raise Invalid.of(wrong)
-    return slug, name
-
-
 def change_slug(agent: Agent, slug: str, actor: Actor) -> None:
     """Give an agent another short name: swapped with one that it had, or the old one stays behind and leads to it."""
     taken = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
     if taken is not None and taken.merged_into != agent.id:
-        sentence = f"There is an agent {slug} already; merge this one into it instead."
-        raise Invalid.of({"slug": sentence})
+        raise Invalid.of({"slug": f"There is an agent {slug} already; merge this one into it instead."})
     old = agent.slug
     if taken is not None:
-        taken.slug = f"{taken.id}"
-        db.session.flush()
-        agent.slug = slug
-        db.session.flush()
-        taken.slug = old
-        db.session.flush()
+        # No two agents have the same slug at any moment, so the swap takes three steps.
+        for holder, name in ((taken, str(taken.id)), (agent, slug), (taken, old)):
+            holder.slug = name
+            db.session.flush()
         return
     agent.slug = slug
-    db.session.flush()
-    now = datetime.now(UTC)
     earlier = Agent(
-        tenant_id=actor.tenant_id, slug=old, name=agent.name, kind=agent.kind, archived_at=now, merged_into=agent.id
-    )
+        tenant_id=actor.tenant_id, slug=old, name=agent.name, kind=agent.kind, archived_at=datetime.now(UTC),
+        merged_into=agent.id,
+    )  # fmt: skip
+    db.session.flush()
     db.session.add(earlier)
     db.session.flush()
-    db.session.add(AgentVersion(tenant_id=actor.tenant_id, agent_id=earlier.id, version=1, config={}))
-    db.session.flush()
+    versions.add_version(earlier.id, 1, {}, actor)

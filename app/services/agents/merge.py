@@ -12,11 +12,13 @@ from sqlalchemy import func, select, update
 
 from app.actor import Actor
 from app.db import db
+from app.db.lookup import get_own
 from app.db.paging import MAX_COUNT
-from app.errors import Invalid, NotFound, Refused
+from app.errors import Invalid, Refused
 from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
 from app.models.agents import Task
 from app.services import audit
+from app.services.agents import versions
 from app.services.knowledge import rows as knowledge_rows
 
 MOVED_MODELS: Mapping[str, Any] = {
@@ -45,14 +47,13 @@ def count_work(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
 def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, int]:
     """Give all of one agent's work to another and retire it. Golden sessions never change, so they forbid it."""
     actor.check_admin("Only an admin changes agents.")
-    found = _lock_agents(actor, agent_id, target_id)
-    source, target = found[agent_id], found[target_id]
+    # Locked in the order of their ids, so that two merges at once wait for each other.
+    locked = {one: get_own(Agent, one, "agent", actor=actor, lock=True) for one in sorted((agent_id, target_id))}
+    source, target = locked[agent_id], locked[target_id]
     _check_merge(source, target, actor)
     moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED_MODELS.items()}
     moved["knowledge"] = _move_rules(source, target, actor)
-    db.session.execute(
-        update(Task).where(Task.tenant_id == actor.tenant_id, Task.agent_id == agent_id).values(agent_id=target_id)
-    )
+    _move(Task, agent_id, target_id, actor)
     # Names that led to it lead to where it went, so that following is always one step.
     db.session.execute(
         update(Agent)
@@ -76,27 +77,12 @@ def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
             raise Refused(f"{agent.slug} was merged into another agent already.")
     if target.archived_at:
         raise Refused(f"{target.slug} is archived; choose an agent that is at work.")
-    goldens = _count_goldens(source.id, actor)
+    goldens = count_work(source.id, actor=actor)["golden"]
     if goldens:
         words = "a golden session" if goldens == 1 else f"{goldens} golden sessions"
         raise Refused(
             f"{source.slug} has {words}, and a golden never changes. Take the mark away first, or rename the agent."
         )
-
-
-def _count_goldens(agent_id: UUID, actor: Actor) -> int:
-    return (
-        db.session.scalar(
-            select(func.count())
-            .select_from(AgentSession)
-            .where(
-                AgentSession.tenant_id == actor.tenant_id,
-                AgentSession.agent_id == agent_id,
-                AgentSession.golden_set.is_not(None),
-            )
-        )
-        or 0
-    )
 
 
 def _move(model: Any, source_id: UUID, target_id: UUID, actor: Actor) -> int:
@@ -132,7 +118,6 @@ def _move_rules(source: Agent, target: Agent, actor: Actor) -> int:
 
 
 def _find_twin(rule: SharedContext, target_id: UUID) -> UUID | None:
-    same_type = SharedContext.entity_type_id.is_not_distinct_from(rule.entity_type_id)
     return db.session.scalar(
         select(SharedContext.id).where(
             SharedContext.tenant_id == rule.tenant_id,
@@ -140,29 +125,14 @@ def _find_twin(rule: SharedContext, target_id: UUID) -> UUID | None:
             SharedContext.type == rule.type,
             SharedContext.content_hash == rule.content_hash,
             SharedContext.state == "active",
-            same_type,
+            SharedContext.entity_type_id.is_not_distinct_from(rule.entity_type_id),
         )
     )
 
 
 def find_target(slug: str, *, actor: Actor) -> Agent:
     """The agent to merge into, by its slug."""
-    found = db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
+    found = versions.find_agent(slug, actor=actor)
     if found is None:
         raise Invalid.of({"into": "Choose one of the agents."})
-    return found
-
-
-def _lock_agents(actor: Actor, *ids: UUID) -> dict[UUID, Agent]:
-    """The agents, locked in order of their ids, so that two merges at once wait for each other."""
-    rows = db.session.scalars(
-        select(Agent)
-        .where(Agent.tenant_id == actor.tenant_id, Agent.id.in_(ids))
-        .order_by(Agent.id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    found = {row.id: row for row in rows}
-    if set(ids) - found.keys():
-        raise NotFound("There is no such agent in this workspace.")
     return found

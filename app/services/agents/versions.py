@@ -1,12 +1,11 @@
 """Agents and their versions. An agent is archived, never deleted; a version is never changed."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
@@ -18,35 +17,6 @@ from app.models import Agent, AgentVersion, User
 from app.models.agents import AGENT_KINDS
 from app.services import audit
 from app.services.privacy import name_of
-
-SLUG = AGENT_SLUG
-
-
-@dataclass(frozen=True)
-class AgentRow:
-    """An agent in a list."""
-
-    id: UUID
-    slug: str
-    name: str
-    description: str | None
-    kind: str
-    is_system: bool
-    current_version: int
-    archived_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-
-@dataclass(frozen=True)
-class VersionRow:
-    """What an agent was at one time, and who wrote it."""
-
-    id: UUID
-    version: int
-    author: str | None
-    created_at: datetime
-    note: str | None
 
 
 def ensure_agent(
@@ -65,15 +35,13 @@ def ensure_agent(
     """
     found = find_agent(slug, actor=actor)
     if found is not None:
-        return get_agent(found.merged_into, actor=actor) if found.merged_into else found
-    _check_new(slug, kind)
-    values: dict[str, Any] = {
-        "tenant_id": actor.tenant_id,
-        "slug": slug,
-        "name": name or slug.replace("-", " ").replace("_", " ").capitalize(),
-        "kind": kind,
-        "description": description,
-    }
+        return _follow_merge(found, actor)
+    if not AGENT_SLUG.fullmatch(slug):
+        raise Invalid.of({"agent": SLUG_FORM})
+    if kind not in AGENT_KINDS:
+        raise Invalid.of({"kind": f"Use one of {', '.join(AGENT_KINDS)}."})
+    name = name or slug.replace("-", " ").replace("_", " ").capitalize()
+    values = {"tenant_id": actor.tenant_id, "slug": slug, "name": name, "kind": kind, "description": description}
     if created_at:
         values |= {"created_at": created_at, "updated_at": created_at}
     made = db.session.scalar(
@@ -88,13 +56,6 @@ def ensure_agent(
     return agent
 
 
-def _check_new(slug: str, kind: str) -> None:
-    if not SLUG.fullmatch(slug):
-        raise Invalid.of({"agent": SLUG_FORM})
-    if kind not in AGENT_KINDS:
-        raise Invalid.of({"kind": f"Use one of {', '.join(AGENT_KINDS)}."})
-
-
 def find_agent(slug: str, *, actor: Actor) -> Agent | None:
     return db.session.scalar(select(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.slug == slug))
 
@@ -104,6 +65,10 @@ def resolve_agent(slug: str, *, actor: Actor) -> Agent:
     agent = find_agent(slug, actor=actor)
     if agent is None:
         raise NotFound(f"There is no agent “{slug}” in this workspace.")
+    return _follow_merge(agent, actor)
+
+
+def _follow_merge(agent: Agent, actor: Actor) -> Agent:
     return get_agent(agent.merged_into, actor=actor) if agent.merged_into else agent
 
 
@@ -148,60 +113,45 @@ def add_version(
 def version_id(agent: Agent, number: int | None = None, *, field: str = "agent_version") -> UUID:
     """The id of one version of an agent; the current one by default. `field` is the name that an error uses."""
     wanted = number or agent.current_version
-    found = db.session.scalar(
-        select(AgentVersion.id).where(
-            AgentVersion.tenant_id == agent.tenant_id,
-            AgentVersion.agent_id == agent.id,
-            AgentVersion.version == wanted,
-        )
-    )
+    found = db.session.scalar(select(AgentVersion.id).where(*versions_of(agent), AgentVersion.version == wanted))
     if found is None:
-        sentence = f"{agent.slug} has no version {wanted}; its latest is {agent.current_version}."
-        raise Invalid.of({field: sentence})
+        raise Invalid.of({field: f"{agent.slug} has no version {wanted}; its latest is {agent.current_version}."})
     return found
 
 
-def list_versions(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> list[VersionRow]:
-    """Versions, newest first, without what they hold: that is read one by one. One query."""
-    where = [AgentVersion.tenant_id == actor.tenant_id, AgentVersion.agent_id == agent_id]
+def versions_of(agent: Agent) -> tuple[Any, ...]:
+    return AgentVersion.tenant_id == agent.tenant_id, AgentVersion.agent_id == agent.id
+
+
+def list_versions(agent_id: UUID, *, actor: Actor, before: int | None = None, limit: int = 50) -> Sequence[Any]:
+    """Versions, newest first, as `id, version, author, created_at, note`; what they hold is read one by one."""
+    version = AgentVersion
+    where = [version.tenant_id == actor.tenant_id, version.agent_id == agent_id]
     if before is not None:
-        where.append(AgentVersion.version < before)
+        where.append(version.version < before)
     # An external agent is created by the first person who talks with it, so its author may have to be hidden.
-    by = name_of(AgentVersion.created_by, actor, AgentVersion.version == 1, Agent.kind == "external")
-    rows: Any = db.session.execute(
-        select(AgentVersion.id, AgentVersion.version, by, AgentVersion.created_at, AgentVersion.note)
-        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
-        .outerjoin(User, User.id == AgentVersion.created_by)
+    author = name_of(version.created_by, actor, version.version == 1, Agent.kind == "external").label("author")
+    return db.session.execute(
+        select(version.id, version.version, author, version.created_at, version.note)
+        .join(Agent, (Agent.tenant_id == version.tenant_id) & (Agent.id == version.agent_id))
+        .outerjoin(User, User.id == version.created_by)
         .where(*where)
-        .order_by(AgentVersion.version.desc())
+        .order_by(version.version.desc())
         .limit(limit)
-    )
-    return [VersionRow(*row) for row in rows]
+    ).all()
 
 
 def read_contents(agent_id: UUID, numbers: Collection[int], *, actor: Actor) -> dict[int, dict[str, Any]]:
     """What versions of an agent hold, by number; those that do not exist are missing. One query."""
-    rows = db.session.execute(
-        select(AgentVersion.version, AgentVersion.config).where(
-            AgentVersion.tenant_id == actor.tenant_id,
-            AgentVersion.agent_id == agent_id,
-            AgentVersion.version.in_(numbers),
-        )
-    )
-    return {row.version: row.config for row in rows}
+    version = AgentVersion
+    mine = version.tenant_id == actor.tenant_id, version.agent_id == agent_id, version.version.in_(numbers)
+    return dict(db.session.execute(select(version.version, version.config).where(*mine)).all())
 
 
-def list_agents(*, actor: Actor, archived: bool = False) -> list[AgentRow]:
-    """The workspace's agents by name; archived ones only when asked for."""
-    columns: tuple[Any, ...] = (
-        Agent.id, Agent.slug, Agent.name, Agent.description, Agent.kind, Agent.is_system, Agent.current_version,
-        Agent.archived_at, Agent.created_at, Agent.updated_at,
-    )  # fmt: skip
-    wanted = Agent.archived_at.is_not(None) if archived else Agent.archived_at.is_(None)
-    rows = db.session.execute(
-        select(*columns).where(Agent.tenant_id == actor.tenant_id, wanted).order_by(Agent.is_system, Agent.slug)
-    )
-    return [AgentRow(*row) for row in rows]
+def list_agents(*, actor: Actor) -> Sequence[Agent]:
+    """The workspace's agents that are not archived, by name."""
+    at_work = Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None)
+    return db.session.scalars(select(Agent).where(*at_work).order_by(Agent.is_system, Agent.slug)).all()
 
 
 def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
@@ -209,40 +159,21 @@ def archive_agent(agent_id: UUID, *, actor: Actor) -> None:
     from app.services.knowledge import rows as knowledge_rows
 
     actor.check_admin("Only an admin archives agents.")
-    moved = db.session.scalar(
-        update(Agent)
-        .where(
-            Agent.tenant_id == actor.tenant_id,
-            Agent.id == agent_id,
-            Agent.archived_at.is_(None),
-            Agent.is_system.is_(False),
-        )
-        .values(archived_at=datetime.now(UTC), updated_at=datetime.now(UTC))
-        .returning(Agent.slug)
-    )
-    if moved is None:
-        agent = get_agent(agent_id, actor=actor)
+    agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
+    if agent.is_system or agent.archived_at:
         raise Refused(f"{agent.slug} {'belongs to the workspace' if agent.is_system else 'is archived already'}.")
-    knowledge_rows.deactivate_all(actor=actor, agent_id=agent_id, reason=f"The agent {moved} was archived.")
-    audit.record(actor, "agent.archived", "agent", agent_id, slug=moved)
+    agent.archived_at = agent.updated_at = datetime.now(UTC)
+    db.session.flush()
+    knowledge_rows.deactivate_all(actor=actor, agent_id=agent_id, reason=f"The agent {agent.slug} was archived.")
+    audit.record(actor, "agent.archived", "agent", agent_id, slug=agent.slug)
 
 
 def restore_agent(agent_id: UUID, *, actor: Actor) -> None:
     """Restore an archived agent. Its knowledge stays inactive until it is activated again."""
     actor.check_admin("Only an admin restores agents.")
-    now = datetime.now(UTC)
-    moved = db.session.scalar(
-        update(Agent)
-        .where(
-            Agent.tenant_id == actor.tenant_id,
-            Agent.id == agent_id,
-            Agent.archived_at.is_not(None),
-            Agent.merged_into.is_(None),
-        )
-        .values(archived_at=None, updated_at=now)
-        .returning(Agent.slug)
-    )
-    if moved is None:
-        agent = get_agent(agent_id, actor=actor)
+    agent = get_own(Agent, agent_id, "agent", actor=actor, lock=True)
+    if agent.merged_into or not agent.archived_at:
         raise Refused(f"{agent.slug} {'was merged into another agent' if agent.merged_into else 'is at work already'}.")
-    audit.record(actor, "agent.restored", "agent", agent_id, slug=moved)
+    agent.archived_at, agent.updated_at = None, datetime.now(UTC)
+    db.session.flush()
+    audit.record(actor, "agent.restored", "agent", agent_id, slug=agent.slug)
