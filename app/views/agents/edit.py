@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from flask import current_app, flash, g, redirect, render_template, request, url_for
+from flask import current_app, g, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
@@ -20,7 +20,7 @@ from app.tools.describe import describe_groups
 from app.views.agents import bp
 from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
 from app.views.forms import parse_count
-from app.views.htmx import page
+from app.views.htmx import Toast, leave, page
 
 VERSIONS_SHOWN = 30
 
@@ -37,8 +37,7 @@ def new() -> Response:
 def create() -> Any:
     """Make the agent, or add or remove a row of the form."""
     form = AgentForm.read(request.form)
-    pressed = form.pressed(request.form.get("do", ""))
-    if pressed is not None:
+    if pressed := form.pressed(request.form.get("do", "")):
         return _form(pressed, None)
     form = form.without_blanks()
     try:
@@ -46,8 +45,7 @@ def create() -> Any:
             agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
         return _form(form.refused(refusal), None, 422)
-    flash(f"{agent.name} is there.", "success")
-    return _go_to_agent(agent.id)
+    return leave(url_for(".detail", agent_id=agent.id), f"Created {agent.name}.")
 
 
 @bp.get("/<uuid:agent_id>/edit")
@@ -56,8 +54,10 @@ def edit_form(agent_id: UUID) -> Any:
     """The agent as a form."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     if agent.archived_at:
-        return redirect(url_for("agents.detail", agent_id=agent_id), 303)
-    return _form(AgentForm.of(_current(agent), agent.current_version), agent)
+        return redirect(url_for(".detail", agent_id=agent_id), 303)
+    version = agent.current_version
+    stored = agent_versions.read_contents(agent_id, [version], actor=g.actor).get(version, {})
+    return _form(AgentForm.of(agent_edit.content_of(agent, stored), version), agent)
 
 
 @bp.post("/<uuid:agent_id>/edit")
@@ -66,8 +66,7 @@ def edit(agent_id: UUID) -> Any:
     """Save a new version; after a concurrent save show both. Or add or remove a row."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     form = AgentForm.read(request.form)
-    pressed = form.pressed(request.form.get("do", ""))
-    if pressed is not None:
+    if pressed := form.pressed(request.form.get("do", "")):
         return _form(pressed, agent)
     form = form.without_blanks()
     try:
@@ -80,35 +79,22 @@ def edit(agent_id: UUID) -> Any:
     except (Invalid, Refused) as refusal:
         status = 422 if isinstance(refusal, Invalid) else 409
         return _form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
-    flash(f"Saved as version {saved.version}." if saved else "Nothing was changed.", "success" if saved else "info")
-    return _go_to_agent(agent_id)
+    toast = Toast(f"Saved as version {saved.version}.") if saved else Toast("Nothing was changed.", "info")
+    return leave(url_for(".detail", agent_id=agent_id), toast)
 
 
 def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
     """The form over the version saved meanwhile, with the changes that saving would make to it."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
-    draft = form.as_draft()
-    current = dict(stale.current or {})
+    draft, current = form.as_draft(), dict(stale.current or {})
     mine = draft.config | {"kind": draft.kind, "slug": draft.slug, "name": draft.name, "description": draft.description}
     if agent.is_system:
         mine = current | {name: mine[name] for name in ("model", "limits")}
-    theirs = diff_versions(current, mine)
-    return _form(form.overtaken(stale.detail, theirs, agent.current_version), agent, 409)
-
-
-def _current(agent: Agent) -> dict[str, Any]:
-    stored = agent_versions.read_contents(agent.id, [agent.current_version], actor=g.actor).get(
-        agent.current_version, {}
-    )
-    return agent_edit.content_of(agent, stored)
+    return _form(form.overtaken(stale.detail, diff_versions(current, mine), agent.current_version), agent, 409)
 
 
 def _allowed_hosts() -> str:
     return str(current_app.config["SETTINGS"].outbound_allow)
-
-
-def _go_to_agent(agent_id: UUID) -> Response:
-    return redirect(url_for("agents.detail", agent_id=agent_id), 303)
 
 
 def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
@@ -139,12 +125,8 @@ def _readable(changes: list[Change]) -> list[tuple[Change, list[tuple[str, str]]
 
 @bp.get("/<uuid:agent_id>/versions")
 @access("admin")
-def versions(agent_id: UUID) -> Any:
+def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     """Every version, and what differs between two: the newest and the one before it, unless chosen."""
-    return _versions(agent_id)
-
-
-def _versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     newer = parse_count(request.values.get("to")) or agent.current_version
     older = parse_count(request.values.get("from")) or max(newer - 1, 1)
@@ -176,6 +158,5 @@ def restore(agent_id: UUID) -> Any:
         with transaction():
             saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
-        return _versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
-    flash(f"Version {saved.version} says what version {number} said.", "success")
-    return redirect(url_for("agents.detail", agent_id=agent_id), 303)
+        return versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
+    return leave(url_for(".detail", agent_id=agent_id), f"Version {saved.version} says what version {number} said.")

@@ -38,11 +38,7 @@ def _settings() -> Any:
 
 @bp.get("/<uuid:agent_id>")
 @access("admin")
-def detail(agent_id: UUID) -> Any:
-    return _detail(agent_id)
-
-
-def _detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 200) -> Response:
+def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 200) -> Response:
     """One agent as it is now. An agent that was merged leads to the one it became. Eight queries."""
     try:
         row = agent_lists.get_stats(agent_id, actor=g.actor)
@@ -87,17 +83,13 @@ def archive(agent_id: UUID) -> Any:
 
 @bp.get("/<uuid:agent_id>/merge")
 @access("admin")
-def confirm(agent_id: UUID) -> Any:
+def confirm(agent_id: UUID, refusal: str = "", status: int = 200) -> Response:
     """What a merge would move, before it does."""
-    return _confirm(agent_id, request.args.get("into", ""))
-
-
-def _confirm(agent_id: UUID, into: str, refusal: str = "", status: int = 200) -> Response:
     source = versions.get_agent(agent_id, actor=g.actor)
     try:
-        target = agent_merge.find_target(into, actor=g.actor)
+        target = agent_merge.find_target(request.values.get("into", ""), actor=g.actor)
     except Invalid as wrong:
-        return _detail(agent_id, wrong.fields, 422)
+        return detail(agent_id, wrong.fields, 422)
     work = agent_merge.count_work(agent_id, actor=g.actor)
     if work["golden"] and not refusal:
         refusal, status = f"{source.slug} has golden sessions, and a golden never changes.", 409
@@ -108,14 +100,14 @@ def _confirm(agent_id: UUID, into: str, refusal: str = "", status: int = 200) ->
 @bp.post("/<uuid:agent_id>/merge")
 @access("admin")
 def merge(agent_id: UUID) -> Any:
-    into = request.form.get("into", "")
+    """Merge an agent into another."""
     try:
         with transaction():
             source = versions.get_agent(agent_id, actor=g.actor).slug
-            target = agent_merge.find_target(into, actor=g.actor)
+            target = agent_merge.find_target(request.form.get("into", ""), actor=g.actor)
             agent_merge.merge_agent(agent_id, target.id, actor=g.actor)
     except Invalid as wrong:
-        return _detail(agent_id, wrong.fields, 422)
+        return detail(agent_id, wrong.fields, 422)
     except Refused as refusal:
-        return _confirm(agent_id, into, refusal.detail, 409)
+        return confirm(agent_id, refusal.detail, 409)
     return leave(url_for(".detail", agent_id=target.id), f"{source} is part of {target.slug} now.")

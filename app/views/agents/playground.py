@@ -16,7 +16,7 @@ from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
 from app.views.agents import bp
 from app.views.forms import form_text, parse_count
-from app.views.htmx import vary_by_htmx, wants_fragment
+from app.views.htmx import page, vary_by_htmx, wants_fragment
 from app.views.sessions import detail as session_detail
 
 ENDED = ("completed", "failed", "cancelled")
@@ -71,22 +71,15 @@ def start_try(agent_id: UUID) -> Any:
 def show_try(agent_id: UUID, session_id: UUID) -> Any:
     """A run as far as it is. The poll answers only when there is something new."""
     progress = session_start.progress_of(session_id, actor=g.actor)
-    if wants_fragment():
-        if request.args.get("seen") == _mark(progress):
-            return vary_by_htmx(Response(status=204))
-        return vary_by_htmx(
-            Response(render_template("agents/_run_news.html", **_read_try(agent_id, progress)), mimetype="text/html")
-        )
+    if wants_fragment() and request.args.get("seen") == _mark(progress):
+        return vary_by_htmx(Response(status=204))
     found = _read_try(agent_id, progress)
-    agent = versions.get_agent(agent_id, actor=g.actor)
-    ran = found["found"].agent_version
-    values = {"version": str(ran) if ran and ran != agent.current_version else ""}
-    return vary_by_htmx(
-        Response(
-            render_template("agents/run.html", tried=agent, records=records(), values=values, errors={}, **found),
-            mimetype="text/html",
-        )
-    )
+    if not wants_fragment():
+        agent = versions.get_agent(agent_id, actor=g.actor)
+        ran = found["found"].agent_version
+        values = {"version": str(ran) if ran and ran != agent.current_version else ""}
+        found |= {"tried": agent, "records": records(), "values": values, "errors": {}}
+    return page("agents/run.html", "agents/_run_news.html", **found)
 
 
 @bp.post("/<uuid:agent_id>/runs/<uuid:session_id>/stop")
@@ -100,8 +93,7 @@ def stop_try(agent_id: UUID, session_id: UUID) -> Any:
     except Refused as refusal:
         flash(refusal.detail, "info")
     if wants_fragment():
-        found = _read_try(agent_id, session_start.progress_of(session_id, actor=g.actor))
-        return vary_by_htmx(Response(render_template("agents/_run_news.html", **found), mimetype="text/html"))
+        return show_try(agent_id, session_id)
     return redirect(url_for(".show_try", agent_id=agent_id, session_id=session_id), 303)
 
 
