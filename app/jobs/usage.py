@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from uuid import UUID
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,19 +21,23 @@ def count_receptions() -> int:
     """Count how people received sessions in all workspaces. Processes may do this in parallel: each counts others."""
     with transaction():
         workspaces = knowledge_usage.waiting_workspaces()
-    return sum(_count_in_workspace(identity.product_in(tenant_id)) for tenant_id in workspaces)
+    products = [identity.product_in(tenant_id) for tenant_id in workspaces]
+    return sum(
+        _in_batches(product, knowledge_usage.count_receptions, knowledge_usage.RECEPTION_BATCH) for product in products
+    )
 
 
-def _count_in_workspace(product: Actor) -> int:
-    counted, last = 0, knowledge_usage.RECEPTION_BATCH
+def _in_batches(product: Actor, work: Callable[..., int], batch: int) -> int:
+    """Do work in a workspace until less than a batch of it was left, each batch in its own transaction."""
+    done, last = 0, batch
     try:
-        while last == knowledge_usage.RECEPTION_BATCH:
+        while last == batch:
             with acting_as(product), transaction():
-                last = knowledge_usage.count_receptions(actor=product)
-            counted += last
+                last = work(actor=product)
+            done += last
     except SQLAlchemyError as trouble:
-        log.warning("how knowledge was received was not counted: %s", trouble)
-    return counted
+        log.warning("%s is tried again later: %s", work.__name__, trouble)
+    return done
 
 
 class UsageWriter:
@@ -48,21 +53,11 @@ class UsageWriter:
             try:
                 with acting_as(product), transaction():
                     knowledge_usage.write_usage(noted, actor=product)
-                self._refresh(product)
             except SQLAlchemyError as trouble:
                 knowledge_usage.restore_pending(tenant_id, noted)
                 log.warning("the use of knowledge was not written: %s", trouble)
-
-    def _refresh(self, product: Actor) -> None:
-        """Refresh the ranks of a workspace's knowledge, one batch per transaction."""
-        now = time.monotonic()
-        if now - self.ranked_at.get(product.tenant_id, -RANK_SECONDS) < RANK_SECONDS:
-            return
-        self.ranked_at[product.tenant_id] = now
-        moved = knowledge_usage.BATCH
-        try:
-            while moved == knowledge_usage.BATCH:
-                with acting_as(product), transaction():
-                    moved = knowledge_usage.refresh_ranks(actor=product)
-        except SQLAlchemyError as trouble:
-            log.warning("the ranks of knowledge were not refreshed: %s", trouble)
+                continue
+            now = time.monotonic()
+            if now - self.ranked_at.get(tenant_id, -RANK_SECONDS) >= RANK_SECONDS:
+                self.ranked_at[tenant_id] = now
+                _in_batches(product, knowledge_usage.refresh_ranks, knowledge_usage.BATCH)

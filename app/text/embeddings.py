@@ -89,10 +89,8 @@ def nearness(vector: Sequence[float], others: Sequence[Sequence[float]]) -> list
         return []
     import numpy
 
-    near: list[float] = (
-        numpy.asarray(others, dtype=numpy.float32) @ numpy.asarray(vector, dtype=numpy.float32)
-    ).tolist()
-    return near
+    matrix = numpy.asarray(others, dtype=numpy.float32)
+    return list((matrix @ numpy.asarray(vector, dtype=numpy.float32)).tolist())
 
 
 def nearness_of(embed: Embed, remembered: int = 512) -> Nearness:
@@ -113,11 +111,10 @@ def nearness_of(embed: Embed, remembered: int = 512) -> Nearness:
 def _load() -> Any:
     """The model, read from disk once; other threads wait for it."""
     global _model
-    if _model is None:
-        with _lock:
-            if _model is None:
-                _model = _read_model()
-    return _model
+    with _lock:
+        if _model is None:
+            _model = _read_model()
+        return _model
 
 
 def _read_model() -> Any:

@@ -17,7 +17,6 @@ MAX_DEPTH = 64
 MAX_BYTES = 262_144
 # Both sides of one comparison together; 32 characters of text count as one. About a second of work.
 MAX_NODES = 400_000
-NULL_IS_A_VALUE = frozenset({"fields", "changes", "values"})
 
 Path = tuple[str | int, ...]
 Leaves = dict[Path, Any]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from app.agents.offline.conversation import Call, OfflineTool, record_name, records_in
+from app.agents.offline.conversation import Call, OfflineTool, is_id, record_name, records_in
 from app.agents.offline.rules import Rules
 from app.learning.prompt import ParsedRow
 from app.text.values import from_json
@@ -41,7 +41,7 @@ def describe_write(tool: OfflineTool, call: Call, names: dict[str, str]) -> str:
             pairs |= {
                 key: inner.get("value", inner) if isinstance(inner, dict) else inner for key, inner in value.items()
             }
-        elif name not in used and not (_is_id(name) and isinstance(value, str)):
+        elif name not in used and not (is_id(name) and isinstance(value, str)):
             pairs[name] = value
     changed = ", ".join(f"{name} = {_shorten(value)}" for name, value in pairs.items())
     return f"Done: {tool.label}" + (f" {target}" if target else "") + (f": {changed}" if changed else "")
@@ -52,7 +52,7 @@ def _target_of(call: Call, names: dict[str, str]) -> tuple[str, list[str]]:
     result = from_json(call.result)
     returned = record_name(result) if isinstance(result, dict) else None
     titles = [name for name in ("name", "title") if isinstance(call.arguments.get(name), str)]
-    ids = [name for name in call.arguments if _is_id(name)]
+    ids = [name for name in call.arguments if is_id(name)]
     used = [*titles, *ids[:1]] if returned or not titles else titles
     known = returned or next((names[value] for name in ids if (value := str(call.arguments[name])) in names), None)
     by_argument = next((str(call.arguments[name]) for name in [*titles, *ids]), "")
@@ -109,10 +109,6 @@ def _describe_record(item: dict[str, Any]) -> str:
     fields = [f"{key}: {_shorten(value)}" for key, value in scalars.items() if key not in NAMING_KEYS]
     shown = ", ".join(fields[:MAX_FIELDS])
     return f"{label} ({shown})" if label and shown else label or shown
-
-
-def _is_id(name: str) -> bool:
-    return split_name(name)[-1:] == ["id"]
 
 
 def _shorten(value: Any) -> str:

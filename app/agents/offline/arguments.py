@@ -5,20 +5,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.agents.offline.conversation import OfflineTool, Turn, iter_texts, record_name, records_in
+from app.agents.offline.conversation import OfflineTool, Turn, is_id, iter_texts, record_name, records_in
 from app.agents.offline.rules import Rules, normalise_name
 from app.agents.offline.values import (
     NOTHING,
     Schema,
-    alternatives,
     capitalised_runs,
+    choices,
     convert,
     enum_of,
     find_format,
     find_numbers,
     format_of,
     is_valid,
-    resolve,
     type_of,
     values_after,
 )
@@ -59,10 +58,6 @@ class Sources:
         """Possible record names in the step: quoted text, unless it is a value to set, then capitalised words."""
         quoted = [text for text in quotations(self.step) if not SET_TO.search(self.step[: self.step.find(text) - 1])]
         return [*quoted[:1], *capitalised_runs(without_quotations(self.step))]
-
-
-def is_id(name: str, schema: Schema) -> bool:
-    return split_name(name)[-1:] == ["id"] or schema.get("format") == "uuid"
 
 
 def find_named_record(items: Sequence[dict[str, Any]], step: str) -> dict[str, Any] | None:
@@ -111,7 +106,7 @@ class Filling:
 
     def _candidates(self, name: str) -> Iterator[Any]:
         step, whole = self.sources.step, self.tool.arguments.get(name) or {}
-        schema = resolve(whole, self.tool.schema)
+        schema = choices(whole, self.tool.schema)[0]
         yield from self._convert([*self.rules.values(name), *values_after(name, step)], whole)
         yield from self._from_enum(whole)
         if type_of(schema) == "string" and not enum_of(schema):
@@ -135,7 +130,7 @@ class Filling:
         """Members of an enumeration in the step: first those after "to", then in the order of the step."""
         words = stems(self.sources.step)
         found = []
-        for value in [value for choice in alternatives(whole, self.tool.schema) for value in enum_of(choice)]:
+        for value in [value for choice in choices(whole, self.tool.schema) for value in enum_of(choice)]:
             parts = stems(str(value))
             places = [at for at in range(len(words)) if parts and words[at : at + len(parts)] == parts]
             if places:
@@ -144,26 +139,26 @@ class Filling:
 
     def _from_format(self, name: str, schema: Schema) -> Iterator[Any]:
         """Values of the format that no other argument of this call has: in the step, then in what came before."""
-        wanted = format_of(schema) or ("uuid" if is_id(name, schema) else "")
+        wanted = format_of(schema) or ("uuid" if is_id(name) else "")
         if not wanted:
             return
         required = name in self.tool.required
         texts = []
         if required or wanted != "uuid" or self._is_wanted_id(name):
             texts += find_format(wanted, self.sources.step)
-        if required and not (is_id(name, schema) and self._names_unknown_record()):
-            texts += self._from_past(name, schema, wanted)
+        if required and not (is_id(name) and self._names_unknown_record()):
+            texts += self._from_past(name, wanted)
         yield from self._convert((text for text in texts if text not in self.done.values()), schema)
 
     def _is_wanted_id(self, name: str) -> bool:
         """Whether an optional id gets a value: the step names its noun, or the tool takes no other id."""
         nouns = {stem(part) for part in split_name(name)[:-1]}
-        ids = [other for other, schema in self.tool.arguments.items() if is_id(other, schema)]
+        ids = [other for other in self.tool.arguments if is_id(other)]
         return ids == [name] or (bool(nouns) and nouns <= set(stems(self.sources.step)))
 
-    def _from_past(self, name: str, schema: Schema, wanted: str) -> Iterator[str]:
+    def _from_past(self, name: str, wanted: str) -> Iterator[str]:
         """Values of this turn's results, then of earlier turns: the named record's, those under the same key, any."""
-        if is_id(name, schema):
+        if is_id(name):
             yield from self.sources.named_ids()
         for source in self.sources.past():
             texts = sorted(

@@ -135,6 +135,11 @@ def records_in(result: Any) -> list[dict[str, Any]] | None:
     return None
 
 
+def is_id(name: str) -> bool:
+    """Whether an argument is an id, by its name."""
+    return split_name(name)[-1:] == ["id"]
+
+
 def record_name(item: dict[str, Any]) -> str | None:
     """The name or title of a record."""
     return next((item[key] for key in NAME_KEYS if isinstance(item.get(key), str) and item[key].strip()), None)

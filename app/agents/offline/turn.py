@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.agents.offline import answers
-from app.agents.offline.arguments import Filling, Sources, find_named_record, is_id
+from app.agents.offline.arguments import Filling, Sources, find_named_record
 from app.agents.offline.choice import choose_tool, score_tools
-from app.agents.offline.conversation import Call, Conversation, OfflineTool, record_name, records_in
+from app.agents.offline.conversation import Call, Conversation, OfflineTool, is_id, record_name, records_in
 from app.agents.offline.rules import Rules, read_rules
-from app.agents.offline.values import is_valid, resolve
+from app.agents.offline.values import is_valid
 from app.learning.prompt import ParsedRow, parse_prompt
 from app.text.words import split_name, steps, words
 
@@ -107,14 +107,13 @@ class _Turn:
 
     def _look_up(self, tool: OfflineTool, step: str, rules: Rules, filled: Filling) -> Filling:
         """Fill a missing id with that of the record that the step names, if a read finds exactly one."""
-        schemas = {name: resolve(tool.arguments.get(name) or {}, tool.schema) for name in filled.missing}
-        argument = next((name for name, schema in schemas.items() if is_id(name, schema)), None)
+        argument = next((name for name in filled.missing if is_id(name)), None)
         finder = self._choose_finder(tool, step, rules) if argument else None
         if argument is None or finder is None:
             return filled
         call = self._call(*finder)
         record = find_named_record([item for item in records_in(call.result) or [] if "id" in item], step)
-        if record is None or not is_valid(record["id"], tool.arguments.get(argument) or {}, tool.schema):
+        if record is None or not is_valid(record["id"], tool.arguments.get(argument), tool.schema):
             return filled
         return Filling(tool, self._sources(step), rules, {**filled.done, argument: record["id"]}).fill()
 

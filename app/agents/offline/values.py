@@ -85,29 +85,21 @@ def find_format(name: str, text: str) -> list[str]:
     return list(dict.fromkeys(FORMATS[name].findall(text[:MAX_STRING])))
 
 
-def resolve(schema: Any, root: Schema, depth: int = 0) -> Schema:
-    """Follow `$ref`; of alternatives, take the first that is not null."""
+def choices(schema: Any, root: Schema, depth: int = 0) -> list[Schema]:
+    """The schemas of which a value must match one: references followed, alternatives side by side, null left out."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
-        return {}
+        return [{}]
     if isinstance(ref := schema.get("$ref"), str):
         target: Any = root
         for part in ref.lstrip("#/").split("/"):
             target = target.get(part) if isinstance(target, dict) else None
-        return resolve(target, root, depth + 1)
+        return choices(target, root, depth + 1)
     for key in ("anyOf", "oneOf", "allOf"):
-        if isinstance(choices := schema.get(key), list):
-            kinds = [resolve(choice, root, depth + 1) for choice in choices]
-            first = next((kind for kind in kinds if kind and kind.get("type") != "null"), {})
-            return {**first, **{name: value for name, value in schema.items() if name != key}}
-    return schema
-
-
-def alternatives(schema: Any, root: Schema) -> list[Schema]:
-    """The schemas of which a value must match one."""
-    for key in ("anyOf", "oneOf"):
-        if isinstance(schema, dict) and isinstance(choices := schema.get(key), list):
-            return [found for choice in choices if (found := resolve(choice, root)).get("type") != "null"]
-    return [resolve(schema, root)]
+        if isinstance(several := schema.get(key), list):
+            rest = {name: value for name, value in schema.items() if name != key}
+            found = [choice for one in several for choice in choices(one, root, depth + 1)]
+            return [{**choice, **rest} for choice in found if choice.get("type") != "null"] or [{}]
+    return [schema]
 
 
 def type_of(schema: Schema) -> str:
@@ -129,13 +121,18 @@ def format_of(schema: Schema) -> str:
 
 def convert(text: str, schema: Any, root: Schema) -> Any:
     """Convert a text to a value that is valid under the schema, or `NOTHING`."""
-    found = ((choice, _read_as(text.strip(), choice, root)) for choice in alternatives(schema, root))
-    return next((value for choice, value in found if value is not NOTHING and is_valid(value, choice, root)), NOTHING)
+    found = ((_read_as(text.strip(), choice, root), choice) for choice in choices(schema, root))
+    return next((value for value, choice in found if value is not NOTHING and is_valid(value, choice, root)), NOTHING)
 
 
 def is_valid(value: Any, schema: Any, root: Schema) -> bool:
     """Whether a value, such as a default or an id from a result, is valid."""
-    schema = resolve(schema, root)
+    return any(_fits(value, choice) for choice in choices(schema, root))
+
+
+def _fits(value: Any, schema: Schema) -> bool:
+    if allowed := enum_of(schema):
+        return value in allowed
     wanted = format_of(schema)
     if isinstance(value, str) and wanted:
         try:
@@ -143,8 +140,6 @@ def is_valid(value: Any, schema: Any, root: Schema) -> bool:
         except ValueError:
             return False
         return FORMATS[wanted].fullmatch(value) is not None
-    if allowed := enum_of(schema):
-        return value in allowed
     return value != "" and fits_schema(value, {**schema, "type": type_of(schema)})
 
 

@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,16 +20,16 @@ from app.config import variable
 from app.errors import Refused
 from app.formats.outbound_rules import Unreachable, check_address, check_ip, check_port
 
-MAX_BYTES = 1_048_576
+MEBIBYTE = 1_048_576
+MAX_BYTES = MEBIBYTE
 SECONDS = 30.0
 CONNECT_SECONDS = 10.0
 MAX_ADDRESSES = 4
 # A streamed response takes about two hundred bytes per word.
-MODEL_BYTES = 4 * 1_048_576
-MODEL_STREAM_BYTES = 32 * 1_048_576
+MODEL_BYTES = 4 * MEBIBYTE
+MODEL_STREAM_BYTES = 32 * MEBIBYTE
 MODEL_SECONDS = 600.0
 MODEL_CONNECTIONS = 256
-MEBIBYTE = 1_048_576
 # An agent's author decides where a secret is sent, so the operator can limit the hosts with NAME_HOSTS.
 HOSTS_SUFFIX = "_HOSTS"
 
@@ -65,14 +66,14 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         check_port(host, port, self.allow)
+        trouble: Exception = OutboundError(f"There is no host {host}.")
         try:
             async with asyncio.timeout(timeout):
                 addresses = await resolve_host(host, port)
         except OSError:
-            raise OutboundError(f"There is no host {host}.") from None
+            raise trouble from None
         for address in addresses:
             check_ip(address, host, port, self.allow)
-        trouble: Exception = OutboundError(f"There is no host {host}.")
         for address in addresses[:MAX_ADDRESSES]:
             try:
                 return await self.dial.connect_tcp(address, port, timeout, local_address, socket_options)
@@ -89,13 +90,13 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         await asyncio.sleep(seconds)
 
 
+@dataclass
 class BoundedStream(httpx2.AsyncByteStream):
     """A response body that may not exceed its limit."""
 
-    def __init__(self, stream: Any, host: str, most: int) -> None:
-        self.stream = stream
-        self.host = host
-        self.most = most
+    stream: Any
+    host: str
+    most: int
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         read = 0
@@ -118,18 +119,12 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         self.most = most
         self.backend = PinnedBackend(allow)
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=_tls_context(),
-            network_backend=self.backend,
-            max_connections=8,
-            keepalive_expiry=30,
-            http2=False,
+            ssl_context=_tls_context(), network_backend=self.backend, max_connections=8, keepalive_expiry=30
         )
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        try:
+        with _explain_errors(request.url.host):
             target = check_address(str(request.url), self.allow)
-        except Unreachable as refusal:
-            raise OutboundError(refusal.detail) from None
         if request.url.host.strip("[]") != target.host:
             raise OutboundError("This is no address that can be read in only one way.")
         sent = httpcore2.Request(
@@ -149,23 +144,18 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             stream=BoundedStream(answer.stream, target.host, self.most),
             extensions=answer.extensions,
         )
-        unread = _why_unread(response, target.host)
+        unread = ""
+        if 300 <= response.status_code < 400:
+            unread = "with a redirect, which is not followed; give the address it leads to"
+        elif response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
+            unread = "compressed, though it was asked not to"
         if unread:
             await response.aclose()
-            raise OutboundError(unread)
+            raise OutboundError(f"{target.host} answered {unread}.")
         return response
 
     async def aclose(self) -> None:
         await self._pool.aclose()
-
-
-def _why_unread(response: httpx2.Response, host: str) -> str:
-    """Why a response is refused, or an empty text."""
-    if 300 <= response.status_code < 400:
-        return f"{host} answered with a redirect, which is not followed; give the address it leads to."
-    if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        return f"{host} answered compressed, though it was asked not to."
-    return ""
 
 
 @contextmanager
