@@ -32,9 +32,8 @@ def embed(texts: Sequence[str]) -> list[list[float]]:
     """A vector of length 1 for each text, in order; all zeros for a text without a word."""
     found: list[list[float]] = []
     for start in range(0, len(texts), BATCH):
-        split = _load().tokenizer.encode_batch(
-            [text.strip()[:MAX_LENGTH] for text in texts[start : start + BATCH]], add_special_tokens=False
-        )
+        batch = [text.strip()[:MAX_LENGTH] for text in texts[start : start + BATCH]]
+        split = _load().tokenizer.encode_batch(batch, add_special_tokens=False)
         found += [_mean(_load().embedding, words.ids) for words in split]
     return found
 

@@ -107,24 +107,16 @@ class Masking:
 
 def _private_keys(text: str) -> str:
     """Whole blocks. One that does not end hides all that follows: better too much than a key."""
-    parts, place = [], 0
-    while (begun := _BEGIN.search(text, place)) is not None:
-        parts += [text[place : begun.start()], "[masked:private key]"]
-        end = text.find(_END, begun.end())
-        if end < 0:
-            return "".join(parts)
-        closed = text.find("-----", end + len(_END))
-        place = len(text) if closed < 0 else closed + 5
-    return "".join([*parts, text[place:]])
+    before, *blocks = _BEGIN.split(text)
+    # What follows a block is behind the line that ends it.
+    after = [block.partition(_END)[2].partition("-----")[2] for block in blocks]
+    return before + "".join(f"[masked:private key]{rest}" for rest in after)
 
 
 def _known(found: Found) -> str:
     """Most keys hold digits, which tells those that begin like an ordinary word from words."""
     token = found[0]
-    if token.startswith("sk-"):
-        is_key = _is_sk_key(token[3:])
-    else:
-        is_key = token[:4] in ("AKIA", "ASIA") or any(c.isdigit() for c in token)
+    is_key = _is_sk_key(token[3:]) if token.startswith("sk-") else token[:4] in ("AKIA", "ASIA") or _has_digit(token)
     return "[masked:key]" if is_key else token
 
 
@@ -133,18 +125,17 @@ def _is_sk_key(rest: str) -> bool:
     parts = _JOINTS.split(rest)
     if any(len(part) >= 16 for part in parts):
         return True
-    has_digit, has_mixed = any(c.isdigit() for c in rest), any(_is_mixed(part) for part in parts)
-    return (has_digit and has_mixed) if "/" in rest or "." in rest else (has_digit or has_mixed)
+    # Small and capital letters in an order that no word has.
+    is_mixed = any(part not in (part.lower(), part.upper(), part.capitalize()) for part in parts)
+    return (_has_digit(rest) and is_mixed) if "/" in rest or "." in rest else (_has_digit(rest) or is_mixed)
 
 
-def _is_mixed(part: str) -> bool:
-    """Small and capital letters in an order that no word has."""
-    return part not in (part.lower(), part.upper(), part.capitalize())
+def _has_digit(text: str) -> bool:
+    return any(c.isdigit() for c in text)
 
 
 def _bearer(found: Found) -> str:
-    word, token = found[1], found[2]
-    return f"{word} [masked:token]" if any(c.isdigit() for c in token) or len(token) >= 32 else found[0]
+    return f"{found[1]} [masked:token]" if _has_digit(found[2]) or len(found[2]) >= 32 else found[0]
 
 
 def _named(found: Found) -> str:
@@ -152,10 +143,8 @@ def _named(found: Found) -> str:
     name, between, value = found[1], found[2], found[3]
     if _UUID.fullmatch(value):
         return found[0]
-    if name.lower() in ("password", "passwd", "pwd"):
-        is_secret = not value.isalpha() or not value.islower()
-    else:
-        is_secret = _looks_random(value)
+    is_password = name.lower() in ("password", "passwd", "pwd")
+    is_secret = not (value.isalpha() and value.islower()) if is_password else _looks_random(value)
     return f"{name}{between}[masked:token]" if is_secret else found[0]
 
 
@@ -163,7 +152,7 @@ def _looks_random(value: str) -> bool:
     """Long, of letters and digits without a space, and with as many different characters as chance would give."""
     if len(value) < 16 or any(c.isspace() for c in value):
         return False
-    if not any(c.isdigit() for c in value) or not any(c.isalpha() for c in value):
+    if not _has_digit(value) or not any(c.isalpha() for c in value):
         return False
     size = len(value)
     return -sum(n / size * log2(n / size) for n in Counter(value).values()) >= 3.0
@@ -177,7 +166,7 @@ def _is_part_of_an_id(found: Found) -> bool:
     """Ids in hexadecimal have long rows of digits too, and other digits among their letters."""
     text, start, end = found.string, found.start(), found.end()
     before, after = reversed(text[max(0, start - 64) : start]), text[end : end + 64]
-    return any(c.isdigit() for side in (before, after) for c in takewhile(str.isalnum, side))
+    return any(_has_digit("".join(takewhile(str.isalnum, side))) for side in (before, after))
 
 
 def _is_card(text: str) -> bool:

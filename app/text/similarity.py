@@ -59,8 +59,7 @@ def text_similarity(pairs: Sequence[Pair], nearness: Nearness | None = None, eno
     ]
     if nearness is None:
         return found
-    long = [min(len(a), len(b)) >= MIN_WORDS for a, b in split]
-    asked = [place for place, score in enumerate(found) if score < enough and long[place]]
+    asked = [place for place, score in enumerate(found) if score < enough and min(map(len, split[place])) >= MIN_WORDS]
     cosines = nearness([pairs[place] for place in asked]) if asked else ()
     for place, cosine in zip(asked, cosines, strict=True):
         found[place] = max(found[place], rescale_cosine(cosine))
@@ -82,11 +81,9 @@ def _token(match: re.Match[str]) -> object:
     kind, text = match.lastgroup, match[0]
     if kind == "number":
         return _number(text)
-    if kind == "percent":
-        return "percent"
     if kind in ("iso", "dmy", "mdy"):
         return _day(text) or text.casefold()
-    return text.casefold()
+    return "percent" if kind == "percent" else text.casefold()
 
 
 def _number(text: str) -> object:

@@ -1,7 +1,8 @@
 """Words, sentences and quotations of a text, read the same way wherever two texts are compared by their words."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 STOP = frozenset(
     """a about after again against all also always am an and another any anybody are aren as at avoid be because been
@@ -21,7 +22,7 @@ WORD = re.compile(r"[^\W_]+")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
 _END = re.compile(r"[.!?…]+(?=[\s\"”)]|$)")
-_THEN = re.compile(r"\sthen\s", re.IGNORECASE)
+_BREAK = re.compile(r";|(?=\sthen\s)", re.IGNORECASE)
 _LOOSE = re.compile(r"^(?:[\s,;:]|and\b)+|(?:[\s,;]|\band\b)+$", re.IGNORECASE)
 
 
@@ -77,16 +78,9 @@ def lines_and_sentences(text: str) -> list[str]:
 def steps(text: str) -> list[str]:
     """What a message asks for, one after the other: cut at sentence ends, at `;` and at ` then `."""
     plain = without_quotations(text)
-    ends = sorted(
-        [*_sentence_ends(plain), *(spot + 1 for spot, sign in enumerate(plain) if sign == ";")]
-        + [found.start() for found in _THEN.finditer(plain)]
-    )
-    cut = (_LOOSE.sub("", _without_then(part)) for part in _cut(text, ends))
+    ends = sorted([*_sentence_ends(plain), *(found.end() for found in _BREAK.finditer(plain))])
+    cut = (_LOOSE.sub("", re.sub(r"^then\s", "", part, flags=re.IGNORECASE)) for part in _cut(text, ends))
     return [part for part in cut if WORD.search(part)]
-
-
-def _without_then(part: str) -> str:
-    return re.sub(r"^\s*then\s", "", part, flags=re.IGNORECASE)
 
 
 def _sentence_ends(plain: str) -> Iterator[int]:
@@ -96,10 +90,6 @@ def _sentence_ends(plain: str) -> Iterator[int]:
             yield found.end()
 
 
-def _cut(text: str, ends: list[int] | Iterator[int]) -> list[str]:
-    parts, start = [], 0
-    for end in ends:
-        parts.append(text[start:end])
-        start = end
-    parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
+def _cut(text: str, ends: Iterable[int]) -> list[str]:
+    places = [0, *ends, len(text)]
+    return [part for start, end in pairwise(places) if (part := text[start:end].strip())]

@@ -1,6 +1,7 @@
 """Tools to read and tune other agents. They create none, and give none more permissions than it had."""
 
 from typing import Annotated, Any
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import select
@@ -10,7 +11,7 @@ from app.errors import Forbidden, Invalid
 from app.models import Agent, AgentVersion
 from app.services.agents import versions
 from app.services.sessions.events import NewEvent
-from app.tools.base import Arguments, Id, NoArguments, Outcome, ToolScope, answer, pick, tool
+from app.tools.base import Arguments, NoArguments, Outcome, ToolScope, answer, pick, tool
 
 GROUP = "agents-admin"
 # URLs and keys of external tools are for people only.
@@ -19,7 +20,7 @@ CHANGEABLE_KEYS = ("instructions", "skills", "tool_groups")
 
 
 class OneAgent(Arguments):
-    id: Id = Field(description="The agent.")
+    id: UUID = Field(description="The agent.")
 
 
 class Skill(BaseModel):
@@ -30,7 +31,7 @@ class Skill(BaseModel):
 
 
 class UpdateAgentConfig(Arguments):
-    id: Id = Field(description="The agent.")
+    id: UUID = Field(description="The agent.")
     instructions: Annotated[str, Field(min_length=1, max_length=40_000)] | None = Field(
         None, description="Its instructions from now on, as a whole."
     )

@@ -6,7 +6,7 @@ from inspect import cleandoc
 from typing import Annotated, Any
 from uuid import UUID
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from pydantic_core import to_jsonable_python
 
@@ -22,15 +22,6 @@ GROUPS = {
     "agents-admin": "Read other agents and change what they are told.",
 }
 
-
-def read_id(value: Any) -> UUID:
-    try:
-        return UUID(value)
-    except (ValueError, TypeError, AttributeError):
-        raise ValueError("Give an id (a UUID).") from None
-
-
-Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
 
 Limit = Annotated[int, Field(ge=1, le=100)]
 Cursor = Annotated[str, Field(max_length=500, description="nextCursor of the page before.")]

@@ -17,7 +17,7 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.sessions.events import NewEvent
-from app.tools.base import Arguments, Cursor, Id, Limit, Outcome, ToolScope, answer, pick, tool
+from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, tool
 
 GROUP = "context"
 Content = Annotated[str, Field(min_length=1, max_length=validation.MAX_CONTENT)]
@@ -37,13 +37,13 @@ class GetContext(Arguments):
 class AddKnowledge(Arguments):
     content: Content = Field(description="The rule in one or two plain sentences.")
     context: When | None = Field(None, description="When it applies, such as: when comparing deals.")
-    agent_id: Id | None = Field(None, description="Only for this agent; leave out for the whole workspace.")
-    entity_type_id: Id | None = Field(None, description="Only for this kind of record; leave out for all.")
-    source_feedback_id: Id | None = Field(None, description="The feedback that it was learned from.")
+    agent_id: UUID | None = Field(None, description="Only for this agent; leave out for the whole workspace.")
+    entity_type_id: UUID | None = Field(None, description="Only for this kind of record; leave out for all.")
+    source_feedback_id: UUID | None = Field(None, description="The feedback that it was learned from.")
 
 
 class UpdateSharedContext(Arguments):
-    id: Id = Field(description="The knowledge row.")
+    id: UUID = Field(description="The knowledge row.")
     content: Content | None = Field(None, description="Its new words.")
     context: When | None = Field(None, description="When it applies from now on.")
     active: bool | None = Field(None, description="false takes it out of use; only a person brings a row into use.")
@@ -58,7 +58,7 @@ class UpdateSharedContext(Arguments):
 
 
 class DeactivateSharedContext(Arguments):
-    id: Id = Field(description="The knowledge row.")
+    id: UUID = Field(description="The knowledge row.")
     reason: Annotated[str, Field(min_length=1, max_length=1000)] = Field(description="Why it should no longer apply.")
 
 

@@ -13,7 +13,7 @@ from app.services.entities import store as entity_store
 from app.services.entities.store import EntityFilters, EntityRow
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent
-from app.tools.base import Arguments, Cursor, Id, Limit, NoArguments, Outcome, ToolScope, answer, pick, tool
+from app.tools.base import Arguments, Cursor, Limit, NoArguments, Outcome, ToolScope, answer, pick, tool
 
 READ, WRITE = "entities-read", "entities-write"
 Slug = Annotated[str, Field(min_length=1, max_length=60, description="Slug of the kind of record, such as deal.")]
@@ -33,7 +33,7 @@ class SearchEntities(Arguments):
 
 
 class OneEntity(Arguments):
-    entity_id: Id = Field(description="The record.")
+    entity_id: UUID = Field(description="The record.")
 
 
 class CreateEntity(Arguments):
@@ -43,13 +43,13 @@ class CreateEntity(Arguments):
 
 
 class UpdateEntity(Arguments):
-    entity_id: Id = Field(description="The record.")
+    entity_id: UUID = Field(description="The record.")
     changes: Values = Field(description="New values by field name; null clears a field.")
 
 
 class SubmitResponse(Arguments):
-    entity_id: Id = Field(description="The record it is about.")
-    criteria_set_id: Id = Field(description="What it is judged by.")
+    entity_id: UUID = Field(description="The record it is about.")
+    criteria_set_id: UUID = Field(description="What it is judged by.")
     values: Values = Field(description="For each field: value, source (where it was read) and confidence from 0 to 1.")
 
 

@@ -1,6 +1,7 @@
 """Tools to read, review and give feedback. None of them deletes."""
 
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from pydantic import Field
 from sqlalchemy import select
@@ -15,7 +16,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.lists import FeedbackDetail, FeedbackFilters, FeedbackRow
 from app.services.sessions import excerpt as session_excerpt
 from app.services.sessions.events import NewEvent
-from app.tools.base import Arguments, Cursor, Id, Limit, Outcome, ToolScope, answer, pick, to_json, tool
+from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, to_json, tool
 
 GROUP = "feedback-review"
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
@@ -30,17 +31,17 @@ Short = Annotated[str, Field(min_length=1, max_length=256)]
 class ListFeedback(Arguments):
     status: Literal["pending", "reviewed", "applied", "dismissed"] = Field("pending", description="How far it is.")
     source_type: Source | None = Field(None, description="What it is about.")
-    agent_id: Id | None = Field(None, description="Only about this agent.")
+    agent_id: UUID | None = Field(None, description="Only about this agent.")
     limit: Limit = 25
     cursor: Cursor | None = None
 
 
 class GetFeedback(Arguments):
-    id: Id = Field(description="The feedback.")
+    id: UUID = Field(description="The feedback.")
 
 
 class ReviewFeedback(Arguments):
-    id: Id = Field(description="The feedback.")
+    id: UUID = Field(description="The feedback.")
     action: Literal["applied", "dismissed"] = Field(
         description="applied: something was done about it; dismissed: noise, a one-off, or settled already."
     )
@@ -57,9 +58,9 @@ class AddFeedback(Arguments):
     source_type: Source = Field("tool", description="What it is about; a tool's output unless told.")
     tool_slug: Short | None = Field(None, description="The tool whose output it is about.")
     tool_run_id: Short | None = Field(None, description="Which call of that tool.")
-    session_id: Id | None = Field(None, description="The session it is about; this one unless told.")
-    agent_id: Id | None = Field(None, description="The agent it is about.")
-    entity_id: Id | None = Field(None, description="The record it is about.")
+    session_id: UUID | None = Field(None, description="The session it is about; this one unless told.")
+    agent_id: UUID | None = Field(None, description="The agent it is about.")
+    entity_id: UUID | None = Field(None, description="The record it is about.")
     message_id: Short | None = Field(None, description="The message it is about.")
 
 
