@@ -34,7 +34,9 @@ VIEWS = (
 APIS = ("app.api.kit", "app.api.ops", "app.api.admin", "app.api.agents", "app.api.members")
 
 
-def create_app(settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False) -> Flask:
+def create_app(
+    settings: Settings | None = None, opened: Opened | None = None, *, demo: bool = False, routes: bool = True
+) -> Flask:
     """Build the app on an open database. Without one, open the database that the settings name."""
     # Commands import this package too, and most of them need no web app.
     from flask import Flask
@@ -68,7 +70,7 @@ def create_app(settings: Settings | None = None, opened: Opened | None = None, *
     headers.install(app)
     authentication.install(app)
     last_used.install(app)
-    for name in (*VIEWS, *APIS):
+    for name in (*VIEWS, *APIS) if routes else ():
         add_routes(app, name)
     return app
 

@@ -7,8 +7,8 @@ import click
 
 COMMANDS = {
     "serve": ("app.cli.serve", "Run the server."),
-    "worker": ("app.cli.worker", "Run agents in a process of its own."),
-    "mcp": ("app.cli.mcp", "Serve MCP on standard input and output."),
+    "worker": ("app.cli.serve", "Run agents in a process of its own."),
+    "mcp": ("app.cli.serve", "Serve MCP on standard input and output."),
     "db": ("app.cli.db", "Prepare, upgrade and check the database."),
     "demo": ("app.cli.demo", "Fill or refill the demo workspace."),
     "tenant": ("app.cli.people", "Make workspaces."),

@@ -22,18 +22,22 @@ def db() -> None:
 def owner_url() -> Iterator[str]:
     """The owner's address: the embedded server's (started for as long as it is needed) or the operator's."""
     settings = Settings.from_env()
-    if not settings.embedded:
-        if not settings.owner_database_url:
-            raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address; `upshot db init` makes one.")
+    if settings.embedded:
+        embedded = _embedded(settings).start()
+        try:
+            yield embedded.url("owner")
+        finally:
+            embedded.release()
+    elif settings.owner_database_url:
         yield settings.owner_database_url
-        return
+    else:
+        raise Unusable("Set UPSHOT_OWNER_DATABASE_URL to the owner's address; `upshot db init` makes one.")
+
+
+def _embedded(settings: Settings) -> Any:
     from app.db.embedded.shared import Embedded
 
-    embedded = Embedded(settings.data_dir / "postgres").start()
-    try:
-        yield embedded.url("owner")
-    finally:
-        embedded.release()
+    return Embedded(settings.data_dir / "postgres")
 
 
 @db.command()
@@ -126,9 +130,7 @@ def url(role: str, as_json: bool) -> None:
     """Print the address in use, the embedded one too."""
     settings = Settings.from_env()
     if settings.embedded:
-        from app.db.embedded.shared import Embedded
-
-        found = Embedded(settings.data_dir / "postgres").url(role)
+        found = _embedded(settings).url(role)
     else:
         found = settings.database_url if role == "app" else settings.owner_database_url
     if not found:
@@ -145,13 +147,8 @@ def _revision(url: str) -> str | None:
 
 def _address(connection: psycopg.Connection[Any], user: str, password: str) -> str:
     """The same server and database for another role, as a URL."""
-    from urllib.parse import quote, urlencode
+    from urllib.parse import quote
 
     info = connection.info
-    where = quote(info.host, safe="") if info.host.startswith("/") else info.host
-    query = ""
-    if info.host.startswith("/"):
-        query, where = "?" + urlencode({"host": info.host, "port": info.port}), ""
-    else:
-        where = f"[{where}]:{info.port}" if ":" in where else f"{where}:{info.port}"
-    return f"postgresql://{user}:{quote(password, safe='')}@{where}/{quote(info.dbname, safe='')}{query}"
+    host = f"[{info.host}]" if ":" in info.host else quote(info.host, safe="")
+    return f"postgresql://{user}:{quote(password, safe='')}@{host}:{info.port}/{quote(info.dbname, safe='')}"

@@ -77,21 +77,9 @@ def opened_app(*, routes: bool = True) -> Iterator[Flask]:
 
     settings = Settings.from_env()
     with opened_database(settings) as opened:
-        app = create_app(settings, opened) if routes else database_app(settings, opened)
+        app = create_app(settings, opened, routes=routes)
         with app.app_context():
             yield app
-
-
-def database_app(settings: Settings, opened: Opened) -> Flask:
-    """An app that has the database and nothing else."""
-    from flask import Flask
-
-    from app.db.engine import connect_app
-
-    app = Flask(__name__)
-    app.config.update(SETTINGS=settings, SECRET_KEY=opened.secret_key)
-    connect_app(app, opened, settings)
-    return app
 
 
 def workspace_command(command: Command, *, routes: bool = True) -> Command:

@@ -1,8 +1,17 @@
-"""`upshot serve`: the server."""
+"""`upshot serve | worker | mcp`: what runs until it is stopped."""
+
+import signal
+import sys
+import threading
+from pathlib import Path
 
 import click
 
-from app.cli.output import json_option, plain_failures
+from app.cli.output import json_option, opened_app, plain_failures
+from app.config import variable
+from app.errors import Unusable
+
+KEY_VARIABLE = "UPSHOT_API_KEY"
 
 
 @click.command()
@@ -19,3 +28,60 @@ def serve(demo: bool, processes: int | None, as_json: bool) -> None:
     from app.server.run import run
 
     run(demo=demo, processes=processes, as_json=as_json)
+
+
+@click.command()
+@plain_failures
+def worker() -> None:
+    """Run agents and scheduled work until stopped, beside a server or on another machine with the same database."""
+    from app.agents.models import check_default_model
+    from app.config import Settings
+    from app.jobs.executor import warm_up
+    from app.jobs.process import start_jobs
+    from app.logs import write_logs
+
+    write_logs()
+    check_default_model(Settings.from_env())
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with opened_app() as app:
+        warm_up()
+        jobs = start_jobs(app)
+        click.echo(f"Upshot runs up to {jobs.executor.slots} sessions at once as {jobs.executor.owner}.")
+        sys.stdout.flush()
+        stopped.wait()
+        jobs.stop()
+
+
+@click.command()
+@click.option(
+    "--key-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"A file with an API key on its first line; else the key is taken from {KEY_VARIABLE}.",
+)
+@plain_failures
+def mcp(key_file: Path | None) -> None:
+    """Serve MCP on standard input and output, with the rights of an API key.
+
+    The key comes from the variable UPSHOT_API_KEY or from a file, never from the command line, where everybody on the
+    machine could read it.
+    """
+    key = _key(key_file)
+    with opened_app() as app:
+        from app.tools.mcp_server import serve_stdio
+
+        serve_stdio(key, app.config["VERSION"])
+
+
+def _key(key_file: Path | None) -> str:
+    if key_file is None:
+        key = variable(KEY_VARIABLE)
+    else:
+        try:
+            key = key_file.read_text(encoding="utf-8").partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError):
+            raise Unusable(f"{key_file} cannot be read; give a file with an API key on its first line.") from None
+    if not key:
+        raise Unusable(f"There is no API key; set {KEY_VARIABLE} or give --key-file. `upshot key create` makes one.")
+    return key

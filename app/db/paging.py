@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -27,6 +27,7 @@ MAX_COUNT = 1000
 MATCH, EDGE = 1, 2
 
 Condition = ColumnElement[bool]
+Key = tuple[Any, ...]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
@@ -154,69 +155,47 @@ def read_page(
 
     `at` and `id` are the columns that order the list; an index has them in this order. `where` is kept apart from the
     statement so that counting need not join what is only shown; nothing is counted when `count` is known. With a
-    `window` only rows that its predicate accepts are on the page.
+    `window` only rows that its predicate accepts are on the page, which may be short although more follows; its cursor
+    then says how far it has scanned.
     """
     order = _Order(at, id, oldest_first)
-    if window is not None:
-        return scan_page(statement, page, order, where, window)
-    statement = statement.where(*where)
+
+    def find(cursor: Cursor | None) -> tuple[list[Key], Key | None]:
+        if window is not None:
+            return _scan(order, where, window, cursor)
+        wanted = statement.where(*where, *order.beyond(cursor)).add_columns(at.label("page_at"), id.label("page_id"))
+        wanted = wanted.order_by(*_sorted(order.is_rising(cursor), at, id)).limit(page.limit + 1)
+        return [tuple(row) for row in db.session.execute(wanted)], None
+
     cursor = Cursor.read(page.cursor) if page.cursor else None
-    rows = _rows(statement, page.limit, cursor, order)
-    if cursor and not cursor.after and not rows:
+    found, edge = find(cursor)
+    if cursor and not cursor.after and not found and edge is None:
         # Going back past the first row leads to the first page, not to an empty one.
         cursor = None
-        rows = _rows(statement, page.limit, None, order)
-    more = len(rows) > page.limit
-    rows = rows[: page.limit]
+        found, edge = find(None)
+    shown = found[: page.limit]
+    ahead = shown[-1] if len(found) > page.limit else edge
+    behind = shown[0] if cursor and shown else None
+    if cursor and not shown and window is not None:
+        behind = (cursor.at, cursor.id)
     backwards = cursor is not None and not cursor.after
-    if backwards:
-        rows.reverse()
-    follows = bool(rows) and (more or backwards)
-    precedes = bool(rows) and (more if backwards else cursor is not None)
+    older, newer = (behind, ahead) if backwards else (ahead, behind)
+    links = _cursor_text(True, older), _cursor_text(False, newer)
+    if window is not None:
+        more = cursor is not None or edge is not None or len(found) > MAX_COUNT
+        return Slice(_rows_of(statement.where(*where), shown, order), *links, min(len(found), MAX_COUNT), more)
     if count is None:
         count = count_up_to(id, where)
-    return Slice(
-        [row[:-2] for row in rows],
-        _cursor_text(True, rows[-1][-2:] if follows else None),
-        _cursor_text(False, rows[0][-2:] if precedes else None),
-        min(count, MAX_COUNT),
-        count > MAX_COUNT,
-    )
+    rows = [row[:-2] for row in (reversed(shown) if backwards else shown)]
+    return Slice(rows, *links, min(count, MAX_COUNT), count > MAX_COUNT)
 
 
-def _rows(
-    statement: Select[*tuple[Any, ...]], limit: int, cursor: Cursor | None, order: _Order
-) -> list[tuple[Any, ...]]:
-    at, id = order.at, order.id
-    wanted = statement.where(*order.beyond(cursor)).add_columns(at.label("page_at"), id.label("page_id"))
-    wanted = wanted.order_by(*_sorted(order.is_rising(cursor), at, id)).limit(limit + 1)
+def _rows_of(statement: Select[*tuple[Any, ...]], keys: list[Key], order: _Order) -> list[tuple[Any, ...]]:
+    if not keys:
+        return []
+    wanted = statement.where(order.id.in_([key[1] for key in keys]))
+    wanted = wanted.order_by(*_sorted(order.oldest_first, order.at, order.id))
     return [tuple(row) for row in db.session.execute(wanted)]
-
-
-def scan_page(
-    statement: Select[*tuple[Any, ...]], page: Page, order: _Order, where: list[Condition], window: ScanWindow
-) -> Slice[tuple[Any, ...]]:
-    """Return one page of the rows that the window's predicate accepts. Two queries.
-
-    A page may be short although more follows; its cursor says how far it has scanned.
-    """
-    cursor = Cursor.read(page.cursor) if page.cursor else None
-    found, edge = _scan(order, where, window, cursor)
-    backwards = cursor is not None and not cursor.after
-    if backwards and not found and edge is None:
-        cursor, backwards = None, False
-        found, edge = _scan(order, where, window, None)
-    ahead = found[page.limit - 1] if len(found) > page.limit else edge
-    shown = found[: page.limit]
-    behind = (shown[0] if shown else (cursor.at, cursor.id)) if cursor else None
-    older, newer = (behind, ahead) if backwards else (ahead, behind)
-    more = cursor is not None or edge is not None or len(found) > MAX_COUNT
-    rows = []
-    if shown:
-        wanted = statement.where(*where, order.id.in_([row[1] for row in shown]))
-        wanted = wanted.order_by(*_sorted(order.oldest_first, order.at, order.id))
-        rows = [tuple(row) for row in db.session.execute(wanted)]
-    return Slice(rows, _cursor_text(True, older), _cursor_text(False, newer), min(len(found), MAX_COUNT), more)
 
 
 def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tuple[list[UUID], bool]:
@@ -225,13 +204,14 @@ def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tu
     return [row[1] for row in found], edge is not None
 
 
-def _cursor_text(after: bool, place: Sequence[Any] | None) -> str | None:
-    return Cursor(after, place[0], place[1]).text() if place else None
+def _cursor_text(after: bool, row: Key | None) -> str | None:
+    """A cursor from a row whose last two columns are its place."""
+    return Cursor(after, *row[-2:]).text() if row else None
 
 
 def _scan(
     order: _Order, where: list[Condition], window: ScanWindow, cursor: Cursor | None
-) -> tuple[list[tuple[Any, Any]], tuple[Any, Any] | None]:
+) -> tuple[list[Key], Key | None]:
     """Return the keys of the accepted rows after the cursor, and where the window ends if the list continues there."""
     rising = order.is_rising(cursor)
     columns = [column.label(name) for name, column in window.columns.items()]

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from app.server.body import BodyReader, BodyTooSlow, BufferedBodies, StreamedBody, TooManyBodies
+from app.server.body import READ_AHEAD, BodyReader, BodyTooSlow, BufferedBodies, StreamedBody, TooManyBodies
 from app.server.turns import Busy, Turns
 
 log = logging.getLogger("upshot")
@@ -28,11 +28,9 @@ Headers = list[tuple[str, str]]
 # These read what the database watcher saw last, so two threads of their own always have time for them.
 PROBES = frozenset({"/healthz", "/readyz"})
 JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz", "/metrics")
-WRITE_SECONDS = 30
 # A request may take a minute, but it is refused after this long when the database does not answer.
 PATIENCE_SECONDS = 9.0
 LONGEST_SECONDS = 60.0
-JOINED = 1024 * 1024
 
 
 class Bridge:
@@ -162,7 +160,7 @@ class Exchange:
         if length in (None, "0") and "HTTP_TRANSFER_ENCODING" not in self.headers:
             return True
         reader = BodyReader(aiter(self.proto))
-        too_long = length is not None and length.isdecimal() and int(length) > JOINED
+        too_long = length is not None and length.isdecimal() and int(length) > READ_AHEAD
         if not too_long and await self.bridge.bodies.read_body(reader, body):
             self.input = io.BytesIO(body)
             return True
@@ -228,38 +226,16 @@ class Exchange:
                 close()
 
     def _send(self, status: int, headers: Headers, pieces: Iterable[bytes]) -> None:
-        plain = [(name.lower(), value) for name, value in headers]
-        plain.append(("server", "upshot"))
-        if isinstance(pieces, FileBody) and self._take_answer():
-            self.proto.response_file(status, plain, pieces.path)
-            return
-        rest = iter(pieces)
-        start, more = _join(rest)
+        plain = [*((name.lower(), value) for name, value in headers), ("server", "upshot")]
+        body = b"" if isinstance(pieces, FileBody) else b"".join(pieces)
         if not self._take_answer():
             return
-        if more is None:
-            self._send_whole(status, plain, start)
+        if isinstance(pieces, FileBody):
+            self.proto.response_file(status, plain, pieces.path)
+        elif body:
+            self.proto.response_bytes(status, plain, body)
         else:
-            self._send_stream(status, plain, (start, more), rest)
-
-    def _send_whole(self, status: int, headers: Headers, body: bytes) -> None:
-        if body:
-            self.proto.response_bytes(status, headers, body)
-        else:
-            self.proto.response_empty(status, headers)
-
-    def _send_stream(self, status: int, headers: Headers, begun: tuple[bytes, bytes], rest: Iterable[bytes]) -> None:
-        transport = self.proto.response_stream(status, headers)
-        for piece in begun:
-            self._write(transport, piece)
-        for piece in rest:
-            self._write(transport, piece)
-
-    def _write(self, transport: Any, piece: bytes) -> None:
-        async def send() -> None:
-            await transport.send_bytes(piece)
-
-        asyncio.run_coroutine_threadsafe(send(), self.loop).result(WRITE_SECONDS)
+            self.proto.response_empty(status, plain)
 
     def _take_answer(self) -> bool:
         """True for the first who asks. Taking an item off a list happens as a whole, whatever other threads do."""
@@ -302,18 +278,6 @@ def header_variables(headers: Iterable[tuple[str, str]]) -> dict[str, Any]:
     # Nothing here is served in parts.
     found.pop("HTTP_RANGE", None)
     return found
-
-
-def _join(pieces: Iterable[bytes]) -> tuple[bytes, bytes | None]:
-    """The pieces of a body of ordinary size as one; for a larger one its start and the piece after that."""
-    joined: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        if size + len(piece) > JOINED and size:
-            return b"".join(joined), piece
-        joined.append(piece)
-        size += len(piece)
-    return b"".join(joined), None
 
 
 def _refuse_write(_data: bytes) -> None:
