@@ -11,7 +11,6 @@ from app.security.access import access
 from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import SCAN_LIMIT, ChatFilters
-from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.lists.menus import load_menus
 from app.services.sessions import transcript as session_transcript
@@ -81,20 +80,9 @@ def flag(chat_id: UUID) -> Any:
     """An admin's own observation of one message."""
     form = FlagForm.posted(".detail", ".flag", chat_id=chat_id)
     try:
-        form.check()
-        index = _meant(chat_id, form.at)
+        about = {"chat_id": str(chat_id), "message_index": _meant(chat_id, form.at)}
         with transaction():
-            row = feedback_intake.record_feedback(
-                feedback_intake.NewFeedback(
-                    source_type="observation",
-                    kind="flag",
-                    rating=form.rating,
-                    comment=form.comment,
-                    chat_id=str(chat_id),
-                    context={"chat_id": str(chat_id), "message_index": index},
-                ),
-                actor=g.actor,
-            ).row
+            row = form.record(chat_id=str(chat_id), context=about)
     except Invalid as refusal:
         return _refused(chat_id, form.with_errors(refusal))
     back = query(url_for(".detail", chat_id=chat_id), form.args) + f"#{form.at}"

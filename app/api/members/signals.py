@@ -1,11 +1,13 @@
-"""`/api/v1/feedback`: six signals on messages, each person's own and nobody else's."""
+"""`/api/v1/feedback`: six signals on messages, each person's own and nobody else's, and tokens for other sites."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from flask import g
+from flask import current_app, g
 from pydantic import Field, model_validator
 
 from app.api.kit import idempotency
@@ -14,8 +16,12 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.api.members.feedback import Name, Rating, Signal, Status
 from app.db import paging
+from app.errors import Forbidden
+from app.security import feedback_tokens
+from app.security.feedback_tokens import LONGEST_LIFE, Visitor
 from app.services.feedback import signals
 from app.services.feedback.intake import NewFeedback
+from app.services.workspaces import people
 
 
 class SignalBody(Body):
@@ -72,6 +78,22 @@ class SignalPage(Answer):
     next_cursor: str | None
 
 
+class TokenBody(Body):
+    """Whom the token is for."""
+
+    subject: Name = Field(description="Your own id of the person.")
+    name: str | None = Field(None, min_length=1, max_length=120, description="What they are called; shown to admins.")
+    ttl: int = Field(LONGEST_LIFE, ge=1, le=LONGEST_LIFE, description="Seconds until it runs out.")
+
+
+class TokenAnswer(Answer):
+    """A token for one person."""
+
+    token: str
+    user_id: UUID = Field(description="The person in Upshot.")
+    expires_at: Moment
+
+
 @route(
     bp,
     "POST",
@@ -107,3 +129,20 @@ def take_back(query: OneSignal) -> None:
 
 def describe(row: Any) -> SignalAnswer:
     return SignalAnswer.model_validate(signals.describe_signal(row, g.actor))
+
+
+@route(bp, "POST", "/api/v1/feedback/token", access=("member", "feedback-token"), status=201)
+def make(body: TokenBody) -> TokenAnswer:
+    """A token for somebody on your own site. Ask for it on your server and give it to `feedback.js`. Who mints tokens
+    can speak for any user, so this is a scope of its own. A token opens `/api/v1/feedback` alone, for that person's own
+    signals, from the origins in Settings. The person needs no sign-in and is made when new."""
+    if g.actor.key_id is None:
+        raise Forbidden("Ask for tokens with an API key, from your own server.")
+    user_id = people.ensure_person(body.subject, actor=g.actor, name=body.name)
+    expires_at = int(time.time()) + body.ttl
+    visitor = Visitor(g.actor.tenant_id, user_id, g.actor.key_id, expires_at)
+    return TokenAnswer(
+        token=feedback_tokens.make_token(current_app.config["SECRET_KEY"], visitor),
+        user_id=user_id,
+        expires_at=datetime.fromtimestamp(expires_at, UTC),
+    )

@@ -154,7 +154,7 @@ def _wrong_for_its_kind(new: NewFeedback) -> Iterator[tuple[str, str]]:
     if new.kind == "reaction" and new.origin == "user" and not (new.turn_id or new.message_id):
         yield "turn_id", "Say which turn this is about."
     if new.kind == "flag" and not (new.comment or "").strip():
-        yield "comment", "Say what is wrong or right; a flag needs a sentence."
+        yield "comment", "Say what was right or wrong; a flag needs a sentence."
     if new.origin == "machine" and not MIN_CONFIDENCE <= new.confidence <= 1.0:
         yield "confidence", f"From {MIN_CONFIDENCE:.2f} to 1 for a machine."
 

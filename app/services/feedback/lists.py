@@ -6,6 +6,7 @@ Members read their own rows; the database sees to that, and the conditions repea
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -67,10 +68,25 @@ def _is_in(column: Any, value: str) -> Condition:
     return literal(value) == any_(column)
 
 
+def _session_has(name: str, session_id: Any, value: Any) -> Condition:
+    """Compare what only the session behind a row knows."""
+    which: Condition = getattr(AgentSession, name, None) == value
+    if name == "version":
+        which = AgentSession.agent_version_id.in_(select(AgentVersion.id).where(AgentVersion.version == value))
+    elif name == "tag":
+        which = _is_in(AgentSession.tags, value)
+    found: Condition = session_id.in_(select(AgentSession.id).where(which))
+    return found
+
+
+def _of_session(name: str) -> dict[str, Any]:
+    return {"column": "session_id", "compare": partial(_session_has, name)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FeedbackFilters(Filters):
-    """Filters with an index are in `conditions`, the others in `predicate`. `list_feedback` handles the assignee, who
-    may be the reader."""
+    """Filters with an index are in `conditions`, the `scanned` ones in `window`. `list_feedback` handles the assignee,
+    who may be the reader."""
 
     status: str | None = declare.choice(STATUSES)
     source_type: str | None = declare.choice(SOURCES, label="source")
@@ -89,13 +105,14 @@ class FeedbackFilters(Filters):
     error_category: str | None = declare.choice(
         ERROR_CATEGORIES, column="error_categories", compare=_is_in, label="error category"
     )
-    version: int | None = declare.number(label="agent version")
-    environment: str | None = declare.text()
-    model: str | None = declare.text()
-    tag: str | None = declare.text()
+    version: int | None = declare.number(label="agent version", **_of_session("version"))
+    environment: str | None = declare.text(**_of_session("environment"))
+    model: str | None = declare.text(**_of_session("model"))
+    tag: str | None = declare.text(**_of_session("tag"))
 
-    scanned: ClassVar[tuple[str, ...]] = ("source_type", "signal", "origin", "kind", "error_category")
-    of_session: ClassVar[tuple[str, ...]] = ("environment", "model", "tag", "version")
+    scanned: ClassVar[tuple[str, ...]] = (
+        "source_type", "signal", "origin", "kind", "error_category", "version", "environment", "model", "tag",
+    )  # fmt: skip
 
     @property
     def order(self) -> Any:
@@ -104,36 +121,18 @@ class FeedbackFilters(Filters):
         return Feedback.occurred_at if self.since or self.until else Feedback.created_at
 
     def conditions(self) -> list[Condition]:
-        elsewhere = {*self.scanned, *self.of_session, "assignee"}
-        return [
-            *self._within(Feedback.occurred_at),
-            *self._compare(Feedback, [name for name in self.chosen if name not in elsewhere]),
-        ]
+        indexed = [name for name in self.chosen if name not in (*self.scanned, "assignee")]
+        return [*self._within(Feedback.occurred_at), *self._compare(Feedback, indexed)]
 
     @property
     def window(self) -> ScanWindow | None:
         """What no index covers, and what only the session behind a row knows."""
-        if not {*self.scanned, *self.of_session} & {*self.chosen}:
+        names = [name for name in self.chosen if name in self.scanned]
+        if not names:
             return None
-        names = [self.declared()[name].column or name for name in self.scanned]
-        return ScanWindow(
-            {name: getattr(Feedback, name) for name in (*names, "session_id")}, self.predicate, SCAN_LIMIT
-        )
-
-    def predicate(self, row: Any) -> list[Condition]:
-        found = self._compare(row, [name for name in self.chosen if name in self.scanned])
-        behind = [self._of_session(name) for name in self.chosen if name in self.of_session]
-        if behind:
-            found.append(row.session_id.in_(select(AgentSession.id).where(*behind)))
-        return found
-
-    def _of_session(self, name: str) -> Condition:
-        value = getattr(self, name)
-        if name == "version":
-            versions = select(AgentVersion.id).where(AgentVersion.version == value)
-            return AgentSession.agent_version_id.in_(versions)
-        found: Condition = _is_in(AgentSession.tags, value) if name == "tag" else getattr(AgentSession, name) == value
-        return found
+        columns = {self.declared()[name].column or name for name in names}
+        shown = {name: getattr(Feedback, name) for name in columns}
+        return ScanWindow(shown, lambda row: self._compare(row, names), SCAN_LIMIT)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse, ResponseRow
 from app.services.entities.store import EntityFilters, EntityRow, TypeRow
-from app.services.feedback import intake as feedback_intake
 from app.services.feedback import own as feedback_own
 from app.views import lists as listing
 from app.views.entities import bp
@@ -246,20 +245,12 @@ def flag(entity_id: UUID) -> Any:
         raise Invalid("Say which response this is about.")
     response = panels.get_response(entity_id, response_id, actor=g.actor)
     try:
-        form.check()
         with transaction():
-            feedback_intake.record_feedback(
-                feedback_intake.NewFeedback(
-                    source_type="observation",
-                    kind="flag",
-                    rating=form.rating,
-                    comment=form.comment,
-                    session_id=response.session_id,
-                    entity_id=entity_id,
-                    agent_id=response.agent_id,
-                    context={"response_id": str(response_id)},
-                ),
-                actor=g.actor,
+            form.record(
+                session_id=response.session_id,
+                entity_id=entity_id,
+                agent_id=response.agent_id,
+                context={"response_id": str(response_id)},
             )
     except Invalid as refusal:
         return _show_detail(entity_id, Rejection(), form.with_errors(refusal), 422)

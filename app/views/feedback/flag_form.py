@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import UUID
 
 from flask import g, request, url_for
 
 from app.errors import Invalid
 from app.models import Feedback
-from app.models.feedback import RATINGS
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.views.format import value_line
 from app.views.transcript.notes import MAX_NOTE_LENGTH, Note
 
@@ -30,9 +29,9 @@ class FlagForm:
     args: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def asked(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
+    def asked(cls, detail: str, post: str, **ids: Any) -> FlagForm:
         at = request.args.get("flag", "")[:60]
-        return cls(url_for(detail, **_plain(ids)), url_for(post, **_plain(ids)), at=at, args=_place(request.args))
+        return cls(url_for(detail, **ids), url_for(post, **ids), at=at, args=_place(request.args))
 
     @property
     def put_away(self) -> bool:
@@ -40,26 +39,21 @@ class FlagForm:
         return request.args.get("put") == "away"
 
     @classmethod
-    def posted(cls, detail: str, post: str, **ids: UUID) -> FlagForm:
+    def posted(cls, detail: str, post: str, **ids: Any) -> FlagForm:
         form = request.form
         return cls(
-            url_for(detail, **_plain(ids)),
-            url_for(post, **_plain(ids)),
+            url_for(detail, **ids),
+            url_for(post, **ids),
             at=form.get("at", "")[:60] or "whole",
             rating=form.get("rating", ""),
             comment=form.get("comment", "").strip(),
             args=_place(form),
         )
 
-    def check(self) -> None:
-        """An admin's flag can make a rule by itself, so it has to say something."""
-        errors = {}
-        if self.rating not in RATINGS:
-            errors["rating"] = f"Choose one of {', '.join(RATINGS)}."
-        if not self.comment:
-            errors["comment"] = "Say what was right or wrong about it."
-        if errors:
-            raise Invalid("Something in the form does not fit.", errors)
+    def record(self, **about: Any) -> Any:
+        """Write the flag and return its row."""
+        new = NewFeedback(source_type="observation", kind="flag", rating=self.rating, comment=self.comment, **about)
+        return record_feedback(new, actor=g.actor).row
 
     def with_errors(self, refusal: Invalid) -> FlagForm:
         return replace(self, errors=refusal.fields or {"comment": refusal.detail})
@@ -76,7 +70,3 @@ def flagged_note(row: Feedback, form: FlagForm) -> Note:
 def _place(given: Mapping[str, str]) -> dict[str, str]:
     """Which part of a long transcript the page shows, so that the form stays on it."""
     return {"after": given["after"][:200]} if given.get("after") else {}
-
-
-def _plain(ids: dict[str, UUID]) -> dict[str, Any]:
-    return dict(ids)

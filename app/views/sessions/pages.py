@@ -10,7 +10,6 @@ from app.db import transaction
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.feedback import intake as feedback_intake
 from app.services.lists.menus import load_menus
 from app.services.sessions import lists as session_lists
 from app.services.sessions import paging as session_paging
@@ -108,20 +107,9 @@ def flag(session_id: UUID) -> Any:
     """An admin's own observation of the session or of one turn in it."""
     form = FlagForm.posted(".detail", ".flag", session_id=session_id)
     try:
-        form.check()
         with transaction():
             session_store.get_session(session_id, actor=g.actor)
-            row = feedback_intake.record_feedback(
-                feedback_intake.NewFeedback(
-                    source_type="observation",
-                    kind="flag",
-                    rating=form.rating,
-                    comment=form.comment,
-                    session_id=session_id,
-                    context=_meant(session_id, form.at),
-                ),
-                actor=g.actor,
-            ).row
+            row = form.record(session_id=session_id, context=_meant(session_id, form.at))
     except Invalid as refusal:
         return _refused(session_id, form.with_errors(refusal))
     back = query(url_for(".detail", session_id=session_id), form.args)
