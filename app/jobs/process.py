@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from flask import Flask
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,34 +21,60 @@ log = logging.getLogger("upshot")
 USAGE_SECONDS = 5
 TICK_SECONDS = 10
 RECEPTION_SECONDS = 15
+CLOCK_WATCH_SECONDS = 2.0
 FORGET_SECONDS = 3600
 
 
 class Jobs:
-    """The executor and the repeated work of one process."""
+    """The executor and the scheduler of one process."""
 
     def __init__(self, app: Flask) -> None:
+        from apscheduler.executors.pool import ThreadPoolExecutor
+        from apscheduler.schedulers.background import BackgroundScheduler
+
         self.app = app
         self.ticked_at = time.monotonic()
+        self._stopped = threading.Event()
         self.usage = UsageWriter()
         self.executor = Executor(app, self.usage)
-        self._stopped = threading.Event()
-
-    def start(self) -> Jobs:
-        self.ticked_at = time.monotonic()
-        self.executor.start()
+        self.clock = BackgroundScheduler(
+            executors={"default": ThreadPoolExecutor(2)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+            timezone="UTC",
+        )
+        self._clock_offset = time.time() - time.monotonic()
         for seconds, work in (
             (USAGE_SECONDS, self.usage.write),
             (RECEPTION_SECONDS, self._count_receptions),
             (TICK_SECONDS, self._start_due),
             (FORGET_SECONDS, _forget_attempts),
         ):
-            threading.Thread(target=self._repeat, args=(seconds, work), name=work.__name__, daemon=True).start()
+            self.clock.add_job(self._run, "interval", args=[work], seconds=seconds)
+
+    def start(self) -> Jobs:
+        self.ticked_at = time.monotonic()
+        self.executor.start()
+        self.clock.start()
+        threading.Thread(target=self._follow_clock, name="clock-watch", daemon=True).start()
         return self
+
+    def _follow_clock(self) -> None:
+        """Wake all jobs when the clock is set back: APScheduler would sleep until the old time comes again."""
+        while not self._stopped.wait(CLOCK_WATCH_SECONDS):
+            offset = time.time() - time.monotonic()
+            if offset < self._clock_offset - CLOCK_WATCH_SECONDS:
+                self.wake_all()
+            self._clock_offset = offset
+
+    def wake_all(self) -> None:
+        """Run every job now, and from now on at its usual interval."""
+        for job in self.clock.get_jobs():
+            job.modify(next_run_time=datetime.now(UTC))
 
     def stop(self) -> None:
         """Stop for good and release the sessions that run here."""
         self._stopped.set()
+        self.clock.shutdown(wait=False)
         self.executor.stop()
 
     def trouble(self) -> str | None:
@@ -58,19 +85,13 @@ class Jobs:
             return "Nothing looks at the clock for scheduled work."
         return None
 
-    def _repeat(self, seconds: float, work: Callable[[], object]) -> None:
-        """Work at an interval until the process stops. A failure is logged, and the work is tried again later.
-
-        The wait follows the monotonic clock, so setting the machine's clock back delays nothing.
-        """
-        while not self._stopped.wait(seconds):
-            try:
-                with self.app.app_context():
-                    work()
-            except SQLAlchemyError as trouble:
-                log.warning("%s failed and is tried again: %s", work.__name__.strip("_"), trouble)
-            except Exception:
-                log.exception("%s broke", work.__name__.strip("_"))
+    def _run(self, work: Callable[[], object]) -> None:
+        """Run one job in an app context. A database that does not answer is logged; the job runs again later."""
+        try:
+            with self.app.app_context():
+                work()
+        except SQLAlchemyError as trouble:
+            log.warning("%s failed and is tried again: %s", work.__name__.strip("_"), trouble)
 
     def _start_due(self) -> None:
         start_due_tasks(self.executor.owner)

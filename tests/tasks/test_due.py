@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -325,17 +326,21 @@ def test_a_daily_task_does_not_run_twice_when_the_clock_is_set_back(
     assert len(office.ticks(task_id)) == 1
 
 
-def test_jobs_go_on_when_the_clock_is_set_back(app: Flask, monkeypatch: pytest.MonkeyPatch) -> None:
-    from app.jobs import process
+def test_jobs_wake_up_when_the_clock_is_set_back(app: Flask) -> None:
+    from app.jobs.process import Jobs
 
-    monkeypatch.setattr(process, "TICK_SECONDS", 0.05)
-    jobs = process.Jobs(app).start()
+    jobs = Jobs(app)
+    jobs.clock.start(paused=True)
     try:
-        earlier = time.time() - 3600
-        monkeypatch.setattr(time, "time", lambda: earlier)
-        ticked, deadline = jobs.ticked_at, time.monotonic() + 30
-        while jobs.ticked_at == ticked:
+        late = datetime.now(UTC) + timedelta(hours=1)
+        for job in jobs.clock.get_jobs():
+            job.modify(next_run_time=late)
+        jobs._clock_offset += 3600
+        watching = threading.Thread(target=jobs._follow_clock, daemon=True)
+        watching.start()
+        deadline = time.monotonic() + 30
+        while any(job.next_run_time >= late for job in jobs.clock.get_jobs()):
             assert time.monotonic() < deadline
-            time.sleep(0.05)
+            time.sleep(0.1)
     finally:
         jobs.stop()
