@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.services.runtime.inputs import RunInputs
-from app.services.sessions.events import Event
+from app.services.sessions.event_windows import Event
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage

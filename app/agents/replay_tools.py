@@ -15,7 +15,8 @@ from app.db import db
 from app.evals.recording import READ, RecordedAnswer, recording_of
 from app.evals.trace import Event as RecordedEvent
 from app.services.evals.replays import LIVE, Replay
-from app.services.sessions.events import Event, NewEvent
+from app.services.sessions.event_windows import Event
+from app.services.sessions.events import NewEvent
 from app.tools import Outcome, Tool, ToolScope
 
 # A corrected agent may read records that the recording never read.

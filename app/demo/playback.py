@@ -31,10 +31,8 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
-from app.services.sessions.bulk import create_sessions
-from app.services.sessions.bulk_events import add_rows_of
-from app.services.sessions.events import NewEvent, lock_for_events, rows_of, write_events
-from app.services.sessions.store import NewSession
+from app.services.sessions.events import NewEvent, add_rows, lock_for_events, rows_of, write_events
+from app.services.sessions.store import NewSession, create_sessions
 from app.services.workspaces.masking import masking_for
 
 USAGE: dict[str, Any] = {"model": "offline", "input_tokens": 0, "output_tokens": 0, "cost": Decimal(0)}
@@ -100,13 +98,13 @@ class Player:
         """Play a run: store its cases, then report verdicts and finish it as a real run does."""
         world, recorded = self.world, self.recorded_runs[entry["key"]]
         run, cases = start_run(world, entry)
-        at, rows = world.at(entry["when"]), {}
+        at, rows = world.at(entry["when"]), []
         for talk, session in cases.items():
             events = _end_replay(world, entry, session, recorded["cases"][talk], at)
-            rows[session.id] = rows_of(events, masking_for(world.system))
-            at = rows[session.id][-1].occurred_at + BETWEEN_REPLAYS
+            rows += rows_of(session.id, events, masking_for(world.system))
+            at = rows[-1].occurred_at + BETWEEN_REPLAYS
         db.session.flush()
-        add_rows_of(rows, tenant_id=world.system.tenant_id)
+        add_rows(rows, tenant_id=world.system.tenant_id)
         sessions = {str(session.eval_source): session for session in cases.values()}
         for golden_id, group in group_by_golden(cases_of(run.id, actor=world.system, divergences=True)).items():
             golden = sessions[golden_id]
@@ -278,7 +276,7 @@ def _end_replay(
     status, recorded, verdict = case
     times, work = assign_times(recorded, at)
     events = _new_events(world, recorded, times, lambda _: {"sha256": _prompt_hash(session, entry)})
-    _set(session, status=status, event_count=len(events), attempt=1, duration_ms=work, **USAGE)
+    _set(session, status=status, attempt=1, duration_ms=work, **USAGE)
     _set(session, created_at=at, started_at=at, finished_at=times[-1])
     result = to_ids(world, verdict) | {"judged_at": times[-1].isoformat()}
     session.meta = {**session.meta, "eval_result": result}

@@ -25,8 +25,8 @@ from app.demo.seed import NAME
 from app.demo.times import Events, assign_times
 from app.demo.world import Talk, World, load_talks, set_up
 from app.models import AgentSession, Entity, EntityResponse, SharedContext
-from app.services.sessions import events as session_events
 from app.services.sessions import store as session_store
+from app.services.sessions.event_windows import events_of
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Lease
 from app.services.sessions.store import NewSession
@@ -188,7 +188,7 @@ class LivePlayer(Player):
         return [session.status, events, to_names(self.world, key, result)]
 
     def _read_events(self, session_id: UUID) -> list[Any]:
-        found = session_events.events_of(session_id, actor=self.world.system)
+        found = events_of(session_id, actor=self.world.system)
         return [[event.event_type, event.payload] for event in sorted(found, key=lambda event: event.sequence)]
 
 

@@ -13,7 +13,7 @@ from app.models import AgentSession
 from app.services.agents import versions
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
-from app.services.sessions.events import Event, events_of
+from app.services.sessions.event_windows import Event, events_of
 
 
 @dataclass(frozen=True)

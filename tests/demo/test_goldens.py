@@ -17,7 +17,7 @@ from app.models import AgentSession, AgentVersion, EvalRun, Feedback, SharedCont
 from app.services.evals import candidates
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun
-from app.services.sessions.events import events_of
+from app.services.sessions.event_windows import events_of
 
 # One worker, so that the demo is made once.
 pytestmark = pytest.mark.xdist_group("demo")

@@ -15,7 +15,7 @@ from app.models import AgentSession
 from app.services.chats.store import NewMessage, append_messages, create_chat
 from app.services.evals import golden as eval_golden
 from app.services.evals import promotion
-from app.services.sessions import bulk
+from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession
 from tests.agents.test_replays import Bench, bench
@@ -90,7 +90,7 @@ def test_imported_sessions_are_marked(app: Flask, workspace: Workspace) -> None:
     events = [NewEvent("user.message", {"text": "Hi"}), NewEvent("agent.message", {"text": "He", "truncated": True})]
     new = NewSession(agent="far-away", external_id="one", status="completed", events=events)
     with app.app_context(), acting_as(person), transaction():
-        bulk.create_sessions([new], actor=person)
+        session_store.create_sessions([new], actor=person)
         assert db.session.query(AgentSession.truncated).filter_by(external_id="one").scalar() is True
 
 

@@ -13,7 +13,7 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid
 from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, SessionEvent
-from app.services.sessions import budget, bulk
+from app.services.sessions import budget
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull
 from app.services.sessions.events import NewEvent
@@ -68,14 +68,17 @@ def test_bytes_are_counted_with_the_events_and_beyond_the_budget_nothing_is_writ
 def test_a_new_session_beyond_the_budget_is_not_stored(workspace: Workspace) -> None:
     actor, name = workspace.actor("member"), uuid4().hex
     with acting_as(actor):
-        for create in (session_store.create_session, lambda new, actor: bulk.create_sessions([new], actor=actor)):
+        for create in (
+            session_store.create_session,
+            lambda new, actor: session_store.create_sessions([new], actor=actor),
+        ):
             new = NewSession(agent="a", external_id=name, events=[said(200_000)] * 6)
             with pytest.raises(SessionFull), transaction():
                 create(new, actor=actor)
             assert session_store.find_session(name, actor=actor) is None
         with transaction():
             fits = [NewSession(agent="a", external_id=f"{name}-{n}", events=[said(300 * n)]) for n in (1, 2)]
-            assert bulk.create_sessions(fits, actor=actor) == 2
+            assert session_store.create_sessions(fits, actor=actor) == 2
         for n in (1, 2):
             found = session_store.find_session(f"{name}-{n}", actor=actor)
             assert found is not None

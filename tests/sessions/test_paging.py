@@ -12,10 +12,10 @@ import pytest
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound
-from app.services.sessions import events as session_events
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
-from app.services.sessions.events import Event, NewEvent
+from app.services.sessions.event_windows import Event, events_of
+from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
@@ -127,7 +127,7 @@ def test_a_part_can_begin_at_an_event(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         session_id = store([("agent.message", {"text": str(n)}) for n in range(300)], actor)
-        wanted = session_events.events_of(session_id, actor=actor)[222]
+        wanted = events_of(session_id, actor=actor)[222]
 
         found = session_paging.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
         part = session_paging.read_part(session_id, session_paging.cursor_before(found), actor=actor)

@@ -14,9 +14,10 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
-from app.services.sessions import events as session_events
+from app.services.sessions import delete as session_delete
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
+from app.services.sessions.event_windows import events_of
 from app.services.sessions.events import NewEvent
 from app.services.sessions.lists import SessionFilters
 from app.services.sessions.store import NewSession
@@ -101,7 +102,7 @@ def test_events_are_numbered_by_arrival_and_read_by_time(workspace: Any) -> None
                 ],
                 actor=actor,
             )
-        events = session_events.events_of(session.id, actor=actor)
+        events = events_of(session.id, actor=actor)
         assert [(event.sequence, event.event_type) for event in events] == [
             (1, "user.message"),
             (3, "tool.call"),
@@ -119,7 +120,7 @@ def test_events_without_a_time_keep_their_place_in_the_batch(workspace: Any) -> 
         session = create(actor, events=said)
         with transaction():
             session_store.append_events(session.id, [NewEvent("agent.message", {"text": "later"})], actor=actor)
-        events = session_events.events_of(session.id, actor=actor)
+        events = events_of(session.id, actor=actor)
     assert [event.payload["text"] for event in events] == ["0", "1", "2", "3", "4", "later"]
     assert [event.occurred_at for event in events[:5]] == [at, at, at, *[at + timedelta(seconds=5)] * 2]
     assert datetime.now(UTC) - events[5].occurred_at < timedelta(minutes=1)
@@ -140,7 +141,7 @@ def test_two_writers_never_take_the_same_number(app: Any, workspace: Any) -> Non
 
     run_at_once(*[write] * 4)
     with acting_as(actor):
-        numbers = [event.sequence for event in session_events.events_of(session.id, actor=actor)]
+        numbers = [event.sequence for event in events_of(session.id, actor=actor)]
     assert sorted(numbers) == list(range(1, 61))
 
 
@@ -155,7 +156,7 @@ def test_a_result_that_does_not_say_so_is_marked(workspace: Any) -> None:
         session = create(actor, events=results)
         marks = [
             (event.payload["is_error"], event.payload.get("is_error_inferred"))
-            for event in session_events.events_of(session.id, actor=actor)
+            for event in events_of(session.id, actor=actor)
         ]
     assert marks == [(True, True), (False, True), (False, None)]
 
@@ -174,7 +175,7 @@ def test_events_that_do_not_fit_are_refused_by_place(workspace: Any) -> None:
         for event, name in wrong:
             with pytest.raises(Invalid, match=name), transaction():
                 session_store.append_events(session.id, [good, event], actor=actor)
-        assert session_events.events_of(session.id, actor=actor) == []
+        assert events_of(session.id, actor=actor) == []
 
 
 def test_a_failure_writes_one_row_of_feedback(workspace: Any) -> None:
@@ -238,7 +239,7 @@ def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
         make_golden(session.id, admin)
         for attempt in (
             lambda: session_store.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
-            lambda: session_store.delete_session(session.id, actor=admin),
+            lambda: session_delete.delete_sessions([session.id], actor=admin),
             lambda: session_store.finish_session(session.id, "failed", actor=admin),
         ):
             with pytest.raises(Refused, match="golden"), transaction():
@@ -250,9 +251,9 @@ def test_deleting_keeps_the_feedback(workspace: Any) -> None:
     with acting_as(admin):
         session = create(admin, status="failed", error="broken")
         with transaction(), pytest.raises(Forbidden):
-            session_store.delete_session(session.id, actor=member)
+            session_delete.delete_sessions([session.id], actor=member)
         with transaction():
-            session_store.delete_session(session.id, actor=admin)
+            session_delete.delete_sessions([session.id], actor=admin)
         db.session.expire_all()
         assert db.session.get(AgentSession, session.id) is None
         row = db.session.scalars(select(Feedback)).one()

@@ -21,8 +21,8 @@ from app.services.feedback import intake as feedback_intake
 from app.services.feedback.intake import NewFeedback
 from app.services.ingest import imports as ingest_imports
 from app.services.ingest.imports import Result
-from app.services.sessions import events as session_events
 from app.services.sessions import store as session_store
+from app.services.sessions.event_windows import events_of
 from app.services.workspaces import store as workspace_store
 from tests.conftest import golden_mark
 from tests.threads import run_at_once
@@ -115,7 +115,7 @@ def test_several_batches_and_long_sessions(workspace: Any, monkeypatch: pytest.M
         assert (found.created, seen) == (3, [2, 3])
         session = session_store.find_session("3", actor=actor)
         assert session is not None
-        events = session_events.events_of(session.id, actor=actor)
+        events = events_of(session.id, actor=actor)
         assert [event.payload["text"] for event in events] == [str(n) for n in range(EVENTS_AT_ONCE + 5)]
         assert [event.sequence for event in events] == list(range(1, EVENTS_AT_ONCE + 6))
 

@@ -27,13 +27,15 @@ from app.api.kit.route import route
 from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
+from app.models import AgentSession
 from app.services.agents import versions
+from app.services.sessions import delete as session_delete
 from app.services.sessions import events as session_events
 from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull, mark_full, session_budget
-from app.services.sessions.event_windows import EventCursor, RawEvent, read_raw_window
+from app.services.sessions.event_windows import Event, EventCursor, cursor_after, read_window
 from app.services.sessions.lists import SessionFilters
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
@@ -274,7 +276,7 @@ def list_sessions(query: SessionQuery) -> SessionPage:
 )
 def read_session(session_id: UUID) -> Response:
     found = session_store.get_session(session_id, actor=g.actor)
-    events, following = read_raw_window(session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
+    events, following = _read_events(session_id)
     apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
     head = SessionRead.model_validate({**session_values(found), **apart})
     return with_events(head, events)
@@ -293,11 +295,19 @@ def read_session(session_id: UUID) -> Response:
 def read_events(session_id: UUID, query: EventQuery) -> Response:
     session_store.get_session(session_id, actor=g.actor)
     after = EventCursor.read(query.cursor) if query.cursor else None
-    events, following = read_raw_window(session_id, after, actor=g.actor, most=query.limit, most_bytes=MAX_BYTES)
+    events, following = _read_events(session_id, after, query.limit)
     return with_events(EventPage(events=[], next_cursor=following), events)
 
 
-def with_events(head: SessionRead | EventPage, events: Sequence[RawEvent]) -> Response:
+def _read_events(
+    session_id: UUID, after: EventCursor | None = None, most: int = MAX_EVENTS
+) -> tuple[list[Event], str | None]:
+    """Some events with their payloads as text, and the cursor of those that follow."""
+    events, more = read_window(session_id, after, actor=g.actor, most=most, most_bytes=MAX_BYTES, as_text=True)
+    return events, cursor_after(events[-1]).text() if more else None
+
+
+def with_events(head: SessionRead | EventPage, events: Sequence[Event]) -> Response:
     """An answer with its events written into it. Their payloads are JSON already and are passed on as they are: parsed,
     a page of them could take a hundred megabytes."""
     parts = [f'{head.model_dump_json(exclude={"events"})[:-1]},"events":['.encode()]
@@ -330,13 +340,14 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
     if session_store.runs_here(session_id, actor=g.actor):
         raise Refused("This session is run here; what happens in it is written by its agent alone.")
     try:
-        session, ids = session_store.add_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
+        ids = session_store.append_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
     except SessionFull:
         # What the request wrote is gone; that it was refused stays with the session.
         db.session.rollback()
         mark_full(session_id, actor=g.actor)
         db.session.commit()
         raise
+    session = db.session.get_one(AgentSession, session_id)
     return EventsAdded(
         session_id=session_id,
         ids=ids,
@@ -394,4 +405,4 @@ def _check_times(body: SessionChange) -> None:
     about="With its events. Feedback about it stays, without the link.",
 )
 def delete_session(session_id: UUID) -> None:
-    session_store.delete_session(session_id, actor=g.actor)
+    session_delete.delete_sessions([session_id], actor=g.actor)

@@ -23,7 +23,7 @@ from app.services.evals.golden_lists import can_replay
 from app.services.feedback import negative
 from app.services.feedback import review as feedback_review
 from app.services.sessions import start as session_start
-from app.services.sessions.events import events_of
+from app.services.sessions.event_windows import events_of
 
 ACTIONS = ("applied", "dismissed")
 MAX_GROUPS = 100

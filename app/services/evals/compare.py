@@ -21,7 +21,7 @@ from app.evals.trace import COMPLETED, Event, Run, make_run
 from app.evals.verdict import Policy
 from app.formats.ids import parse_id
 from app.models import AgentSession, CriteriaSet
-from app.services.sessions.event_windows import iterate_raw_events
+from app.services.sessions.event_windows import iterate_events
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
 
@@ -146,6 +146,6 @@ def _load_whole(session_ids: Collection[UUID], actor: Actor) -> dict[UUID, Loade
 
 
 def _load_clipped(session_id: UUID, actor: Actor) -> LoadedEvents:
-    rows = iterate_raw_events(session_id, actor=actor)
+    rows = iterate_events(session_id, actor=actor, as_text=True)
     found = read_events(((one.event_type, one.payload, one.sequence) for one in rows), clip=True)
     return LoadedEvents(tuple(found.events), clipped=True, cut=found.cut)

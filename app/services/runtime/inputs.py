@@ -15,7 +15,7 @@ from app.services.chats.store import earlier_messages
 from app.services.evals.replays import Replay, load_replay
 from app.services.knowledge.memories import MemorySection, format_section, memory_section
 from app.services.knowledge.prompt import load_shared_context_prompt
-from app.services.sessions.events import Event, events_of
+from app.services.sessions.event_windows import Event, events_of
 from app.services.sessions.leases import Lease, LeasedSession
 
 # The agent with its version, the person who started the session, and its record.

@@ -48,8 +48,8 @@ def session_budget() -> int:
 
 
 def check_sizes(sizes: Iterable[tuple[Any, ...]], *, spare: int = 0) -> None:
-    """Refuse what was just written where it does not fit: pairs of a session's bytes and its largest new payload."""
-    for total, largest in sizes:
+    """Refuse what was just written where it does not fit: rows with a session's bytes and its largest new payload."""
+    for total, largest, *_ in sizes:
         if largest > STORED_PAYLOAD_BYTES:
             raise Invalid(
                 f"A payload takes more than {STORED_PAYLOAD_BYTES:,} bytes when it is stored, where numbers such as"

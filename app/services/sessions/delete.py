@@ -9,12 +9,17 @@ from sqlalchemy import CursorResult, delete, insert, select
 from app.actor import Actor
 from app.db import db
 from app.db.paging import scan_ids
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry
+from app.services import audit
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters, conditions_of
 
 MAX_SESSIONS = 1000
 BATCH = 100
+KEPT = {
+    "golden_set": ("is golden", "are golden", "Take it out, or revoke the golden first."),
+    "eval_run_id": ("is a replay", "are replays", "Replays go with their whole eval run."),
+}
 
 
 def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
@@ -46,23 +51,12 @@ def check_deletable(session_ids: list[UUID], *, actor: Actor) -> None:
 
 
 def _refuse_kept(rows: Sequence[Any], of: int) -> None:
-    """A golden is what others are measured against, and goes only after it was revoked. The figures of a run rest on
-    its replays, which go with the whole of it."""
-    golden = sum(row.golden_set is not None for row in rows)
-    if golden:
-        what = "this session is golden" if of == 1 else f"{golden:,} of these {of:,} sessions {_are(golden)} golden"
-        raise Refused(f"Nothing was deleted: {what}. Take {'it' if golden == 1 else 'them'} out, or revoke first.")
-    replays = sum(row.eval_run_id is not None for row in rows)
-    if replays:
-        some = f"{replays:,} of these {of:,} sessions {'is a replay' if replays == 1 else 'are replays'}"
-        what = "this session is a replay" if of == 1 else some
-        raise Refused(
-            f"Nothing was deleted: {what}, and the figures of an eval run rest on it. Replays go with the whole run."
-        )
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
+    """A golden goes only after it was revoked. The figures of a run rest on its replays, which go with all of it."""
+    for column, (one, several, remedy) in KEPT.items():
+        number = sum(getattr(row, column) is not None for row in rows)
+        if number:
+            which = "this session" if of == 1 else f"{number:,} of these {of:,} sessions"
+            raise Refused(f"Nothing was deleted: {which} {one if number == 1 else several}. {remedy}")
 
 
 def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
@@ -70,8 +64,7 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
 
     Feedback about them stays, without the link. What somebody else removed meanwhile is not counted.
     """
-    if not actor.is_admin:
-        raise Forbidden("Only an admin deletes sessions.")
+    actor.check_admin("Only an admin deletes sessions.")
     if not session_ids:
         raise Invalid("Select at least one session first.")
     if len(set(session_ids)) > MAX_SESSIONS:
@@ -85,42 +78,40 @@ def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
         .with_for_update()
     ).all()
     if not rows:
-        raise NotFound("These sessions are not there any more.")
+        raise NotFound("There is no such session in this workspace.")
     _refuse_kept(rows, len(rows))
-    _record([(row.id, row.title, row.status) for row in rows], actor)
+    _record(rows, actor)
     remove_sessions([row.id for row in rows], actor=actor)
     return len(rows)
 
 
 def remove_sessions(session_ids: Sequence[UUID], *, actor: Actor) -> None:
-    """Remove sessions that are held, with their events, so many at once that each statement ends in time."""
+    """Remove sessions that are locked, with their events, so many at once that each statement ends in time."""
     for start in range(0, len(session_ids), BATCH):
-        _delete(session_ids[start : start + BATCH], actor)
+        ids = session_ids[start : start + BATCH]
+        gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
+            delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)),
+            execution_options={"synchronize_session": False},
+        )
+        if gone.rowcount != len(ids):
+            raise Refused("Somebody else changes these sessions now; try again.")
 
 
-def _record(gone: list[tuple[UUID, str, str]], actor: Actor) -> None:
+def _record(rows: Sequence[Any], actor: Actor) -> None:
     """One line for each session, as if it had been deleted alone, in one statement."""
-    shared = {
-        "tenant_id": actor.tenant_id,
-        "actor_user_id": actor.id,
-        "actor_agent_id": actor.agent_id,
-        "action": "session.deleted",
-        "subject_type": "session",
-        "request_id": actor.request_id,
-    }
-    key = {"key_id": str(actor.key_id)} if actor.key_id else {}
     lines = [
-        {**shared, "id": uuid4(), "subject_id": session_id, "details": {"title": title, "status": status, **key}}
-        for session_id, title, status in gone
+        {
+            "id": uuid4(),
+            "tenant_id": actor.tenant_id,
+            "actor_user_id": actor.id,
+            "actor_agent_id": actor.agent_id,
+            "action": "session.deleted",
+            "subject_type": "session",
+            "subject_id": row.id,
+            "details": audit.details_of(actor, title=row.title, status=row.status),
+            "request_id": actor.request_id,
+        }
+        for row in rows
     ]
     db.session.flush()
     db.session.execute(insert(AuditEntry.__table__).inline(), lines)  # type: ignore[arg-type]
-
-
-def _delete(ids: Sequence[UUID], actor: Actor) -> None:
-    gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
-        delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids)),
-        execution_options={"synchronize_session": False},
-    )
-    if gone.rowcount != len(ids):
-        raise Refused("Somebody else changes these sessions now; try again.")

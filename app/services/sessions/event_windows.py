@@ -40,12 +40,13 @@ SELECT sequence, payload FROM session_events
 
 @dataclass(frozen=True)
 class Event:
-    """An event as it is read."""
+    """An event as it is read. Its payload is a dict, or JSON text where that was asked for: parsed, some payloads take
+    twenty times as much memory."""
 
     id: UUID
     sequence: int
     event_type: str
-    payload: dict[str, Any]
+    payload: Any
     occurred_at: datetime
 
 
@@ -76,17 +77,6 @@ class EventCursor:
             ) from None
 
 
-@dataclass(frozen=True)
-class RawEvent:
-    """An event whose payload is JSON text. Parsed, some payloads take twenty times as much memory."""
-
-    id: UUID
-    sequence: int
-    event_type: str
-    payload: str
-    occurred_at: datetime
-
-
 def read_window(
     session_id: UUID,
     after: EventCursor | None = None,
@@ -95,32 +85,11 @@ def read_window(
     most: int = WINDOW_EVENTS,
     most_bytes: int = WINDOW_BYTES,
     kinds: Sequence[str] | None = None,
+    as_text: bool = False,
 ) -> tuple[list[Event], bool]:
     """The events behind a place, in order of time, and whether more follow. One query."""
-    rows, more = _read(READ, session_id, after, actor, most, most_bytes, kinds)
-    return [Event(*row) for row in rows], more
-
-
-def read_raw_window(
-    session_id: UUID, after: EventCursor | None = None, *, actor: Actor, most: int, most_bytes: int
-) -> tuple[list[RawEvent], str | None]:
-    """The same with payloads as text, and the cursor of what follows."""
-    rows, more = _read(AS_TEXT, session_id, after, actor, most, most_bytes, None)
-    events = [RawEvent(*row) for row in rows]
-    return events, cursor_after(events[-1]) if more else None
-
-
-def _read(
-    statement: str,
-    session_id: UUID,
-    after: EventCursor | None,
-    actor: Actor,
-    most: int,
-    most_bytes: int,
-    kinds: Sequence[str] | None,
-) -> tuple[list[tuple[Any, ...]], bool]:
     rows = run(
-        statement,
+        AS_TEXT if as_text else READ,
         {
             "tenant": actor.tenant_id,
             "session": session_id,
@@ -132,33 +101,28 @@ def _read(
         },
     )
     found = rows[:most]
-    return [row[:5] for row in found], bool(rows) and rows[0][5] > len(found)
+    return [Event(*row[:5]) for row in found], bool(rows) and rows[0][5] > len(found)
 
 
-def cursor_after(event: Event | RawEvent) -> str:
-    """The place behind an event, as addresses and cursors write it."""
-    return EventCursor(event.occurred_at, event.sequence).text()
+def cursor_after(event: Event) -> EventCursor:
+    """The place behind an event."""
+    return EventCursor(event.occurred_at, event.sequence)
 
 
-def iterate_events(session_id: UUID, *, actor: Actor, kinds: Sequence[str] | None = None) -> Iterator[Event]:
+def iterate_events(
+    session_id: UUID, *, actor: Actor, kinds: Sequence[str] | None = None, as_text: bool = False
+) -> Iterator[Event]:
     """All events in order of time, read window by window. Late ones find their place."""
-    for event in _iterate(READ, session_id, actor, kinds):
-        yield Event(*event)
-
-
-def iterate_raw_events(session_id: UUID, *, actor: Actor) -> Iterator[RawEvent]:
-    """The same with payloads as text."""
-    for event in _iterate(AS_TEXT, session_id, actor, None):
-        yield RawEvent(*event)
-
-
-def _iterate(statement: str, session_id: UUID, actor: Actor, kinds: Sequence[str] | None) -> Iterator[tuple[Any, ...]]:
     place, more = None, True
     while more:
-        rows, more = _read(statement, session_id, place, actor, WINDOW_EVENTS, WINDOW_BYTES, kinds)
-        if rows:
-            place = EventCursor(rows[-1][4], rows[-1][1])
-        yield from rows
+        events, more = read_window(session_id, place, actor=actor, kinds=kinds, as_text=as_text)
+        place = cursor_after(events[-1]) if events else None
+        yield from events
+
+
+def events_of(session_id: UUID, *, actor: Actor) -> list[Event]:
+    """Return all events in order of time, for a run that continues. Pages and comparisons read a part of them."""
+    return list(iterate_events(session_id, actor=actor))
 
 
 def payloads_at(session_id: UUID, places: Sequence[int], *, actor: Actor) -> dict[int, dict[str, Any]]:

@@ -1,7 +1,6 @@
-"""Running a session under a lease: whoever holds it writes, and nobody else.
+"""Running a session under a lease: only its holder writes.
 
-Every write names the holder and the attempt. A worker that was given up for dead and comes back finds that neither is
-its own any more and writes nothing.
+Every write names the holder and the attempt, so a worker that was given up for dead and comes back writes nothing.
 """
 
 import json
@@ -12,17 +11,15 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import func, select, text, update
+from sqlalchemy import func, select, text, tuple_, update
 
 from app.actor import Actor
 from app.db import db, run
-from app.formats.truncation import is_truncated
 from app.models import AgentSession, SessionDraft
 from app.services import audit_entry
 from app.services.chats.store import NewMessage, append_messages
 from app.services.sessions.budget import FOR_THE_END, check_sizes
-from app.services.sessions.bulk_events import as_rows
-from app.services.sessions.events import NewEvent, rows_of
+from app.services.sessions.events import ADDED, EventRow, NewEvent, add_rows, row_parameters, rows_of
 from app.services.sessions.store import after_end, milliseconds_between
 from app.text.masking import Masking
 
@@ -56,29 +53,17 @@ SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id
    AND s.status = 'running'
    FOR UPDATE OF s
 """
-EVENTS = """INSERT INTO session_events (id, tenant_id, session_id, sequence, event_type, payload, occurred_at)
-    SELECT e.id, %(tenant)s, e.session_id, e.sequence, e.event_type, e.payload, e.occurred_at
-      FROM jsonb_to_recordset(%(rows)s::jsonb)
-           AS e (id uuid, session_id uuid, sequence integer, event_type text, payload jsonb, occurred_at timestamptz)
-    RETURNING payload_bytes"""
-SIZED = f"""WITH added AS ({EVENTS}),
-sized AS (SELECT coalesce(sum(payload_bytes), 0) AS bytes, coalesce(max(payload_bytes), 0) AS largest FROM added)"""
-RECORD = f"""
-{SIZED}
-UPDATE sessions SET event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
-       truncated = truncated OR %(truncated)s FROM sized
- WHERE tenant_id = %(tenant)s AND id = %(session)s
-RETURNING event_bytes, sized.largest
-"""
-END = f"""
-{SIZED},
+END = f"""{ADDED},
+sized AS (SELECT count(*) AS number, coalesce(sum(payload_bytes), 0) AS bytes,
+                 coalesce(max(payload_bytes), 0) AS largest
+            FROM added),
 gone AS (DELETE FROM session_drafts WHERE tenant_id = %(tenant)s AND session_id = %(session)s),
 noted AS (INSERT INTO audit_log (tenant_id, actor_user_id, actor_agent_id, action, subject_type, subject_id, details)
     VALUES (%(tenant)s, %(user)s, %(agent)s, 'session.finished', 'session', %(session)s, %(details)s::jsonb))
 UPDATE sessions
    SET status = %(status)s, error = %(error)s, finished_at = %(at)s, duration_ms = %(duration)s,
-       event_count = event_count + %(number)s, event_bytes = event_bytes + sized.bytes,
-       truncated = truncated OR %(truncated)s,
+       event_count = event_count + sized.number, event_bytes = event_bytes + sized.bytes,
+       truncated = truncated OR id = ANY (%(truncated)s::uuid[]),
        full_at = CASE WHEN %(full)s::boolean THEN coalesce(full_at, %(at)s) ELSE full_at END,
        model = coalesce(%(model)s, model),
        input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
@@ -191,16 +176,6 @@ def _named(lease: Lease) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _ours(lease: Lease) -> list[Any]:
-    return [
-        AgentSession.tenant_id == lease.tenant_id,
-        AgentSession.id == lease.session_id,
-        AgentSession.lease_owner == lease.owner,
-        AgentSession.attempt == lease.attempt,
-        AgentSession.status == "running",
-    ]
-
-
 def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
     """Append events; return whether the run was asked to stop."""
     held = hold(lease)
@@ -210,19 +185,11 @@ def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
 
 def write(held: LeasedSession, events: Sequence[NewEvent]) -> None:
     """Add what happened to a session that is held, once in a transaction."""
-    if events:
-        check_sizes(run(RECORD, _written(held, events)))
+    add_rows(_rows(held, events), tenant_id=held.tenant_id)
 
 
-def _written(held: LeasedSession, events: Sequence[NewEvent]) -> dict[str, Any]:
-    rows = rows_of(events, held.masking, before=held.event_count)
-    return {
-        "tenant": held.tenant_id,
-        "session": held.id,
-        "number": len(rows),
-        "truncated": any(is_truncated(event.event_type, event.payload) for event in events),
-        "rows": as_rows({held.id: rows}, before=held.event_count),
-    }
+def _rows(held: LeasedSession, events: Sequence[NewEvent]) -> list[EventRow]:
+    return rows_of(held.id, events, held.masking, before=held.event_count)
 
 
 def write_draft(lease: Lease, so_far: str) -> None:
@@ -238,15 +205,17 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
     if said is not None and ending.status == "cancelled":
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
     at = datetime.now(UTC)
+    lasted = milliseconds_between(held.started_at or held.created_at, at)
     sizes = run(
         END,
-        _written(held, events)
+        row_parameters(_rows(held, events), held.tenant_id)
         | {
+            "session": held.id,
             "status": ending.status,
             "error": held.masking.text(ending.error) if ending.error else None,
             "at": at,
             "full": ending.full,
-            "duration": _duration(held, at),
+            "duration": lasted if held.duration_ms is None else held.duration_ms,
             "model": ending.model,
             "input": ending.input_tokens,
             "output": ending.output_tokens,
@@ -263,12 +232,6 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
         append_messages(held.chat_id, [replace(said, details=said.details | instead)], actor=actor)
     if ending.status == "failed" or "task_id" in held.meta:
         after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
-
-
-def _duration(held: LeasedSession, at: datetime) -> int:
-    if held.duration_ms is not None:
-        return held.duration_ms
-    return milliseconds_between(held.started_at or held.created_at, at)
 
 
 def _said(held: LeasedSession, ending: RunOutcome) -> NewMessage | None:
@@ -293,41 +256,36 @@ def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUI
     """Renew leases of one workspace; return the sessions still held and those that were asked to stop."""
     rows = db.session.execute(
         update(AgentSession)
-        .where(*_some(leases))
+        .where(*_held(leases))
         .values(lease_until=func.clock_timestamp() + lease)
-        .returning(AgentSession.id, AgentSession.attempt, AgentSession.cancel_requested_at)
+        .returning(AgentSession.id, AgentSession.cancel_requested_at)
     ).all()
-    attempts = {lease.session_id: lease.attempt for lease in leases}
-    kept = [row for row in rows if attempts[row.id] == row.attempt]
-    return {row.id for row in kept}, {row.id for row in kept if row.cancel_requested_at is not None}
+    return {row.id for row in rows}, {row.id for row in rows if row.cancel_requested_at is not None}
 
 
 def to_stop(leases: Sequence[Lease]) -> set[UUID]:
     """Return the sessions of one workspace that were asked to stop."""
-    wanted = select(AgentSession.id).where(*_some(leases), AgentSession.cancel_requested_at.is_not(None))
+    wanted = select(AgentSession.id).where(*_held(leases), AgentSession.cancel_requested_at.is_not(None))
     return set(db.session.scalars(wanted))
 
 
 def release(leases: Sequence[Lease]) -> None:
     """Give sessions of one workspace back, as if they had not been claimed."""
-    for lease in leases:
-        db.session.execute(
-            update(AgentSession)
-            .where(*_ours(lease))
-            .values(status="pending", lease_owner=None, lease_until=None, attempt=AgentSession.attempt - 1)
-        )
+    unclaimed = {"status": "pending", "lease_owner": None, "lease_until": None, "attempt": AgentSession.attempt - 1}
+    db.session.execute(update(AgentSession).where(*_held(leases)).values(unclaimed))
 
 
 def give_back(lease: Lease) -> None:
     """Let another attempt begin, when the lease has run out, after one that broke. It counts as the session's own
     failure, not as a process that was lost."""
-    db.session.execute(update(AgentSession).where(*_ours(lease)).values(status="pending", lease_owner=None))
+    db.session.execute(update(AgentSession).where(*_held([lease])).values(status="pending", lease_owner=None))
 
 
-def _some(leases: Sequence[Lease]) -> list[Any]:
+def _held(leases: Sequence[Lease]) -> list[Any]:
+    """Which sessions of one workspace the worker still holds, each in the attempt of its lease."""
     return [
         AgentSession.tenant_id == leases[0].tenant_id,
-        AgentSession.id.in_([lease.session_id for lease in leases]),
+        tuple_(AgentSession.id, AgentSession.attempt).in_([(lease.session_id, lease.attempt) for lease in leases]),
         AgentSession.lease_owner == leases[0].owner,
         AgentSession.status == "running",
     ]

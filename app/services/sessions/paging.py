@@ -61,7 +61,7 @@ def read_first(session_id: UUID, *, actor: Actor) -> tuple[SessionPart, list[Eve
     waiting = _names("tool.call", events) - _names("tool.result", events)
     outline = read_outline(session_id, actor=actor, whole=waiting)
     late = [event for event in outline if event.event_type == "tool.result" and _name(event) in waiting]
-    return SessionPart(events, late, cursor_after(events[-1])), outline
+    return SessionPart(events, late, cursor_after(events[-1]).text()), outline
 
 
 def read_part(session_id: UUID, after: str, *, actor: Actor) -> SessionPart:
@@ -74,7 +74,7 @@ def read_part(session_id: UUID, after: str, *, actor: Actor) -> SessionPart:
     known = _names("tool.call", others)
     kept = [event for event in events if event.event_type != "tool.result" or _name(event) not in known]
     late = [event for event in others if event.event_type == "tool.result" and _name(event) in waiting]
-    return SessionPart(kept, late, cursor_after(events[-1]) if more else None, first=False)
+    return SessionPart(kept, late, cursor_after(events[-1]).text() if more else None, first=False)
 
 
 def _names(kind: str, events: Sequence[Event]) -> set[str]:

@@ -1,26 +1,35 @@
-"""Sessions: begun, filled with events, finished once."""
+"""Sessions: created, filled with events, ended once."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
 from app.db import db
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Invalid, NotFound, Refused
 from app.formats import session_limits as limits
 from app.ingest.messages import size_of
 from app.models import Agent, AgentSession, AgentVersion, Chat, Entity, User
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit
 from app.services.agents import versions
+from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
-from app.services.sessions.events import NewEvent, lock_for_events, times_of, write_events
+from app.services.sessions.events import (
+    NewEvent,
+    add_rows,
+    lock_for_events,
+    reported,
+    rows_of,
+    times_of,
+    write_events,
+)  # fmt: skip
 from app.services.sessions.task_outcome import note_end
 from app.services.workspaces.masking import masking_for
 from app.text.masking import Masking
@@ -95,35 +104,86 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
     if known is not None:
         return known, False
     agent = versions.ensure_agent(new.agent, actor=actor)
-    _check_links(new, actor)
-    made = _insert(new, agent, actor)
-    if made is None:
+    find_links({"chat_id": (Chat, new.chat_id), "entity_id": (Entity, new.entity_id)}, actor=actor)
+    version = versions.version_id(agent, new.agent_version)
+    made = _insert([values_of(new, agent, version, masking_for(actor), actor)])
+    if not made:
         known = find_session(new.external_id or "", actor=actor)
         if known is None:
             raise Refused("This session is being stored by another request; send it again.")
         return known, False
-    session = db.session.get_one(AgentSession, made)
+    session = db.session.get_one(AgentSession, made[new.external_id])
     write_events(session, new.events, actor=actor)
     if new.status == "failed":
         report_failure(session, actor)
     return session, True
 
 
+def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
+    """Store sessions that all have an `external_id`, in a handful of statements; how many were new. Known ones stay as
+    they are.
+
+    Links to chats and records are not looked up one by one: the database refuses those of another workspace.
+    """
+    for new in sessions:
+        check_new(new)
+    named = {new.external_id: new for new in reversed(sessions)}
+    ours = [AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id.in_(named)]
+    known = set(db.session.scalars(select(AgentSession.external_id).where(*ours)))
+    fresh = [new for new in reversed(named.values()) if new.external_id not in known]
+    masking = masking_for(actor)
+    made = _insert(_prepare(fresh, masking, actor))
+    stored = [new for new in fresh if new.external_id in made]
+    rows = [row for new in stored for row in rows_of(made[new.external_id], reported(new.events, actor), masking)]
+    add_rows(rows, tenant_id=actor.tenant_id)
+    for new in stored:
+        if new.status == "failed":
+            report_failure(db.session.get_one(AgentSession, made[new.external_id]), actor)
+    return len(made)
+
+
+def _prepare(fresh: Sequence[NewSession], masking: Masking, actor: Actor) -> list[dict[str, Any]]:
+    """The rows of the sessions. Each agent and each version is looked up once."""
+    agents = {slug: versions.ensure_agent(slug, actor=actor) for slug in dict.fromkeys(new.agent for new in fresh)}
+    wanted = dict.fromkeys((new.agent, new.agent_version) for new in fresh)
+    ids = {(slug, number): versions.version_id(agents[slug], number) for slug, number in wanted}
+    return [values_of(new, agents[new.agent], ids[new.agent, new.agent_version], masking, actor) for new in fresh]
+
+
+def _insert(rows: list[dict[str, Any]]) -> dict[str | None, UUID]:
+    """The ids of those that were new, by external id.
+
+    All rows of one statement have the same columns, so rows go in by which they have. Always in the same order: two
+    imports of one file then wait for each other instead of stopping each other.
+    """
+    made: dict[str | None, UUID] = {}
+    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: str(row.get("external_id"))):
+        alike.setdefault(tuple(row), []).append(row)
+    for _, group in sorted(alike.items()):
+        statement = (
+            insert(AgentSession.__table__)  # type: ignore[arg-type]
+            .values(group)
+            .on_conflict_do_nothing(
+                index_elements=["tenant_id", "external_id", "owner_id"],
+                index_where=AgentSession.external_id.is_not(None),
+            )
+            .returning(AgentSession.external_id, AgentSession.id)
+        )
+        made |= {row.external_id: row.id for row in db.session.execute(statement)}
+    return made
+
+
 def check_new(new: NewSession) -> None:
     """Raise Invalid for what no session may say."""
     wrong = {}
-    if new.session_type not in SESSION_TYPES:
-        wrong["session_type"] = f"Use one of {', '.join(SESSION_TYPES)}."
-    if new.status not in SESSION_STATUSES:
-        wrong["status"] = f"Use one of {', '.join(SESSION_STATUSES)}."
+    for name, allowed in (("session_type", SESSION_TYPES), ("status", SESSION_STATUSES)):
+        if getattr(new, name) not in allowed:
+            wrong[name] = f"Use one of {', '.join(allowed)}."
     for name in new.metadata:
         if name in RESERVED or name.startswith(RESERVED_PREFIX):
             wrong[f"metadata.{name}"] = "Upshot sets this itself; choose another name."
-    for moment in ("created_at", "started_at", "finished_at"):
-        given = getattr(new, moment)
-        if given is not None and given.tzinfo is None:
-            wrong[moment] = "Say the offset, as in 2026-03-31T09:30:00+02:00."
-    if not wrong and new.started_at and new.finished_at and new.finished_at < new.started_at:
+    if new.started_at and new.finished_at and new.finished_at < new.started_at:
         wrong["finished_at"] = TOO_EARLY
     if size_of(new.metadata) > limits.METADATA_BYTES:
         wrong["metadata"] = f"Send at most {limits.METADATA_BYTES:,} bytes of JSON."
@@ -131,29 +191,18 @@ def check_new(new: NewSession) -> None:
         raise Invalid.of(wrong)
 
 
-def _check_links(new: NewSession, actor: Actor) -> None:
-    for name, model, wanted in (("chat_id", Chat, new.chat_id), ("entity_id", Entity, new.entity_id)):
-        if wanted is not None and not _exists(model, wanted, actor):
-            noun = name.removesuffix("_id")
-            raise Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
-
-
-def _exists(model: type[Chat] | type[Entity], wanted: UUID, actor: Actor) -> bool:
-    found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
-    return db.session.scalar(found) is not None
-
-
-def _insert(new: NewSession, agent: Agent, actor: Actor) -> UUID | None:
-    values = values_of(new, agent, versions.version_id(agent, new.agent_version), masking_for(actor), actor)
-    statement = (
-        insert(AgentSession.__table__)  # type: ignore[arg-type]
-        .values(values)
-        .on_conflict_do_nothing(
-            index_elements=["tenant_id", "external_id", "owner_id"], index_where=AgentSession.external_id.is_not(None)
-        )
-        .returning(AgentSession.id)
-    )
-    return db.session.scalar(statement)
+def find_links(wanted: Mapping[str, tuple[type[Any], UUID | None]], *, actor: Actor) -> dict[str, Any]:
+    """The rows that these ids name, by field. Raise Invalid for one that is not in this workspace."""
+    found = {}
+    for name, (model, row_id) in wanted.items():
+        if row_id is None:
+            continue
+        row = db.session.scalar(select(model).where(model.tenant_id == actor.tenant_id, model.id == row_id))
+        if row is None:
+            noun = name.removesuffix("_id").replace("_", " ")
+            raise Invalid(f"There is no {noun} {row_id} in this workspace.", {name: "Not in this workspace."})
+        found[name] = row
+    return found
 
 
 def values_of(new: NewSession, agent: Agent, version_id: UUID, masking: Masking, actor: Actor) -> dict[str, Any]:
@@ -221,19 +270,15 @@ def is_personal(session_id: UUID, *, actor: Actor) -> bool:
 
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
-    """Add what happened; the ids of the events."""
-    return add_events(session_id, events, actor=actor)[1]
-
-
-def add_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> tuple[AgentSession, list[UUID]]:
-    """Add what happened. Late events are welcome; a `session.completed` or `session.failed` ends an open session."""
+    """Add what happened; the ids of the events. Late events are welcome; a `session.completed` or `session.failed`
+    ends an open session."""
     session = lock_for_events(session_id, actor=actor)
     ids = write_events(session, events, actor=actor)
     for event, at in zip(events, times_of(events), strict=True):
         status = event.event_type.removeprefix("session.")
         if status in ("completed", "failed") and session.status in OPEN_STATUSES:
             _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
-    return session, ids
+    return ids
 
 
 def runs_here(session_id: UUID, *, actor: Actor) -> bool:
@@ -301,8 +346,6 @@ def after_end(session: AgentSession, actor: Actor) -> None:
 
 def report_failure(session: AgentSession, actor: Actor) -> None:
     """A failed session speaks for itself, once. A failed replay is judged with its eval run instead."""
-    from app.services.feedback.intake import NewFeedback, record_feedback
-
     if session.eval_source is not None:
         return
     reason = session.error or UNKNOWN_REASON
@@ -348,49 +391,31 @@ def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
     return SessionDetail(*row)
 
 
-def delete_session(session_id: UUID, *, actor: Actor) -> None:
-    """Remove a session and its events. Feedback about it stays, without the link."""
-    if not actor.is_admin:
-        raise Forbidden("Only an admin deletes sessions.")
-    session = lock_for_events(session_id, actor=actor)
-    if session.eval_run_id is not None:
-        raise Refused(
-            "This session is a replay; the figures of its eval run rest on it, and it goes with the whole run."
-        )
-    audit.record(actor, "session.deleted", "session", session.id, title=session.title, status=session.status)
-    db.session.execute(delete(AgentSession).where(AgentSession.id == session.id))
-
-
-# Metadata as callers see it. A frozen snapshot is stored whole and cut only here.
-
 # A golden keeps its snapshot under the one name, and each of its replays a copy under the other.
 FROZEN = ("golden", "eval_golden")
 
 
 def public_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
-    """What whoever asks may read of it.
+    """What the actor may read of a session's metadata.
 
     A snapshot holds the prompt of an agent and the memories of a person. The first is for admins; the second is for
     that person alone, on their account page, so nobody reads more here than how many they were.
     """
     shown = dict(meta)
     for name in FROZEN:
-        kept = meta.get(name)
-        if isinstance(kept, dict) and "snapshot" in kept:
-            rest = {key: value for key, value in kept.items() if key != "snapshot"}
-            shown[name] = rest | ({"snapshot": _without_memories(kept["snapshot"])} if actor.is_admin else {})
+        frozen = dict(meta.get(name) or {})
+        snapshot = frozen.pop("snapshot", None)
+        if snapshot is None:
+            continue
+        if actor.is_admin:
+            memories = snapshot.get("memories") or {}
+            frozen["snapshot"] = {**snapshot, "memories": {"count": memories.get("count", 0)}}
+        shown[name] = frozen
     return shown
 
 
-def _without_memories(snapshot: Any) -> Any:
-    if not isinstance(snapshot, dict) or "memories" not in snapshot:
-        return snapshot
-    memories = snapshot["memories"]
-    return {**snapshot, "memories": {"count": memories.get("count", 0) if isinstance(memories, dict) else 0}}
-
-
 def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
-    """The same of a few sessions, for whoever asks for it by name. One query."""
+    """The public metadata of these sessions. One query."""
     rows = db.session.execute(
         select(AgentSession.id, AgentSession.meta).where(
             AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)

@@ -13,7 +13,7 @@ from app.services.feedback import lists as feedback_lists
 from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import format_bytes, full_size
-from app.services.sessions.events import Event
+from app.services.sessions.event_windows import Event
 from app.services.sessions.paging import SessionPart
 from app.services.sessions.store import SessionDetail
 from app.views.format import short_id
