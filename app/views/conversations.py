@@ -21,7 +21,7 @@ from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.tabs import with_version
 from app.views.transcript import turns as transcript_turns
-from app.views.transcript.notes import attach_notes, build_notes, name_changed_records
+from app.views.transcript.notes import attach_notes, build_note, name_changed_records
 
 PANEL_TURNS = 8
 PAGE_MESSAGES = 100
@@ -123,7 +123,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     name_changed_records(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
     rows = feedback_lists.feedback_about(actor=g.actor, chats=names)
-    notes = build_notes(rows)
+    notes = [build_note(row) for row in rows]
     whole = len(shown) == len(found.messages)
     about = attach_notes(turns, notes, whole=whole)
     if not whole:

@@ -249,16 +249,16 @@ def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
 def test_deleting_keeps_the_feedback(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(admin):
-        session = create(admin, status="failed", error="broken")
+        session_id = create(admin, status="failed", error="broken").id
         with transaction(), pytest.raises(Forbidden):
-            session_delete.delete_sessions([session.id], actor=member)
+            session_delete.delete_sessions([session_id], actor=member)
         with transaction():
-            session_delete.delete_sessions([session.id], actor=admin)
+            session_delete.delete_sessions([session_id], actor=admin)
         db.session.expire_all()
-        assert db.session.get(AgentSession, session.id) is None
+        assert db.session.get(AgentSession, session_id) is None
         row = db.session.scalars(select(Feedback)).one()
         assert (row.session_id, row.tenant_id) == (None, workspace.id)
-        actions = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == session.id)).all()
+        actions = db.session.scalars(select(AuditEntry.action).where(AuditEntry.subject_id == session_id)).all()
         assert "session.deleted" in actions
 
 

@@ -26,7 +26,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback
 from app.services.sessions import leases
 from app.services.sessions.leases import LeasedSession, RunOutcome
-from app.services.sessions.transcript import name_records_in
+from app.services.sessions.transcript import RecordNames
 from app.text.hidden_characters import strip_hidden
 
 LIVE, RECORDED = "live", "recorded"
@@ -243,13 +243,14 @@ def _report_failure(
         db.session.flush()
         audit.record(actor, "feedback.changed", "feedback", row.id, kind=row.kind, replays=len(replays))
         return
+    reason = failed[0].reason or "differs from its golden"
     feedback_intake.record_feedback(
         NewFeedback(
             source_type="session",
             kind="replay_failure",
             origin="system",
             rating="negative",
-            comment=f"Replay fails: {name_records_in(failed[0].reason or 'differs from its golden', actor=actor)}.",
+            comment=f"Replay fails: {RecordNames([reason], actor=actor).told(reason)}.",
             session_id=UUID(replays[0]),
             agent_id=session.agent_id,
             context={

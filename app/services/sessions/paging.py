@@ -6,11 +6,12 @@ every call is shown once, with its result.
 
 import re
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Text, case, cast, func, select
+from sqlalchemy import ColumnElement, Text, case, cast, exists, func, select
 
 from app.actor import Actor
 from app.db import db
@@ -28,9 +29,11 @@ LARGE_PAYLOAD = 20_000
 MAX_SHOWN = 8000
 KEPT_KEYS = ("name", "is_error", "duration_ms", "row_ids", "entity_id", "entity_type")
 TRUNCATED_KEYS = ("text", "arguments", "output")
-COLUMNS: tuple[Any, ...] = (
-    SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at,
-)  # fmt: skip
+NO_EVENT = "There is no such event in this session."
+
+
+def _columns(payload: Any = SessionEvent.payload) -> tuple[Any, ...]:
+    return SessionEvent.id, SessionEvent.sequence, SessionEvent.event_type, payload, SessionEvent.occurred_at
 
 
 def shorten_payload(event: Any = SessionEvent) -> Any:
@@ -54,7 +57,7 @@ class SessionPart:
 
 def read_first(session_id: UUID, *, actor: Actor) -> tuple[SessionPart, list[Event]]:
     """The first part, and the whole session in outline: the same events when they are all there are. Two queries."""
-    events, more = _read(session_id, None, actor)
+    events, more = read_window(session_id, actor=actor, most=EVENTS, most_bytes=BYTES)
     if not more:
         return SessionPart(events), events
     events = events[: _cut(events)]
@@ -66,7 +69,7 @@ def read_first(session_id: UUID, *, actor: Actor) -> tuple[SessionPart, list[Eve
 
 def read_part(session_id: UUID, after: str, *, actor: Actor) -> SessionPart:
     """The part that follows a place. One query, two when a call and its result are far apart."""
-    events, more = _read(session_id, EventCursor.read(after), actor)
+    events, more = read_window(session_id, EventCursor.read(after), actor=actor, most=EVENTS, most_bytes=BYTES)
     events = events[: _cut(events)] if more else events
     calls, results = _names("tool.call", events), _names("tool.result", events)
     waiting = calls - results if more else set()
@@ -83,10 +86,6 @@ def _names(kind: str, events: Sequence[Event]) -> set[str]:
 
 def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
     return [SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id == session_id]
-
-
-def _read(session_id: UUID, place: EventCursor | None, actor: Actor) -> tuple[list[Event], bool]:
-    return read_window(session_id, place, actor=actor, most=EVENTS, most_bytes=BYTES)
 
 
 def _name(event: Event) -> str:
@@ -121,9 +120,8 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
         return []
     call, result = SessionEvent.payload["id"].astext, SessionEvent.payload["call_id"].astext
     kind = SessionEvent.event_type
-    columns: tuple[Any, ...] = (*COLUMNS[:3], shorten_payload(), COLUMNS[4])
     rows = db.session.execute(
-        select(*columns).where(
+        select(*_columns(shorten_payload())).where(
             *_of(session_id, actor),
             ((kind == "tool.call") & call.in_(names))
             | ((kind == "tool.result") & func.coalesce(result, call).in_(names)),
@@ -139,13 +137,7 @@ def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ())
     short = func.jsonb_strip_nulls(func.jsonb_build_object(*names))
     asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
     rows = db.session.execute(
-        select(
-            SessionEvent.id,
-            SessionEvent.sequence,
-            SessionEvent.event_type,
-            case((asked_for, shorten_payload()), else_=short) if whole else short,
-            SessionEvent.occurred_at,
-        )
+        select(*_columns(case((asked_for, shorten_payload()), else_=short) if whole else short))
         .where(*_of(session_id, actor))
         .order_by(SessionEvent.occurred_at, SessionEvent.sequence)
         .limit(MAX_OUTLINE)
@@ -156,15 +148,20 @@ def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ())
 def find_event(session_id: UUID, *, actor: Actor, ending: str) -> Event:
     """The event whose id ends like this: the short form that anchors on a page carry."""
     if not re.fullmatch(r"[0-9a-f]{8,32}", ending, re.ASCII):
-        raise NotFound("There is no such event in this session.")
-    row = db.session.execute(
-        select(*COLUMNS)
-        .where(*_of(session_id, actor), func.replace(cast(SessionEvent.id, Text), "-", "").endswith(ending))
-        .order_by(SessionEvent.sequence)
-        .limit(1)
-    ).one_or_none()
+        raise NotFound(NO_EVENT)
+    return _find(session_id, actor, func.replace(cast(SessionEvent.id, Text), "-", "").endswith(ending))
+
+
+def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:
+    """One event with all that it holds."""
+    return _find(session_id, actor, SessionEvent.id == event_id)
+
+
+def _find(session_id: UUID, actor: Actor, condition: ColumnElement[bool]) -> Event:
+    wanted = select(*_columns()).where(*_of(session_id, actor), condition).order_by(SessionEvent.sequence).limit(1)
+    row = db.session.execute(wanted).one_or_none()
     if row is None:
-        raise NotFound("There is no such event in this session.")
+        raise NotFound(NO_EVENT)
     return Event(*row)
 
 
@@ -176,18 +173,7 @@ def cursor_before(event: Event) -> str:
 def cursor_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
     """Where to begin to read at an event: at the beginning (None) when one part holds the session, or the event is not
     there. One query."""
-    count = select(AgentSession.event_count).where(
-        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
-    )
-    row = db.session.execute(
-        select(*COLUMNS, count.scalar_subquery()).where(*_of(session_id, actor), SessionEvent.id == event_id)
-    ).one_or_none()
-    return cursor_before(Event(*row[:-1])) if row is not None and row[-1] > EVENTS else None
-
-
-def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:
-    """One event with all that it holds."""
-    row = db.session.execute(select(*COLUMNS).where(*_of(session_id, actor), SessionEvent.id == event_id)).one_or_none()
-    if row is None:
-        raise NotFound("There is no such event in this session.")
-    return Event(*row)
+    long = exists().where(AgentSession.id == SessionEvent.session_id, AgentSession.event_count > EVENTS)
+    with suppress(NotFound):
+        return cursor_before(_find(session_id, actor, (SessionEvent.id == event_id) & long))
+    return None

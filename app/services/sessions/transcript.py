@@ -1,8 +1,9 @@
-"""What a transcript shows beside its own rows: the work behind a chat's messages, and what an agent knew."""
+"""What a transcript shows beside its own rows: the work behind a chat's messages, what an agent knew, and excerpts."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import and_, exists, func, select
@@ -16,8 +17,14 @@ from app.services.sessions.paging import LARGE_PAYLOAD, shorten_payload
 MAX_EVENTS = 2000
 MAX_BYTES = 4_000_000
 RECORD_ID = re.compile(r"(?:entity )?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
+MAX_NAMES = 500
 MAX_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")
+# Of an excerpt.
+EXCERPT_EVENTS = 40
+EXCERPT_LENGTH = 600
+EXCERPT_KEYS = ("name", "text", "arguments", "output")
+EXCERPT_TYPES = ("user.message", "agent.message", "tool.call", "tool.result", "session.failed")
 
 
 @dataclass(frozen=True)
@@ -30,40 +37,25 @@ class KnownRow:
     state: str
 
 
-@dataclass(frozen=True)
-class SessionBehind:
-    """A session that answered in a conversation."""
-
-    id: UUID
-    title: str
-    status: str
-    duration_ms: int | None
-    agent_version: int | None
-    golden_set: str | None
-    promotable: bool
-
-
-def sessions_behind(chat_id: UUID, *, actor: Actor) -> list[SessionBehind]:
+def sessions_behind(chat_id: UUID, *, actor: Actor) -> Sequence[Any]:
     """The sessions of a conversation, the newest 100. One query."""
-    rows = db.session.execute(
+    asked = exists().where(
+        SessionEvent.tenant_id == AgentSession.tenant_id, SessionEvent.session_id == AgentSession.id,
+        SessionEvent.event_type == "user.message",
+    )  # fmt: skip
+    promotable = and_(
+        AgentSession.status == "completed", AgentSession.golden_set.is_(None), AgentSession.eval_source.is_(None), asked
+    )
+    return db.session.execute(
         select(
-            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.duration_ms, AgentVersion.version,
-            AgentSession.golden_set,
-            and_(
-                AgentSession.status == "completed", AgentSession.golden_set.is_(None),
-                AgentSession.eval_source.is_(None),
-                exists().where(
-                    SessionEvent.tenant_id == AgentSession.tenant_id, SessionEvent.session_id == AgentSession.id,
-                    SessionEvent.event_type == "user.message",
-                ),
-            ),
+            AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.duration_ms, AgentSession.golden_set,
+            AgentVersion.version.label("agent_version"), promotable.label("promotable"),
         )
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.chat_id == chat_id)
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
         .limit(MAX_SESSIONS)
-    )  # fmt: skip
-    return [SessionBehind(*row) for row in rows]
+    ).all()  # fmt: skip
 
 
 def load_work_events(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Event]]:
@@ -93,9 +85,40 @@ def load_work_events(session_ids: Collection[UUID], *, actor: Actor) -> dict[UUI
         .order_by(sized.session_id, sized.occurred_at, sized.sequence)
     )
     found: dict[UUID, list[Event]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(Event(*row[1:]))
+    for session_id, *event in rows:
+        found.setdefault(session_id, []).append(Event(*event))
     return found
+
+
+def excerpt_of(session_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
+    """A session's title, state and last events in order of time, each cut, for an agent to read. Two queries."""
+    row = db.session.execute(
+        select(AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.error).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    # One character longer than what is shown, so that a cut can be seen.
+    texts = [func.left(SessionEvent.payload[name].astext, EXCERPT_LENGTH + 1).label(name) for name in EXCERPT_KEYS]
+    failed = SessionEvent.payload["is_error"].astext == "true"
+    events = db.session.execute(
+        select(SessionEvent.event_type.label("type"), *texts, failed.label("is_error"))
+        .where(
+            SessionEvent.tenant_id == actor.tenant_id,
+            SessionEvent.session_id == session_id,
+            SessionEvent.event_type.in_(EXCERPT_TYPES),
+        )
+        .order_by(SessionEvent.occurred_at.desc(), SessionEvent.sequence.desc())
+        .limit(EXCERPT_EVENTS)
+    )
+    shown = [{name: _short(value) for name, value in event._mapping.items() if value is not None} for event in events]
+    return {**row._mapping, "events": shown[::-1]}
+
+
+def _short(value: Any) -> Any:
+    cut = isinstance(value, str) and len(value) > EXCERPT_LENGTH
+    return value[: EXCERPT_LENGTH - 1] + "…" if cut else value
 
 
 def record_names(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str]:
@@ -108,14 +131,17 @@ def record_names(entity_ids: Collection[UUID], *, actor: Actor) -> dict[str, str
     return {str(entity_id): name for entity_id, name in rows}
 
 
-def replace_ids(text: str, names: Mapping[str, str]) -> str:
-    """The text with the names of records where it had their ids; an id without a name stays."""
-    return RECORD_ID.sub(lambda found: f"“{names[found[1]]}”" if found[1] in names else found[0], text)
+class RecordNames:
+    """What the records whose ids are in some texts are called. One query for all of them."""
 
+    def __init__(self, texts: Iterable[str | None], *, actor: Actor) -> None:
+        ids = dict.fromkeys(found for text in texts if text for found in RECORD_ID.findall(text))
+        self.names = record_names([UUID(found) for found in list(ids)[:MAX_NAMES]], actor=actor)
 
-def name_records_in(text: str, *, actor: Actor) -> str:
-    """The same for one text whose records are not looked up yet."""
-    return replace_ids(text, record_names({UUID(found) for found in RECORD_ID.findall(text)}, actor=actor))
+    def told(self, text: str | None) -> str:
+        """The text with names where it had ids; an id without a name stays."""
+        names = {found: f"“{name}”" for found, name in self.names.items()}
+        return RECORD_ID.sub(lambda found: names.get(found[1], found[0]), text or "")
 
 
 def load_knowledge(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:

@@ -1,12 +1,13 @@
 """Turn logs: what was said and done in a turn of a conversation, built from its messages and its sessions' events."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Text, cast, func, or_, select
+from sqlalchemy import func, or_, select
 
 from app.actor import Actor
 from app.db import db
@@ -15,41 +16,10 @@ from app.models import AgentSession, Message, SessionEvent
 from app.services.feedback.reactions import Conversation
 
 MAX_TURNS = 50
-# Of tool calls and their results, in characters of JSON over all turns of an answer.
+# Of tool calls and their results, in bytes of JSON over all turns of an answer.
 EVENT_BUDGET = 4_000_000
 EVENTS = ("user.message", "tool.call", "tool.result")
 ROLES = {"agent": "assistant"}
-
-
-@dataclass(frozen=True)
-class Event:
-    session_id: UUID
-    event_type: str
-    payload: dict[str, Any]
-    at: datetime
-
-
-@dataclass(frozen=True)
-class Part:
-    """Which part of its session a turn is: one of `turns`, from the end of the one before to its own."""
-
-    place: int
-    turns: int
-    after: datetime | None
-    until: datetime | None
-
-    def of(self, events: Sequence[Event]) -> list[Event]:
-        """The turn's events. Where a session has a question for each turn, the questions divide it; else the times of
-        the messages do, and what comes after the last message belongs to the last turn."""
-        asked = [place for place, event in enumerate(events) if event.event_type == "user.message"]
-        if len(asked) == self.turns:
-            first = asked[self.place] if self.place else 0
-            return list(events[first : asked[self.place + 1] if self.place + 1 < self.turns else None])
-        return [
-            event
-            for event in events
-            if (self.after is None or event.at > self.after) and (self.until is None or event.at <= self.until)
-        ]
 
 
 def read_turn_logs(conversation: Conversation, turn_ids: Sequence[str], *, actor: Actor) -> dict[str, list[LogEntry]]:
@@ -58,62 +28,55 @@ def read_turn_logs(conversation: Conversation, turn_ids: Sequence[str], *, actor
     Tool calls come from the sessions that answered, as far as these belong to the conversation or to none.
     """
     wanted = list(turn_ids)[-MAX_TURNS:]
-    messages = _messages_in(conversation, wanted, actor)
-    sessions = {message.session_id for message in messages if message.session_id}
-    parts = _parts_of(conversation, sessions, actor)
-    events = _events_of(conversation, sessions, actor)
-    return {turn: _entries([one for one in messages if one.turn_id == turn], events, parts) for turn in wanted}
-
-
-def _messages_in(conversation: Conversation, turn_ids: Sequence[str], actor: Actor) -> Sequence[Message]:
-    return db.session.scalars(
-        select(Message)
-        .where(
-            Message.tenant_id == actor.tenant_id,
-            Message.chat_id == conversation.id,
-            Message.turn_id.in_(turn_ids),
-        )
-        .order_by(Message.message_index)
+    ours = [Message.tenant_id == actor.tenant_id, Message.chat_id == conversation.id]
+    messages = db.session.scalars(
+        select(Message).where(*ours, Message.turn_id.in_(wanted)).order_by(Message.message_index)
     ).all()
+    sessions = {message.session_id for message in messages if message.session_id}
+    work = _work_by_turn(sessions, ours, conversation, actor) if sessions else {}
+    return {turn: _entries([one for one in messages if one.turn_id == turn], work) for turn in wanted}
 
 
-def _parts_of(conversation: Conversation, sessions: set[UUID], actor: Actor) -> dict[tuple[UUID | None, str], Part]:
-    """Which part of its session each turn is, by session and turn."""
-    if not sessions:
-        return {}
-    rows = db.session.execute(
+def _work_by_turn(
+    sessions: set[UUID], ours: list[Any], conversation: Conversation, actor: Actor
+) -> dict[tuple[UUID | None, str], list[Any]]:
+    """The events of each turn, by session and turn."""
+    ends = db.session.execute(
         select(Message.session_id, Message.turn_id, func.max(Message.created_at))
-        .where(
-            Message.tenant_id == actor.tenant_id,
-            Message.chat_id == conversation.id,
-            Message.session_id.in_(sessions),
-        )
+        .where(*ours, Message.session_id.in_(sessions))
         .group_by(Message.session_id, Message.turn_id)
-        .order_by(func.max(Message.message_index))
+        .order_by(Message.session_id, func.max(Message.message_index))
     )
-    turns: dict[UUID | None, list[tuple[str, datetime]]] = {}
-    for session_id, turn_id, end in rows:
-        turns.setdefault(session_id, []).append((turn_id, end))
-    return {
-        (session_id, turn_id): Part(
-            place,
-            len(found),
-            after=found[place - 1][1] if place else None,
-            until=end if place + 1 < len(found) else None,
-        )
-        for session_id, found in turns.items()
-        for place, (turn_id, end) in enumerate(found)
-    }
+    events = _load_events(conversation, sessions, actor)
+    found = {}
+    for session_id, rows in groupby(ends, key=lambda row: row[0]):
+        turns = [(turn_id, end) for _, turn_id, end in rows]
+        for turn_id, part in _divide([one for one in events if one.session_id == session_id], turns).items():
+            found[session_id, turn_id] = part
+    return found
 
 
-def _events_of(conversation: Conversation, sessions: set[UUID], actor: Actor) -> list[Event]:
+def _divide(events: Sequence[Any], turns: Sequence[tuple[str, datetime]]) -> dict[str, list[Any]]:
+    """A session's events by turn. Where it has a question for each turn, the questions divide it; else the times of the
+    messages do, and what comes after the last message belongs to the last turn."""
+    found: dict[str, list[Any]] = {turn_id: [] for turn_id, _ in turns}
+    by_question = sum(event.event_type == "user.message" for event in events) == len(turns)
+    ends = [end for _, end in turns[:-1]]
+    asked = 0
+    for event in events:
+        asked += event.event_type == "user.message"
+        place = max(0, asked - 1) if by_question else bisect_left(ends, event.occurred_at)
+        found[turns[place][0]].append(event)
+    return found
+
+
+def _load_events(conversation: Conversation, sessions: set[UUID], actor: Actor) -> Sequence[Any]:
     """Questions, tool calls and results of the sessions, in order, until the budget is used up."""
-    if not sessions:
-        return []
     order = (SessionEvent.occurred_at, SessionEvent.sequence, SessionEvent.id)
-    used = func.sum(func.length(cast(SessionEvent.payload, Text))).over(order_by=order).label("used")
+    columns = (SessionEvent.session_id, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at)
+    used = func.sum(SessionEvent.payload_bytes).over(order_by=order)
     sized = (
-        select(SessionEvent.id, used)
+        select(*columns, used.label("used"), func.row_number().over(order_by=order).label("place"))
         .join(
             AgentSession,
             (AgentSession.tenant_id == SessionEvent.tenant_id) & (AgentSession.id == SessionEvent.session_id),
@@ -126,24 +89,13 @@ def _events_of(conversation: Conversation, sessions: set[UUID], actor: Actor) ->
         )
         .subquery()
     )
-    rows = db.session.execute(
-        select(SessionEvent.session_id, SessionEvent.event_type, SessionEvent.payload, SessionEvent.occurred_at)
-        .join(sized, sized.c.id == SessionEvent.id)
-        .where(SessionEvent.tenant_id == actor.tenant_id, sized.c.used <= EVENT_BUDGET)
-        .order_by(*order)
-    )
-    return [Event(*row) for row in rows]
+    return db.session.execute(select(sized).where(sized.c.used <= EVENT_BUDGET).order_by(sized.c.place)).all()
 
 
-def _entries(
-    messages: Sequence[Message], events: Sequence[Event], parts: Mapping[tuple[UUID | None, str], Part]
-) -> list[LogEntry]:
+def _entries(messages: Sequence[Message], work: Mapping[tuple[UUID | None, str], Sequence[Any]]) -> list[LogEntry]:
     """What was asked, what the agent did, what it answered."""
-    calls: list[LogEntry] = []
-    for session_id in dict.fromkeys(message.session_id for message in messages):
-        if session_id is not None:
-            part = parts[session_id, messages[0].turn_id]
-            calls += _calls(part.of([event for event in events if event.session_id == session_id]))
+    sessions = dict.fromkeys((message.session_id, message.turn_id) for message in messages)
+    calls = [entry for session in sessions for entry in _calls(work.get(session, ()))]
     asked = [_message_entry(message) for message in messages if message.role == "user"]
     answered = [_message_entry(message) for message in messages if message.role != "user"]
     return [*asked, *calls, *answered]
@@ -153,29 +105,21 @@ def _message_entry(message: Message) -> LogEntry:
     if message.role != "tool":
         return LogEntry(ROLES.get(message.role, message.role), message.created_at, message.content)
     details = message.details
-    return LogEntry(
-        "tool_call",
-        message.created_at,
-        name=str(details.get("name") or "tool"),
-        arguments=details.get("arguments"),
-        output=message.content,
-        is_error=bool(details.get("is_error")),
-    )
+    failed = bool(details.get("is_error"))
+    return _call(message.created_at, details.get("name") or "tool", details.get("arguments"), message.content, failed)
 
 
-def _calls(events: Sequence[Event]) -> list[LogEntry]:
+def _calls(events: Sequence[Any]) -> list[LogEntry]:
     """Each tool call with its result."""
     results = {event.payload.get("call_id"): event.payload for event in events if event.event_type == "tool.result"}
-    calls = [event for event in events if event.event_type == "tool.call"]
-    return [_call_entry(event, results.get(event.payload.get("id"), {})) for event in calls]
+    found = []
+    for event in events:
+        if event.event_type == "tool.call":
+            call, result = event.payload, results.get(event.payload.get("id"), {})
+            arguments, output, failed = call.get("arguments"), result.get("output"), result.get("is_error")
+            found.append(_call(event.occurred_at, call.get("name"), arguments, output, failed))
+    return found
 
 
-def _call_entry(call: Event, result: Mapping[str, Any]) -> LogEntry:
-    return LogEntry(
-        "tool_call",
-        call.at,
-        name=str(call.payload.get("name")),
-        arguments=call.payload.get("arguments"),
-        output=result.get("output"),
-        is_error=result.get("is_error"),
-    )
+def _call(at: datetime, name: Any, arguments: Any, output: Any, is_error: bool | None) -> LogEntry:
+    return LogEntry("tool_call", at, name=str(name), arguments=arguments, output=output, is_error=is_error)

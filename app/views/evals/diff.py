@@ -20,12 +20,12 @@ from app.services.evals import diff as eval_diff
 from app.services.evals import promotion, run_detail, run_lists
 from app.services.evals.diff import Diff
 from app.services.evals.promotion import Incomplete
+from app.services.sessions.transcript import RecordNames
 from app.text.diff import GONE, NEW, SAME, Part, exact_diff
 from app.views.evals import bp
 from app.views.format import result_line, value_line
 from app.views.forms import form_text, parse_count
 from app.views.htmx import page, vary_by_htmx, wants_fragment
-from app.views.transcript.names import RecordNames
 
 MAX_STEPS = 120
 MAX_CHARS = 400
@@ -114,7 +114,7 @@ def _state(found: Diff) -> Response:
 def _page_context(found: Diff) -> dict[str, Any]:
     reasons = [str(one.get("reason")) for one in (found.result.get("dimensions") or {}).values()]
     targets = [str(effect.target) for pair in found.effects for effect in (pair.golden, pair.replay) if effect]
-    records = RecordNames([str(found.result.get("reason")), *reasons, *targets])
+    records = RecordNames([str(found.result.get("reason")), *reasons, *targets], actor=g.actor)
     run_id = found.replay.eval_run_id if found.is_case else None
     return {
         "run": run_lists.get_run_row(run_id, actor=g.actor) if run_id else None,

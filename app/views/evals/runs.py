@@ -20,12 +20,12 @@ from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, run_control, run_detail, run_lists
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun, left_out_notes
+from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
 from app.views.format import query
 from app.views.forms import parse_count
 from app.views.htmx import Toast, leave, page, vary_by_htmx, wants_fragment
 from app.views.lists import PAGE_ROWS, pager_links
-from app.views.transcript.names import RecordNames
 
 MAX_RUNS = 20
 MAX_LINES = 200
@@ -219,7 +219,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "run": found.run,
         "progress": found.progress,
         "lines": shown,
-        "records": RecordNames(line.reason for line in shown),
+        "records": RecordNames((line.reason for line in shown), actor=g.actor),
         "total": len(lines),
         "left_out": left_out_notes(found.options),
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,

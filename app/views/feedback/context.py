@@ -110,7 +110,7 @@ def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
 
 
-def _known(events: Sequence[transcript_turns.Event]) -> list[KnownRow]:
+def _known(events: Sequence[event_windows.Event]) -> list[KnownRow]:
     payload = next((event.payload for event in events if event.event_type == "context.loaded"), None)
     return load_known_rows(payload) if payload else []
 

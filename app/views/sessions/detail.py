@@ -20,7 +20,7 @@ from app.views.format import short_id
 from app.views.layout.tabs import with_version
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns
-from app.views.transcript.notes import Note, attach_notes, build_notes, load_known_rows, name_changed_records
+from app.views.transcript.notes import Note, attach_notes, build_note, load_known_rows, name_changed_records
 from app.views.transcript.turns import Turn
 
 PANEL_TURNS = 8
@@ -38,7 +38,7 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         said = chat_store.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
         transcript_turns.add_message_ids(turns, said)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
-    notes = build_notes(rows, linked=within_admin)
+    notes = [build_note(row, linked=within_admin) for row in rows]
     left = attach_notes(turns, notes, whole=whole)
     about, later = (left, []) if whole else _split_notes(left, outline, session_id, within_admin)
     loaded = [event.payload for event in part.events if event.event_type == "context.loaded"]
@@ -106,7 +106,7 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
     part = session_paging.read_part(session_id, after, actor=g.actor)
     turns = _turns(found, part)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
-    attach_notes(turns, build_notes(rows, linked=within_admin), whole=False)
+    attach_notes(turns, [build_note(row, linked=within_admin) for row in rows], whole=False)
     return {"turns": turns, "part": part, **addresses(session_id, within_admin)}
 
 

@@ -33,12 +33,8 @@ class Note:
     ids: tuple[str, ...] = ()
 
 
-def build_notes(rows: Iterable[FeedbackRow], *, linked: bool = True) -> list[Note]:
-    """Return feedback rows as notes."""
-    return [_note(row, linked) for row in rows]
-
-
-def _note(row: FeedbackRow, linked: bool) -> Note:
+def build_note(row: FeedbackRow, *, linked: bool = True) -> Note:
+    """Return a feedback row as a note."""
     words = summarise(row)
     who = f"machine, {row.confidence:.2f}" if row.origin == "machine" else row.author or "somebody"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
@@ -59,13 +55,10 @@ def attach_notes(turns: Sequence[Turn], notes: Iterable[Note], *, whole: bool) -
     Where the turns are the whole transcript, a note about none of them goes beside the last answer.
     """
     last = next((turn for turn in reversed(turns) if turn.agent), turns[-1] if turns else None)
-    left = []
+    left: list[Note] = []
     for note in notes:
         turn = transcript_turns.find_turn(turns, note.ids) or (last if whole else None)
-        if turn is None:
-            left.append(note)
-        else:
-            turn.notes.append(note)
+        (turn.notes if turn else left).append(note)
     return left
 
 
@@ -77,6 +70,10 @@ def load_known_rows(payload: dict[str, Any] | None) -> list[KnownRow]:
 
 
 def name_changed_records(turns: Sequence[Turn]) -> None:
-    """Call the changed records of a transcript by their names."""
-    ids = [found for text in transcript_turns.records_in(turns) if (found := parse_id(text))]
-    transcript_turns.name_records(turns, session_transcript.record_names(ids, actor=g.actor))
+    """Call the changed records of a transcript by their names. Only those that still exist can be opened."""
+    parts = [part for turn in turns for part in turn.parts if part.record]
+    ids = {found for part in parts if (found := parse_id(part.record))}
+    names = session_transcript.record_names(ids, actor=g.actor)
+    for part in parts:
+        part.known = part.record in names
+        part.name = names.get(part.record, part.name)

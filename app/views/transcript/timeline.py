@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 
-from app.views.transcript.turns import WRITES, Event, _results
+from app.services.sessions.event_windows import Event
+from app.views.transcript.turns import WRITES, results_by_call
 
 GAP = 1.2
 GAPS = 30.0
@@ -38,27 +38,24 @@ class Timeline:
         return [(lane, row, self.seconds[lane]) for row, lane in enumerate(used)]
 
 
-Stretch = tuple[str, float, float]
-
-
 def build_timeline(events: Sequence[Event]) -> Timeline | None:
     """The picture, or None when there is no time to show."""
-    rounds = [found for found in (_stretches(round_) for round_ in _rounds(events)) if found]
-    total = sum(max(end for _, _, end in found) for found in rounds)
-    if total < SHORTEST:
+    rounds = [found for found in (_stretches(one) for one in _rounds(events)) if found]
+    lengths = [max(end for _, _, end in found) for found in rounds]
+    timeline = Timeline(total=sum(lengths))
+    if timeline.total < SHORTEST:
         return None
-    timeline = Timeline(total=total)
     # Many rounds leave less room between them, never none for the work itself.
     gap = min(GAP, GAPS / max(1, len(rounds) - 1))
-    scale = (100 - gap * (len(rounds) - 1)) / total
+    scale = (100 - gap * (len(rounds) - 1)) / timeline.total
     left = 0.0
-    for found in rounds:
+    for found, length in zip(rounds, lengths, strict=True):
         for lane, start, end in found:
             width = max(LEAST, (end - start) * scale)
             x = min(left + start * scale, 100 - width)
             timeline.bars.append(Bar(lane, round(x, 2), round(width, 2)))
             timeline.seconds[lane] += end - start
-        left += max(end for _, _, end in found) * scale + gap
+        left += length * scale + gap
     timeline.bars = _joined(timeline.bars)
     return timeline
 
@@ -86,29 +83,25 @@ def _rounds(events: Sequence[Event]) -> list[list[Event]]:
     return rounds
 
 
-def _stretches(events: Sequence[Event]) -> list[Stretch]:
+def _stretches(events: Sequence[Event]) -> list[tuple[str, float, float]]:
     """What was busy when, in seconds since the round began."""
-    results = _results(events)
-    begin = events[0].occurred_at if events else None
-    found: list[Stretch] = []
+    results = results_by_call(events)
+    found: list[tuple[str, float, float]] = []
     free = 0.0
     for event in events:
-        if begin is None:
-            break
-        at = _since(begin, event.occurred_at)
+        at = end = _seconds(events[0], event)
+        if event.event_type in WRITES:
+            found.append(("writes", at, at))
+            continue
         if event.event_type in {"tool.call", "agent.message"} and at > free:
             found.append(("model", free, at))
         if event.event_type == "tool.call":
             result = results.get(str(event.payload.get("id")))
-            end = max(at, _since(begin, result.occurred_at)) if result else at
+            end = max(at, _seconds(events[0], result)) if result else at
             found.append(("tools", at, end))
-            free = max(free, end)
-        elif event.event_type in WRITES:
-            found.append(("writes", at, at))
-        if event.event_type not in WRITES:
-            free = max(free, at)
+        free = max(free, end)
     return found
 
 
-def _since(begin: datetime, at: datetime) -> float:
-    return max(0.0, (at - begin).total_seconds())
+def _seconds(first: Event, event: Event) -> float:
+    return max(0.0, (event.occurred_at - first.occurred_at).total_seconds())

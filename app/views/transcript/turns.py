@@ -8,47 +8,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from app.formats.truncation import is_truncated
+from app.models import Message
+from app.services.sessions.event_windows import Event
 from app.views.format import duration, short_id
 
-
-class Event(Protocol):
-    """A session event, as much of it as is read here."""
-
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def event_type(self) -> str: ...
-    @property
-    def payload(self) -> dict[str, Any]: ...
-    @property
-    def occurred_at(self) -> datetime: ...
-
-
-class ChatMessage(Protocol):
-    """A chat message, as much of it as is read here."""
-
-    @property
-    def id(self) -> UUID: ...
-    @property
-    def role(self) -> str: ...
-    @property
-    def content(self) -> str: ...
-    @property
-    def created_at(self) -> datetime: ...
-    @property
-    def turn_id(self) -> str: ...
-    @property
-    def message_index(self) -> int: ...
-    @property
-    def details(self) -> dict[str, Any]: ...
-    @property
-    def session_id(self) -> UUID | None: ...
-    @property
-    def external_id(self) -> str | None: ...
+WRITES = {"entity.created", "entity.updated", "response.submitted", "knowledge.changed"}
 
 
 @dataclass
@@ -72,32 +40,22 @@ class Part:
 
 @dataclass
 class Turn:
-    """What one side did before the other spoke. `anchor` is its place on the page, `key` the id of the event or the
-    index of the message that a flag on it names, `ids` all ids by which feedback names it."""
+    """What one side did before the other spoke. `anchor` is its place on the page, `ids` all ids by which feedback
+    names it."""
 
     name: str
     agent: bool
     at: datetime
-    anchor: str = ""
-    key: str = ""
+    anchor: str
     detail: str = ""
     parts: list[Part] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     notes: list[Any] = field(default_factory=list)
     target: bool = False
-    until: datetime | None = None
-    cut_off: bool = False
 
     @property
     def text(self) -> str:
         return "\n\n".join(part.text for part in self.parts if part.kind == "say")
-
-    @property
-    def milliseconds(self) -> float:
-        return max(0.0, ((self.until or self.at) - self.at).total_seconds() * 1000)
-
-
-WRITES = {"entity.created", "entity.updated", "response.submitted", "knowledge.changed"}
 
 
 def build_turns(
@@ -105,45 +63,43 @@ def build_turns(
 ) -> list[Turn]:
     """The turns of a session, in the order in which things happened. `answers` are results that come after the last of
     these events."""
-    results = _results([*events, *answers])
+    results = results_by_call([*events, *answers])
     turns: list[Turn] = []
     waiting: list[Part] = []
+    work: list[list[Event]] = []
     asked: datetime | None = None
     for event in events:
-        if event.event_type == "user.message":
-            turns.append(_said_by_user(event, person))
-            asked = event.occurred_at
-            continue
-        part = _part(event, results)
+        part, anchor = _part(event, results), f"e-{short_id(event.id)}"
         if part is None:
+            continue
+        if event.event_type == "user.message":
+            asked = event.occurred_at
+            turns.append(Turn(person, False, asked, anchor, parts=[part], ids=event_ids(event)))
+            work.append([])
             continue
         if part.kind == "loaded" and not turns:
             # What is loaded before anybody spoke belongs to the first answer.
             waiting.append(part)
             continue
         if not turns or not turns[-1].agent:
-            turns.append(Turn(agent, True, asked or event.occurred_at, anchor=f"e-{short_id(event.id)}", parts=waiting))
+            turns.append(Turn(agent, True, asked or event.occurred_at, anchor, parts=waiting))
+            work.append([])
             waiting = []
-        turn = turns[-1]
-        turn.parts.append(part)
-        turn.ids.update(event_ids(event))
-        turn.key = str(event.id)
-        turn.cut_off = turn.cut_off or is_truncated(event.event_type, event.payload)
-        turn.until = max(turn.until or event.occurred_at, _ended(event, results))
-    for turn in turns:
+        turns[-1].parts.append(part)
+        turns[-1].ids |= event_ids(event)
+        work[-1].append(event)
+    for turn, done in zip(turns, work, strict=True):
         if turn.agent:
-            took = duration(turn.milliseconds) if turn.milliseconds >= 1 else ""
-            turn.detail = " · ".join(word for word in (version, took, "cut off" if turn.cut_off else "") if word)
+            turn.detail = " · ".join(word for word in (version, *_how_it_went(turn.at, done, results)) if word)
     return turns
 
 
-def _said_by_user(event: Event, person: str) -> Turn:
-    text = _text(event.payload)
-    turn = Turn(person, False, event.occurred_at, anchor=f"e-{short_id(event.id)}", until=event.occurred_at)
-    turn.key = str(event.id)
-    turn.parts.append(Part("say", text, event=turn.key))
-    turn.ids.update(event_ids(event))
-    return turn
+def _how_it_went(began: datetime, work: Sequence[Event], results: Mapping[str, Event]) -> tuple[str, str]:
+    """How long an agent's turn took, and whether it was cut off."""
+    ends = [result.occurred_at for event in work if (result := _result_of(event, results))]
+    took = (max([*ends, *(event.occurred_at for event in work)]) - began).total_seconds() * 1000
+    cut_off = any(is_truncated(event.event_type, event.payload) for event in work)
+    return duration(took) if took >= 1 else "", "cut off" if cut_off else ""
 
 
 def event_ids(event: Event) -> set[str]:
@@ -152,45 +108,38 @@ def event_ids(event: Event) -> set[str]:
     return {str(event.id), *(str(value) for value in named if value)}
 
 
-def _text(payload: Mapping[str, Any]) -> str:
-    text = payload.get("text", payload.get("content", ""))
-    return text if isinstance(text, str) else str(text)
-
-
-def _results(events: Sequence[Event]) -> dict[str, Event]:
+def results_by_call(events: Sequence[Event]) -> dict[str, Event]:
     """The result of each call, by the call's id. A result whose call is not here is no call's."""
     calls = {str(event.payload.get("id")) for event in events if event.event_type == "tool.call"}
     found: dict[str, Event] = {}
     for event in events:
-        if event.event_type == "tool.result":
-            call = event.payload.get("call_id") or event.payload.get("id")
-            if call and str(call) in calls:
-                found.setdefault(str(call), event)
+        if event.event_type == "tool.result" and (call := _call_id(event)) in calls:
+            found.setdefault(call, event)
     return found
 
 
-def _ended(event: Event, results: Mapping[str, Event]) -> datetime:
-    result = results.get(str(event.payload.get("id"))) if event.event_type == "tool.call" else None
-    return max(event.occurred_at, result.occurred_at) if result else event.occurred_at
+def _call_id(result: Event) -> str:
+    return str(result.payload.get("call_id") or result.payload.get("id") or "")
+
+
+def _result_of(event: Event, results: Mapping[str, Event]) -> Event | None:
+    return results.get(str(event.payload.get("id"))) if event.event_type == "tool.call" else None
 
 
 def _part(event: Event, results: Mapping[str, Event]) -> Part | None:
-    payload = event.payload
-    kind = event.event_type
-    if kind == "agent.message":
-        return Part("say", _text(payload), event=str(event.id))
+    payload, kind = event.payload, event.event_type
+    if kind in {"user.message", "agent.message"}:
+        return Part("say", str(payload.get("text", payload.get("content", ""))), event=str(event.id))
     if kind == "tool.call":
-        return _tool(event, results)
+        return _tool(event, _result_of(event, results))
     if kind == "tool.result":
-        call = str(payload.get("call_id") or payload.get("id") or "")
-        return None if call in results else _orphan(event)
+        return None if _call_id(event) in results else _orphan(event)
     if kind in {"entity.created", "entity.updated"}:
         return _change(kind, payload)
     if kind == "context.loaded":
         return Part("loaded", _loaded(payload))
     if kind == "response.submitted":
-        values = payload.get("values")
-        return Part("change", name="Response", changes=_values(values))
+        return Part("change", name="Response", changes=_values(payload.get("values")))
     if kind == "session.failed":
         return Part("line", str(payload.get("error") or payload.get("reason") or ""), name="failed", failed=True)
     if kind in {"knowledge.changed", "feedback.reviewed", "agent.updated"}:
@@ -198,38 +147,34 @@ def _part(event: Event, results: Mapping[str, Event]) -> Part | None:
     return None
 
 
-def _tool(event: Event, results: Mapping[str, Event]) -> Part:
+def _tool(event: Event, result: Event | None) -> Part:
     payload = event.payload
-    result = results.get(str(payload.get("id")))
-    answer: Mapping[str, Any] = result.payload if result else {}
     return Part(
         "tool",
         name=str(payload.get("name") or "tool"),
         args=payload.get("arguments"),
-        result=parse_output(answer.get("output")) if result else "no result recorded",
-        ms=_took(event, result),
-        failed=result is None or bool(answer.get("is_error")),
+        result=parse_output(result.payload.get("output")) if result else "no result recorded",
+        ms=_took(event, result) if result else None,
+        failed=result is None or bool(result.payload.get("is_error")),
         event=str(event.id),
         answer=str(result.id) if result else "",
     )
 
 
-def _took(event: Event, result: Event | None) -> float | None:
+def _took(event: Event, result: Event) -> float | None:
     """How long a call took, as its agent says or as the times tell. Recordings without times have their events a hair's
     breadth apart, which tells nothing."""
-    told = [one.payload.get("duration_ms") for one in (result, event) if one is not None]
-    said = next((ms for ms in told if isinstance(ms, int | float) and not isinstance(ms, bool) and ms >= 0), None)
-    if said is not None or result is None:
-        return said
+    for ms in (result.payload.get("duration_ms"), event.payload.get("duration_ms")):
+        if isinstance(ms, int | float) and not isinstance(ms, bool) and ms >= 0:
+            return ms
     between = (result.occurred_at - event.occurred_at).total_seconds() * 1000
     return between if between >= 1 else None
 
 
 def _orphan(event: Event) -> Part:
-    payload = event.payload
-    failed = bool(payload.get("is_error"))
-    name = str(payload.get("name") or "tool")
-    return Part("tool", name=name, result=parse_output(payload.get("output")), failed=failed, answer=str(event.id))
+    """A result without its call."""
+    name, output = str(event.payload.get("name") or "tool"), parse_output(event.payload.get("output"))
+    return Part("tool", name=name, result=output, failed=bool(event.payload.get("is_error")), answer=str(event.id))
 
 
 def parse_output(output: Any) -> Any:
@@ -244,104 +189,78 @@ def parse_output(output: Any) -> Any:
 
 def _change(kind: str, payload: Mapping[str, Any]) -> Part:
     record = str(payload.get("entity_id") or "")
-    name = payload.get("name") or f"{payload.get('entity_type') or 'record'} {short_id(record)}".strip()
+    name = str(payload.get("name") or f"{payload.get('entity_type') or 'record'} {short_id(record)}".strip())
     if kind == "entity.created":
-        return Part("change", "new", name=str(name), record=record, changes=_values(payload.get("fields")))
-    changes = payload.get("changes")
-    pairs = changes.items() if isinstance(changes, Mapping) else ()
-    found = [(str(key), *_from_to(value)) for key, value in pairs]
-    return Part("change", name=str(name), record=record, changes=found)
+        return Part("change", "new", name=name, record=record, changes=_values(payload.get("fields")))
+    return Part("change", name=name, record=record, changes=_values(payload.get("changes"), "to"))
 
 
-def _from_to(value: Any) -> tuple[Any, Any]:
-    if isinstance(value, Mapping) and "to" in value:
-        return value.get("from"), value["to"]
-    return None, value
-
-
-def _values(values: Any) -> list[tuple[str, Any, Any]]:
-    """What was filled in. A value may come with its source and confidence; only the value itself is shown."""
+def _values(values: Any, key: str = "value") -> list[tuple[str, Any, Any]]:
+    """What was filled in or changed: name, before and after. A value may come with its source and confidence, which are
+    not shown."""
     if not isinstance(values, Mapping):
         return []
-    plain = {
-        key: value["value"] if isinstance(value, Mapping) and "value" in value else value
-        for key, value in values.items()
-    }
-    return [(str(key), None, value) for key, value in plain.items()]
+    found = []
+    for name, given in values.items():
+        value = given if isinstance(given, Mapping) and key in given else {key: given}
+        found.append((str(name), value.get("from") if key == "to" else None, value[key]))
+    return found
 
 
 def _loaded(payload: Mapping[str, Any]) -> str:
-    rows = payload.get("row_ids")
-    said = f"{len(rows)} row{'' if len(rows) == 1 else 's'}" if isinstance(rows, list) else "knowledge"
-    tokens = payload.get("token_count")
-    return f"{said}, {tokens:,} tokens" if isinstance(tokens, int) else said
+    rows, tokens = payload.get("row_ids"), payload.get("token_count")
+    number = f"{len(rows)} row{'' if len(rows) == 1 else 's'}" if isinstance(rows, list) else "knowledge"
+    return f"{number}, {tokens:,} tokens" if isinstance(tokens, int) else number
 
 
 def build_chat_turns(
-    messages: Sequence[ChatMessage],
+    messages: Sequence[Message],
     *,
     person: str,
     agent: str,
     versions: Mapping[UUID, str] | None = None,
     work: Mapping[UUID, Sequence[Event]] | None = None,
 ) -> list[Turn]:
-    """The turns of a chat. `versions` and `work` are of the sessions behind it: what an agent did stands before what
-    it said, between the message before and its own."""
+    """The turns of a chat, one for each message. `versions` and `work` are of the sessions behind it: what an agent did
+    stands before what it said, between the message before and its own."""
+    names = {"user": person, "system": "system"}
     turns: list[Turn] = []
     before: datetime | None = None
     for message in messages:
-        agentic = message.role != "user"
-        turn = Turn(agent if agentic else person, agentic, message.created_at, anchor=f"m-{message.message_index}")
-        turn.key = str(message.message_index)
-        if message.role == "system":
-            turn.name = "system"
+        turn = Turn(
+            names.get(message.role, agent), message.role != "user", message.created_at, f"m-{message.message_index}",
+            parts=[_spoken(message)], ids=message_ids(message),
+        )  # fmt: skip
         if message.role == "agent" and message.session_id:
             turn.detail = (versions or {}).get(message.session_id, "")
-        turn.ids = message_ids(message)
-        turn.parts = [] if message.role != "agent" else _work_before(message, before, work or {})
-        turn.parts.append(_spoken(message))
+            events = (work or {}).get(message.session_id, ())
+            turn.parts = [*_work_between(events, before, message.created_at), *turn.parts]
         turns.append(turn)
         before = message.created_at
     return turns
 
 
-def message_ids(message: ChatMessage) -> set[str]:
+def message_ids(message: Message) -> set[str]:
     side = "user" if message.role == "user" else "agent"
     found = {str(message.id), f"{message.turn_id}:{side}", f"#{message.message_index}"}
     return found | ({message.external_id} if message.external_id else set())
 
 
-def _spoken(message: ChatMessage) -> Part:
+def _spoken(message: Message) -> Part:
     if message.role != "tool":
         return Part("say", message.content)
-    details = message.details
-    name = str(details.get("name") or "tool")
-    failed = bool(details.get("is_error"))
-    return Part("tool", name=name, args=details.get("arguments"), result=message.content, failed=failed)
+    name, arguments = str(message.details.get("name") or "tool"), message.details.get("arguments")
+    failed = bool(message.details.get("is_error"))
+    return Part("tool", name=name, args=arguments, result=message.content, failed=failed)
 
 
-def _work_before(message: ChatMessage, before: datetime | None, work: Mapping[UUID, Sequence[Event]]) -> list[Part]:
-    events = work.get(message.session_id, ()) if message.session_id else ()
-    results = _results(events)
-    since = [e for e in events if (before is None or e.occurred_at >= before) and e.occurred_at <= message.created_at]
-    parts = (_part(event, results) for event in since if event.event_type not in {"agent.message", "session.failed"})
-    return [part for part in parts if part is not None]
+def _work_between(events: Sequence[Event], after: datetime | None, until: datetime) -> list[Part]:
+    results = results_by_call(events)
+    inside = [event for event in events if (after is None or event.occurred_at >= after) and event.occurred_at <= until]
+    return [part for event in inside if (part := _part(event, results)) and part.kind not in {"say", "line"}]
 
 
-def records_in(turns: Iterable[Turn]) -> set[str]:
-    """The ids of the records that were changed."""
-    return {part.record for turn in turns for part in turn.parts if part.record}
-
-
-def name_records(turns: Iterable[Turn], names: Mapping[str, str]) -> None:
-    """Call the changed records by their names, as far as they are known; only those can be opened."""
-    for turn in turns:
-        for part in turn.parts:
-            part.known = part.record in names
-            part.name = names.get(part.record, part.name)
-
-
-def add_message_ids(turns: Sequence[Turn], messages: Sequence[ChatMessage]) -> None:
+def add_message_ids(turns: Sequence[Turn], messages: Sequence[Message]) -> None:
     """Add the ids of the chat messages that a session's turns became, when there are as many of both."""
     answers = [message for message in messages if message.role == "agent"]
     spoken = [turn for turn in turns if turn.agent and turn.text]
