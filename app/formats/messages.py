@@ -5,6 +5,14 @@ from typing import Any
 INVALID = "This value does not fit."
 
 
+def field_errors(error: Any) -> dict[str, str]:
+    """The sentence for each field that a validation found wrong, by its name."""
+    fields: dict[str, str] = {}
+    for found in error.errors(include_url=False, include_input=False):
+        fields.setdefault(".".join(str(part) for part in found["loc"])[:100], sentence(found))
+    return fields
+
+
 def sentence(found: Any) -> str:
     """One of a validation's errors as a sentence. Neither the value nor anything of it is repeated."""
     kind, about = found["type"], found.get("ctx") or {}

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment, Slug, invalid
+from app.api.kit.fields import Answer, Body, Id, Moment, Page, invalid
+from app.ingest.fields import PastMoment, Slug
 
 
 class Thing(Body):

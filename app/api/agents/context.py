@@ -45,17 +45,15 @@ class ContextAnswer(Answer):
     "GET",
     "/api/v1/context",
     access=("member", "context"),
-    query=ContextQuery,
     answer=ContextAnswer,
-    summary="Get the knowledge for a prompt",
     also={
         304: "Nothing changed since the `ETag` that was sent in `If-None-Match`.",
         404: "There is no such agent or entity type in this workspace.",
     },
-    about="The best active rows of the workspace, the agent and the entity type. The same rows give the same bytes and"
-    " the same `ETag`; ask with `If-None-Match` before each run.",
 )
 def read_context(query: ContextQuery) -> Response:
+    """Get the knowledge for a prompt. The best active rows of the workspace, the agent and the entity type. The same
+    rows give the same bytes and the same `ETag`; ask with `If-None-Match` before each run."""
     agent_id = None if query.agent is None else versions.resolve_agent(query.agent, actor=g.actor).id
     type_id = None if query.entity_type is None else entity_store.find_type(query.entity_type, actor=g.actor).id
     found = knowledge_prompt.load_shared_context_prompt(g.actor.tenant_id, agent_id=agent_id, entity_type_id=type_id)

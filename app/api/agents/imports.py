@@ -17,6 +17,7 @@ from app.services.ingest import imports as ingest_imports
 NDJSON = "application/x-ndjson"
 TAKEN = frozenset({NDJSON, "application/ndjson", "application/jsonl", "application/json", "application/octet-stream"})
 LARGEST = 1024**3
+INGEST = ("member", "ingest")
 
 
 class ImportQuery(Query):
@@ -65,21 +66,18 @@ class ImportPage(Answer):
     bp,
     "POST",
     "/api/v1/import/messages",
-    access=("member", "ingest"),
-    query=ImportQuery,
-    answer=ImportAnswer,
+    access=INGEST,
     transactional=False,
     reads=NDJSON,
-    summary="Import recorded sessions",
     also={
         409: "The import was undone while it ran.",
         413: "The file is larger than 1 GiB.",
         415: "The body is not newline-delimited JSON, or is compressed.",
     },
-    about="NDJSON, one session a line, at most 1 MiB each. A bad line is reported with its number and the rest goes in."
-    " The same file again adds nothing.",
 )
 def import_messages(query: ImportQuery) -> ImportAnswer:
+    """Import recorded sessions. NDJSON, one session a line, at most 1 MiB each. A bad line is reported with its number
+    and the rest goes in. The same file again adds nothing."""
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise UnsupportedMediaType("Send the file as it is; compressed bodies are not read here.")
     if request.mimetype not in TAKEN:
@@ -90,31 +88,16 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
     return ImportAnswer.model_validate(result)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/imports",
-    access=("member", "ingest"),
-    query=Page,
-    answer=ImportPage,
-    summary="List imports",
-    about="The workspace's imports, newest first.",
-)
+@route(bp, "GET", "/api/v1/imports", access=INGEST)
 def list_imports(query: Page) -> ImportPage:
+    """List imports. The workspace's imports, newest first."""
     found = ingest_imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
-    return ImportPage(items=[ImportItem.model_validate(row) for row in found.items], next_cursor=found.next_cursor)
+    return ImportPage.model_validate(found)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/imports/<uuid:import_id>",
-    access=("member", "ingest"),
-    answer=ImportItem,
-    summary="Read an import",
-    about="Counts grow while it runs; `finished_at` is set at its end.",
-)
+@route(bp, "GET", "/api/v1/imports/<uuid:import_id>", access=INGEST)
 def read_import(import_id: UUID) -> ImportItem:
+    """Read an import. Counts grow while it runs; `finished_at` is set at its end."""
     return ImportItem.model_validate(ingest_imports.get_import(import_id, actor=g.actor))
 
 
@@ -124,10 +107,9 @@ def read_import(import_id: UUID) -> ImportItem:
     "/api/v1/imports/<uuid:import_id>",
     access=("admin", "admin"),
     status=204,
-    summary="Undo an import",
     also={409: "A session of the import is golden."},
-    about="Removes every session it brought, with events and reports of failure. What people said about them stays,"
-    " without the link. Undoing again changes nothing.",
 )
 def undo_import(import_id: UUID) -> None:
+    """Undo an import. Removes every session it brought, with events and reports of failure. What people said about them
+    stays, without the link. Undoing again changes nothing."""
     ingest_imports.undo_import(import_id, actor=g.actor)

@@ -1,7 +1,6 @@
 """Sessions over the API: create, list, read, add events, end and delete."""
 
 from collections.abc import Sequence
-from decimal import Decimal
 from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -10,49 +9,35 @@ from flask import Response, g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from app.api.agents import bp
-from app.api.kit.fields import (
-    Answer,
-    Body,
-    Cursor,
-    Id,
-    Moment,
-    Page,
-    PastMoment,
-    Query,
-    Slug,
-    format_moment,
-    read_limit,
-)
+from app.api.kit.fields import Answer, Body, Cursor, Id, Moment, Page, Query, format_moment, read_limit
 from app.api.kit.route import route
 from app.db import db, paging
 from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
+from app.ingest.fields import Kind, Name, PastMoment, SessionFields, Status
 from app.models import AgentSession
 from app.services.agents import versions
 from app.services.sessions import delete as session_delete
-from app.services.sessions import events as session_events
 from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import SessionFull, mark_full, session_budget
 from app.services.sessions.event_windows import Event, EventCursor, cursor_after, read_window
+from app.services.sessions.events import NewEvent
 from app.services.sessions.lists import SessionFilters
 
-Kind = Literal["chat", "agent", "response", "tool", "mixed"]
-Status = Literal["pending", "running", "completed", "failed", "cancelled"]
 EventType = Literal[
     "session.created", "session.claimed", "context.loaded", "user.message", "agent.message", "tool.call",
     "tool.result", "entity.created", "entity.updated", "response.submitted", "feedback.reviewed",
     "knowledge.changed", "agent.updated", "session.completed", "session.failed",
 ]  # fmt: skip
-Name = Annotated[str, Field(min_length=1, max_length=limits.NAME)]
-Tag = Annotated[str, Field(min_length=1, max_length=limits.TAG)]
 
 # What one answer holds of a session's events.
 MAX_EVENTS = 1000
 MAX_BYTES = 2_000_000
-READ_APART = ("events", "next_cursor", "max_event_bytes")
 EventLimit = Annotated[int, BeforeValidator(partial(read_limit, most=MAX_EVENTS)), WithJsonSchema({"type": "integer"})]
+INGEST = ("member", "ingest")
+ONE = "/api/v1/sessions/<uuid:session_id>"
 
 
 class SessionEventBody(Body):
@@ -67,33 +52,14 @@ class SessionEventBody(Body):
     )
 
 
-class NewSessionBody(Body):
+class NewSessionBody(SessionFields, Body):
     """A run of an agent."""
 
-    agent: Slug = Field(description="The agent's slug; an unknown one is made.")
     agent_version: int | None = Field(None, ge=1, le=2_000_000_000, description="The current one when left out.")
-    external_id: Name | None = Field(None, description="Your id. The same again gives the stored session back.")
-    title: str | None = Field(None, min_length=1, max_length=limits.TITLE, description="The first words when left out.")
-    session_type: Kind = "agent"
     output_type: str | None = Field(None, min_length=1, max_length=limits.OUTPUT_TYPE)
     status: Status = "pending"
-    error: str | None = Field(None, max_length=limits.ERROR, description="Why it failed.")
     chat_id: Id | None = None
     entity_id: Id | None = None
-    trace_id: Name | None = Field(None, description="Made when left out.")
-    model: str | None = Field(None, min_length=1, max_length=limits.MODEL)
-    input_tokens: int | None = Field(None, ge=0, le=limits.TOKENS)
-    output_tokens: int | None = Field(None, ge=0, le=limits.TOKENS)
-    cost: float | None = Field(None, ge=0, le=limits.COST, description="In your currency.")
-    duration_ms: int | None = Field(
-        None, ge=0, le=limits.DURATION_MS, description="From `started_at` to `finished_at` when left out."
-    )
-    environment: str | None = Field(None, min_length=1, max_length=limits.ENVIRONMENT)
-    tags: list[Tag] = Field([], max_length=limits.TAGS)
-    metadata: dict[str, Any] = {}
-    created_at: PastMoment | None = None
-    started_at: PastMoment | None = None
-    finished_at: PastMoment | None = None
     events: list[SessionEventBody] = Field([], max_length=limits.EVENTS_AT_ONCE)
 
 
@@ -201,35 +167,26 @@ class EventsAdded(Answer):
     status: Status
 
 
-def new_event(body: SessionEventBody) -> session_events.NewEvent:
-    return session_events.NewEvent(body.event_type, body.payload, body.occurred_at)
+def new_events(bodies: Sequence[SessionEventBody]) -> list[NewEvent]:
+    return [NewEvent(body.event_type, body.payload, body.occurred_at) for body in bodies]
 
 
 @route(
     bp,
     "POST",
     "/api/v1/sessions",
-    access=("member", "ingest"),
-    body=NewSessionBody,
-    answer=SessionAnswer,
+    access=INGEST,
     status=201,
     idempotent=True,
-    summary="Store a session",
     also={200: "The `external_id` is known; the stored session, unchanged."},
-    about="With or without events, in any state. A failed one writes a row of feedback in the same transaction."
-    " Secrets are masked before anything is stored.",
 )
 def create_session(body: NewSessionBody) -> tuple[SessionAnswer, int]:
-    given = body.model_dump(exclude={"events", "cost", "tags"})
-    new = session_store.NewSession(
-        **given,
-        cost=None if body.cost is None else Decimal(str(body.cost)),
-        tags=tuple(dict.fromkeys(body.tags)),
-        events=[new_event(event) for event in body.events],
-    )
-    agent = versions.find_agent(new.agent, actor=g.actor)
-    if agent is not None and agent.is_system and new.status in session_store.OPEN_STATUSES:
+    """Store a session. With or without events, in any state. A failed one writes a row of feedback in the same
+    transaction. Secrets are masked before anything is stored."""
+    agent = versions.find_agent(body.agent, actor=g.actor)
+    if agent is not None and agent.is_system and body.status in session_store.OPEN_STATUSES:
         raise Refused(f"{agent.name} is the product's own; it cannot be asked from outside.")
+    new = session_store.NewSession(**body.values("events"), events=new_events(body.events))
     stored, created = session_store.create_session(new, actor=g.actor)
     return session_answer(stored.id), 201 if created else 200
 
@@ -238,25 +195,17 @@ def session_answer(session_id: UUID) -> SessionAnswer:
     return SessionAnswer.model_validate(session_values(session_store.get_session(session_id, actor=g.actor)))
 
 
-def session_values(found: session_store.SessionDetail) -> dict[str, Any]:
+def session_values(found: Any) -> dict[str, Any]:
     """A session under the names of the API."""
-    names = SessionRead.model_fields.keys() - {"agent", "agent_version", "metadata", *READ_APART}
-    values = {name: getattr(found.session, name) for name in names}
-    metadata = session_store.public_metadata(found.session.meta, actor=g.actor)
-    return values | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
+    session = found.session
+    columns = {name: value for name in SessionRead.model_fields if (value := getattr(session, name, ...)) is not ...}
+    metadata = session_store.public_metadata(session.meta, actor=g.actor)
+    return columns | {"agent": found.agent, "agent_version": found.agent_version, "metadata": metadata}
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/sessions",
-    access=("member", "ingest"),
-    query=SessionQuery,
-    answer=SessionPage,
-    summary="List sessions",
-    about="The workspace's sessions, newest first.",
-)
+@route(bp, "GET", "/api/v1/sessions", access=INGEST)
 def list_sessions(query: SessionQuery) -> SessionPage:
+    """List sessions. The workspace's sessions, newest first."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = session_lists.list_sessions(SessionFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
     metadata = session_store.metadata_of([row.id for row in found.items], actor=g.actor)
@@ -264,35 +213,20 @@ def list_sessions(query: SessionQuery) -> SessionPage:
     return SessionPage(items=items, next_cursor=found.next_cursor)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/sessions/<uuid:session_id>",
-    access=("member", "ingest"),
-    answer=SessionRead,
-    summary="Read a session with its first events",
-    about="At most 1,000 events and 2 MB of them, by time, then by the number they were stored under. `next_cursor` is"
-    " the `cursor` of `GET /api/v1/sessions/{session_id}/events`, which has the rest.",
-)
+@route(bp, "GET", ONE, access=INGEST, answer=SessionRead)
 def read_session(session_id: UUID) -> Response:
+    """Read a session with its first events. At most 1,000 events and 2 MB of them, by time, then by the number they
+    were stored under. `next_cursor` is the `cursor` of `GET /api/v1/sessions/{session_id}/events`, which has the
+    rest."""
     found = session_store.get_session(session_id, actor=g.actor)
     events, following = _read_events(session_id)
     apart: dict[str, Any] = {"max_event_bytes": session_budget(), "next_cursor": following, "events": []}
-    head = SessionRead.model_validate({**session_values(found), **apart})
-    return with_events(head, events)
+    return with_events(SessionRead.model_validate(session_values(found) | apart), events)
 
 
-@route(
-    bp,
-    "GET",
-    "/api/v1/sessions/<uuid:session_id>/events",
-    access=("member", "ingest"),
-    query=EventQuery,
-    answer=EventPage,
-    summary="Read the events of a session",
-    about="By time, then by number, in pages of at most 1,000 events and 2 MB.",
-)
+@route(bp, "GET", f"{ONE}/events", access=INGEST, answer=EventPage)
 def read_events(session_id: UUID, query: EventQuery) -> Response:
+    """Read the events of a session. By time, then by number, in pages of at most 1,000 events and 2 MB."""
     session_store.get_session(session_id, actor=g.actor)
     after = EventCursor.read(query.cursor) if query.cursor else None
     events, following = _read_events(session_id, after, query.limit)
@@ -322,25 +256,22 @@ def with_events(head: SessionRead | EventPage, events: Sequence[Event]) -> Respo
 @route(
     bp,
     "POST",
-    "/api/v1/sessions/<uuid:session_id>/events",
-    access=("member", "ingest"),
-    body=NewEventsBody,
-    answer=EventsAdded,
+    f"{ONE}/events",
+    access=INGEST,
     status=201,
     idempotent=True,
-    summary="Add events",
     also={
         409: "The session is golden, or is run here: then its agent writes its events.",
         413: "The body is too large, or it would take the session over its budget, which `budget_bytes` says.",
     },
-    about="All of them or none. The server numbers them; late ones find their place by `occurred_at`. A"
-    " `session.completed` or `session.failed` ends an open session.",
 )
 def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
+    """Add events. All of them or none. The server numbers them; late ones find their place by `occurred_at`. A
+    `session.completed` or `session.failed` ends an open session."""
     if session_store.runs_here(session_id, actor=g.actor):
         raise Refused("This session is run here; what happens in it is written by its agent alone.")
     try:
-        ids = session_store.append_events(session_id, [new_event(event) for event in body.events], actor=g.actor)
+        ids = session_store.append_events(session_id, new_events(body.events), actor=g.actor)
     except SessionFull:
         # What the request wrote is gone; that it was refused stays with the session.
         db.session.rollback()
@@ -348,31 +279,22 @@ def add_events(session_id: UUID, body: NewEventsBody) -> EventsAdded:
         db.session.commit()
         raise
     session = db.session.get_one(AgentSession, session_id)
-    return EventsAdded(
-        session_id=session_id,
-        ids=ids,
-        event_count=session.event_count,
-        event_bytes=session.event_bytes,
-        status=session.status,  # type: ignore[arg-type]
-    )
+    names = ("event_count", "event_bytes", "status")
+    return EventsAdded(session_id=session_id, ids=ids, **{name: getattr(session, name) for name in names})
 
 
 @route(
     bp,
     "PATCH",
-    "/api/v1/sessions/<uuid:session_id>",
-    access=("member", "ingest"),
-    body=SessionChange,
-    answer=SessionAnswer,
-    summary="Begin or end a session",
+    ONE,
+    access=INGEST,
     also={409: "The session has ended another way, is golden, or is run here and can only be `cancelled`."},
-    about="`pending` becomes `running` or ends; `running` ends. It ends once: the same end again changes nothing,"
-    " and the first `error` stays; another end is refused. A failure writes a row of feedback in the same transaction.",
 )
 def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
-    if body.error is not None and body.status != "failed":
-        raise Invalid("Field `error`: Only a failed session has one.", {"error": "Only a failed session has one."})
-    _check_times(body)
+    """Begin or end a session. `pending` becomes `running` or ends; `running` ends. It ends once: the same end again
+    changes nothing, and the first `error` stays; another end is refused. A failure writes a row of feedback in the same
+    transaction."""
+    _check_change(body)
     if session_store.runs_here(session_id, actor=g.actor):
         if body.status != "cancelled":
             raise Refused("This session is run here; it can be cancelled, and ends by itself otherwise.")
@@ -386,23 +308,27 @@ def change_session(session_id: UUID, body: SessionChange) -> SessionAnswer:
     return session_answer(session_id)
 
 
-def _check_times(body: SessionChange) -> None:
-    """A time belongs to what it is the time of."""
-    name = "finished_at" if body.status == "running" else "started_at"
-    if getattr(body, name) is not None:
-        sentence = "Send it when the session ends." if name == "finished_at" else "Send it with `running`."
-        raise Invalid(f"Field `{name}`: {sentence}", {name: sentence})
+def _check_change(body: SessionChange) -> None:
+    """An error belongs to a failure, and a time to what it is the time of."""
+    running = body.status == "running"
+    wrong = {
+        "error": "Only a failed session has one." if body.error is not None and body.status != "failed" else "",
+        "finished_at": "Send it when the session ends." if body.finished_at and running else "",
+        "started_at": "Send it with `running`." if body.started_at and not running else "",
+    }
+    for name, sentence in wrong.items():
+        if sentence:
+            raise Invalid(f"Field `{name}`: {sentence}", {name: sentence})
 
 
 @route(
     bp,
     "DELETE",
-    "/api/v1/sessions/<uuid:session_id>",
+    ONE,
     access=("admin", "admin"),
     status=204,
-    summary="Delete a session",
     also={409: "The session is golden, or a replay of an eval run, whose figures rest on it."},
-    about="With its events. Feedback about it stays, without the link.",
 )
 def delete_session(session_id: UUID) -> None:
+    """Delete a session. With its events. Feedback about it stays, without the link."""
     session_delete.delete_sessions([session_id], actor=g.actor)

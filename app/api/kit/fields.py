@@ -17,9 +17,7 @@ from pydantic import (
 )
 
 from app.errors import Invalid
-from app.formats.messages import sentence
-from app.formats.rfc3339 import read_past_moment
-from app.formats.session_limits import AGENT_SLUG, SLUG_FORM
+from app.formats.messages import field_errors
 
 MAX_LIMIT = 100
 SET_NAME = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
@@ -72,15 +70,7 @@ def read_set_name(name: str) -> str:
     return name
 
 
-def read_slug(slug: str) -> str:
-    if not AGENT_SLUG.fullmatch(slug):
-        raise ValueError(SLUG_FORM)
-    return slug
-
-
 _MOMENT = {"type": "string", "format": "date-time"}
-_SLUG = {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[a-z0-9][a-z0-9._-]*$"}
-PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
 Moment = Annotated[datetime, PlainSerializer(format_moment), WithJsonSchema(_MOMENT)]
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
 # Its description names no bounds, because what is beyond them is not refused.
@@ -89,7 +79,6 @@ Cursor = Annotated[str, Field(max_length=500)]
 SetName = Annotated[
     str, AfterValidator(read_set_name), WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"})
 ]
-Slug = Annotated[str, AfterValidator(read_slug), WithJsonSchema(_SLUG)]
 
 
 class Page(Query):
@@ -101,9 +90,6 @@ class Page(Query):
 
 def invalid(error: ValidationError, what: str) -> Invalid:
     """The product's own words for what pydantic found. Neither the value nor anything of it is repeated."""
-    fields: dict[str, str] = {}
-    for found in error.errors(include_url=False, include_input=False):
-        name = ".".join(str(part) for part in found["loc"])[:100]
-        fields.setdefault(name, sentence(found))
+    fields = field_errors(error)
     name, message = next(iter(fields.items()))
     return Invalid(f"{what} `{name}`: {message}" if name else f"{what}: {message}", fields)

@@ -9,12 +9,13 @@ from flask import g
 from pydantic import Field, model_validator
 
 from app.api.kit import idempotency
-from app.api.kit.fields import Answer, Body, Id, Moment, Page, PastMoment
+from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.errors import Invalid
 from app.formats.feedback_details import ASSESSMENT, merge_assessment
+from app.ingest.fields import PastMoment
 from app.services.agents import versions
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists

@@ -6,12 +6,13 @@ from uuid import UUID
 from flask import g
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from app.api.kit.fields import Answer, Body, Moment, PastMoment
+from app.api.kit.fields import Answer, Body, Moment
 from app.api.kit.route import route
 from app.api.members import bp
 from app.errors import Invalid, NotFound
 from app.formats.rfc3339 import read_moment
 from app.formats.strict_json import check_text
+from app.ingest.fields import PastMoment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry
 from app.services.feedback import reactions
 from app.services.feedback.reactions import Conversation, ReactedTurn

@@ -180,17 +180,8 @@ def _one_by_one(
 
 def _session(line: ImportedSession, import_id: UUID) -> NewSession:
     """The clock keeps sessions without a time in the order of the file: the time of the transaction is one for all."""
-    return NewSession(
-        agent=line.agent,
-        external_id=line.external_id,
-        session_type=line.session_type,
-        status=line.status,
-        tags=line.tags,
-        metadata=line.metadata,
-        import_id=import_id,
-        events=[NewEvent(event.event_type, event.payload, event.occurred_at) for event in line.events],
-        **{"created_at": datetime.now(UTC), **line.fields},
-    )
+    fields = {"created_at": datetime.now(UTC), **line.fields}
+    return NewSession(**fields, import_id=import_id, events=[NewEvent(*event) for event in line.events])
 
 
 def _begin(filename: str | None, actor: Actor) -> UUID:

@@ -11,7 +11,7 @@ from app.db import db
 from app.db.paging import scan_ids
 from app.errors import Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry
-from app.services import audit
+from app.services import audit_entry
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters, conditions_of
 
 MAX_SESSIONS = 1000
@@ -108,7 +108,7 @@ def _record(rows: Sequence[Any], actor: Actor) -> None:
             "action": "session.deleted",
             "subject_type": "session",
             "subject_id": row.id,
-            "details": audit.details_of(actor, title=row.title, status=row.status),
+            "details": audit_entry.details_of(actor, title=row.title, status=row.status),
             "request_id": actor.request_id,
         }
         for row in rows
