@@ -67,7 +67,7 @@ def test_bad_lines_are_named_and_the_rest_goes_in_once(workspace: Any) -> None:
             "Where is order 1?", ["vip"], "m-1", "prod",
         )  # fmt: skip
         assert (session.import_id, session.event_count, session.status) == (first.import_id, 2, "completed")
-        listed = ingest_imports.list_imports(Page(), actor=actor).items
+        listed = [row for row, _ in ingest_imports.list_imports(Page(), actor=actor).items]
         assert [(row.filename, row.created, row.existing, row.failed) for row in listed] == [
             (None, 0, 4, 2), ("desk.ndjson", 3, 1, 2),
         ]  # fmt: skip

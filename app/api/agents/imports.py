@@ -92,7 +92,8 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
 def list_imports(query: Page) -> ImportPage:
     """List imports. The workspace's imports, newest first."""
     found = ingest_imports.list_imports(paging.Page(query.limit, query.cursor), actor=g.actor)
-    return ImportPage.model_validate(found)
+    items = [ImportItem.model_validate(row) for row, _ in found.items]
+    return ImportPage(items=items, next_cursor=found.next_cursor)
 
 
 @route(bp, "GET", "/api/v1/imports/<uuid:import_id>", access=INGEST)

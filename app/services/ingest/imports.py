@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from uuid import UUID, uuid4
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import delete, func, select
 from sqlalchemy.exc import DBAPIError
 
 from app.actor import Actor
@@ -19,6 +19,7 @@ from app.formats.session_limits import LINE_BYTES
 from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
+from app.services.sessions.delete import remove_sessions
 from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession, create_sessions
 
@@ -59,20 +60,7 @@ class Result:
             self.errors.append(LineError(line, message))
 
 
-@dataclass(frozen=True)
-class ImportRow:
-    """An import in a list."""
-
-    id: UUID
-    kind: str
-    filename: str | None
-    created: int
-    existing: int
-    failed: int
-    person: str | None
-    created_at: datetime
-    finished_at: datetime | None
-    undone_at: datetime | None
+Batch = list[tuple[int, ImportedSession]]
 
 
 def import_messages(
@@ -90,27 +78,33 @@ def import_messages(
     """
     with within():
         result = Result(_begin(filename, actor))
-    batch: list[tuple[int, ImportedSession]] = []
+    for batch in _batches(stream, result):
+        _store(batch, result, within, actor)
+        if progress:
+            progress(result)
+    with within():
+        _finish(result, actor)
+    return result
+
+
+def _batches(stream: Lines, result: Result) -> Iterator[Batch]:
+    """The sessions of the good lines, so many at once as one transaction should store."""
+    batch: Batch = []
     size = 0
     for number, raw in read_lines(stream):
         result.lines = number
-        session = _parse_line(number, raw, result)
-        if session is None:
+        try:
+            if raw is None:
+                raise Invalid(f"The line is longer than {LINE_BYTES:,} bytes.")
+            batch.append((number, read_line(raw)))
+        except Invalid as wrong:
+            result.refuse(number, wrong.detail)
             continue
-        batch.append((number, session))
-        size += len(raw or b"")
+        size += len(raw)
         if len(batch) >= BATCH or size >= BATCH_BYTES:
-            _store(batch, result, within, actor)
+            yield batch
             batch, size = [], 0
-            if progress:
-                progress(result)
-    if batch:
-        _store(batch, result, within, actor)
-    with within():
-        _finish(result, actor)
-    if progress:
-        progress(result)
-    return result
+    yield batch
 
 
 def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
@@ -131,51 +125,34 @@ def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
             yield number, line
 
 
-def _parse_line(number: int, raw: bytes | None, result: Result) -> ImportedSession | None:
-    if raw is None:
-        result.refuse(number, f"The line is longer than {LINE_BYTES:,} bytes.")
-        return None
-    try:
-        return read_line(raw)
-    except Invalid as wrong:
-        result.refuse(number, wrong.detail)
-        return None
-
-
-def _store(batch: list[tuple[int, ImportedSession]], result: Result, within: Within, actor: Actor) -> None:
-    """All of them in one transaction. If one of them does not go in, each gets a transaction of its own."""
-    try:
-        with within():
-            _lock_running(result.import_id, actor)
-            new = [_session(line, result.import_id) for _, line in batch]
-            created = create_sessions(new, actor=actor)
-            existing = len(new) - created
-            _count(result, created, existing)
-    except _Undone:
-        raise
-    except Problem as wrong:
-        _one_by_one(batch, result, within, actor, wrong.detail)
-    except DBAPIError as trouble:
-        if trouble.connection_invalidated:
-            raise
-        _one_by_one(batch, result, within, actor, "The database refuses a value of this line.")
-    else:
-        result.created += created
-        result.existing += existing
-
-
 class _Undone(Refused):
     """The import was undone while it ran."""
 
 
-def _one_by_one(
-    batch: list[tuple[int, ImportedSession]], result: Result, within: Within, actor: Actor, sentence: str
-) -> None:
-    if len(batch) == 1:
-        result.refuse(batch[0][0], sentence)
+def _store(batch: Batch, result: Result, within: Within, actor: Actor) -> None:
+    """All of them in one transaction. If one of them does not go in, each gets a transaction of its own."""
+    if not batch:
         return
-    for line in batch:
-        _store([line], result, within, actor)
+    try:
+        with within():
+            row = _lock_running(result.import_id, actor)
+            created = create_sessions([_session(line, row.id) for _, line in batch], actor=actor)
+            existing = len(batch) - created
+            row.created, row.existing, row.failed = row.created + created, row.existing + existing, result.failed
+    except _Undone:
+        raise
+    except (Problem, DBAPIError) as wrong:
+        if isinstance(wrong, DBAPIError) and wrong.connection_invalidated:
+            raise
+        if len(batch) == 1:
+            broken = wrong.detail if isinstance(wrong, Problem) else "The database refuses a value of this line."
+            result.refuse(batch[0][0], broken)
+        else:
+            for line in batch:
+                _store([line], result, within, actor)
+    else:
+        result.created += created
+        result.existing += existing
 
 
 def _session(line: ImportedSession, import_id: UUID) -> NewSession:
@@ -190,16 +167,6 @@ def _begin(filename: str | None, actor: Actor) -> UUID:
     db.session.flush()
     audit.record(actor, "import.began", "import", row.id, filename=filename)
     return row.id
-
-
-def _count(result: Result, created: int, existing: int) -> None:
-    """Note in the row what a batch brought."""
-    db.session.execute(
-        update(Import)
-        .where(Import.id == result.import_id)
-        .values(created=Import.created + created, existing=Import.existing + existing, failed=result.failed)
-        .execution_options(synchronize_session=False)
-    )
 
 
 def _finish(result: Result, actor: Actor) -> None:
@@ -233,7 +200,12 @@ def undo_import(import_id: UUID, *, actor: Actor) -> int:
         raise Refused(f"{what} golden. Revoke the golden first, then undo the import.")
     removed = 0
     while ids := list(db.session.scalars(select(AgentSession.id).where(*brought).limit(DELETE_BATCH))):
-        _remove(ids, actor)
+        reports = [Feedback.tenant_id == actor.tenant_id, Feedback.session_id.in_(ids)]
+        db.session.execute(
+            delete(Feedback).where(*reports, Feedback.kind == "session_failure"),
+            execution_options={"synchronize_session": False},
+        )
+        remove_sessions(ids, actor=actor)
         removed += len(ids)
     row.undone_at, row.undone_by = datetime.now(UTC), actor.id
     db.session.flush()
@@ -241,30 +213,12 @@ def undo_import(import_id: UUID, *, actor: Actor) -> int:
     return removed
 
 
-def _remove(session_ids: list[UUID], actor: Actor) -> None:
-    """Sessions in a number that one statement deletes in time."""
-    reports = [Feedback.tenant_id == actor.tenant_id, Feedback.session_id.in_(session_ids)]
-    quick = {"synchronize_session": False}
-    db.session.execute(delete(Feedback).where(*reports, Feedback.kind == "session_failure"), execution_options=quick)
-    gone: CursorResult[Any] = db.session.execute(  # type: ignore[assignment]
-        delete(AgentSession).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)),
-        execution_options=quick,
-    )
-    if gone.rowcount != len(session_ids):
-        raise Refused("Somebody else changes these sessions now; try again.")
-
-
-def list_imports(page: Page, *, actor: Actor) -> Slice[ImportRow]:
-    """The workspace's imports, newest first. A file in which there was no session is not kept in mind."""
-    columns: tuple[Any, ...] = (
-        Import.id, Import.kind, Import.filename, Import.created, Import.existing, Import.failed, User.name,
-        Import.created_at, Import.finished_at, Import.undone_at,
-    )  # fmt: skip
-    statement = select(*columns).outerjoin(User, (User.id == Import.created_by) & User.is_system.is_(False))
+def list_imports(page: Page, *, actor: Actor) -> Slice[tuple[Any, ...]]:
+    """The workspace's imports with who began each, newest first. A file in which there was no session is left out."""
+    statement = select(Import, User.name).outerjoin(User, (User.id == Import.created_by) & User.is_system.is_(False))
     brought = (Import.created + Import.existing > 0) | Import.finished_at.is_(None)
     where = [Import.tenant_id == actor.tenant_id, brought]
-    found = read_page(statement, page, at=Import.created_at, id=Import.id, where=where)
-    return found.map(lambda row: ImportRow(*row))
+    return read_page(statement, page, at=Import.created_at, id=Import.id, where=where)
 
 
 def get_import(import_id: UUID, *, actor: Actor) -> Import:
