@@ -38,7 +38,7 @@ def load(path: Path) -> dict[str, Run]:
     """The runs of a file as the import would store them."""
     with path.open("rb") as lines:
         sessions = [read_line(line) for line in lines if line.strip()]
-    return {session.external_id: _run(session) for session in sessions}
+    return {session.fields["external_id"]: _run(session) for session in sessions}
 
 
 def _run(session: Any) -> Run:

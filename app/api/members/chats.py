@@ -6,13 +6,12 @@ from uuid import UUID
 from flask import g
 from pydantic import Field
 
-from app.api.agents.sessions import Name
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.formats import session_limits as limits
-from app.ingest.fields import PastMoment, Slug
+from app.ingest.fields import Name, PastMoment, Slug
 from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import ChatFilters

@@ -1,11 +1,11 @@
-"""Talking to an agent: what a person says starts a run, and the runtime adds the answer to the conversation.
+"""Chats with an agent: each message starts a run, and the runtime adds the answer to the conversation.
 
-One run at a time in a conversation: whoever wants to say something holds the conversation's row and sees whether an
-answer is still being written.
+One run at a time in a conversation: a new message locks the conversation's row and is refused while an answer is
+still being written.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,8 +21,9 @@ from app.services.chats import store as chat_store
 from app.services.chats.own import Answer
 from app.services.chats.store import NewMessage
 from app.services.sessions import start
+from app.services.sessions.start import OWN_DRAFT, PROGRESS, Progress
+from app.services.sessions.store import OPEN_STATUSES
 
-OPEN_STATUSES = ("pending", "running")
 BUSY = "The answer to what you said before is still being written. Wait for it, or stop it."
 
 
@@ -38,33 +39,15 @@ class ChatAgent:
 
 
 @dataclass(frozen=True)
-class ChatRun:
-    """The latest run in a conversation."""
-
-    session_id: UUID
-    status: str
-    event_count: int
-    error: str | None
-    stopping: bool
-    created_at: datetime
-    draft: str
-
-    @property
-    def open(self) -> bool:
-        return self.status in OPEN_STATUSES
-
-
-@dataclass(frozen=True)
 class ChatState:
     """The state of a conversation: its agent, its length, who spoke last, and the latest run."""
 
     chat: Chat
     last_role: str | None
-    agent: str | None
     agent_name: str | None
     agent_kind: str | None
     archived: bool
-    run: ChatRun | None
+    run: Progress | None
 
     @property
     def chat_id(self) -> UUID:
@@ -103,7 +86,7 @@ def list_chat_agents(*, actor: Actor) -> list[ChatAgent]:
         )
         .order_by(Agent.name, Agent.slug)
     )
-    return [ChatAgent(row[0], row[1], row[2], row[3], read_config(row[4])) for row in rows]
+    return [ChatAgent(slug, name, kind, about, read_config(config)) for slug, name, kind, about, config in rows]
 
 
 def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
@@ -147,11 +130,9 @@ def stop_answer(chat_id: UUID, *, actor: Actor) -> None:
     run = chat_state(chat_id, actor=actor).run
     if run is None or not run.open or run.stopping:
         return
-    try:
+    # It may come to its end in the same moment.
+    with suppress(Refused):
         start.stop_run(run.session_id, actor=actor)
-    except Refused:
-        # It came to its end in the same moment.
-        return
 
 
 def _ask(chat: Chat, agent: str, text: str, actor: Actor) -> AgentSession:
@@ -178,12 +159,8 @@ def _hold(chat_id: UUID, actor: Actor) -> tuple[Chat, str]:
     chat, agent = row
     if agent is None:
         raise Refused("Nobody answers in this conversation; begin a new one.")
-    busy = (
-        select(AgentSession.id)
-        .where(*_runs_in(chat.tenant_id, chat.id), AgentSession.status.in_(OPEN_STATUSES))
-        .limit(1)
-    )
-    if db.session.scalar(busy) is not None:
+    busy = [*_runs_in(chat.tenant_id, chat.id), AgentSession.status.in_(OPEN_STATUSES)]
+    if db.session.scalar(select(AgentSession.id).where(*busy).limit(1)) is not None:
         raise Refused(BUSY)
     return chat, agent
 
@@ -199,13 +176,8 @@ def _last_turn(chat: Chat) -> tuple[Message, Message | None]:
     asked = db.session.scalar(select(Message).where(*mine, Message.role == "user").order_by(latest).limit(1))
     if asked is None:
         raise Refused("Nothing was asked in this conversation yet.")
-    answer = db.session.scalar(
-        select(Message)
-        .where(*mine, Message.role == "agent", Message.message_index > asked.message_index)
-        .order_by(latest)
-        .limit(1)
-    )
-    return asked, answer
+    answers = [*mine, Message.role == "agent", Message.message_index > asked.message_index]
+    return asked, db.session.scalar(select(Message).where(*answers).order_by(latest).limit(1))
 
 
 def chat_state(chat_id: UUID, *, actor: Actor) -> ChatState:
@@ -218,36 +190,20 @@ def chat_state(chat_id: UUID, *, actor: Actor) -> ChatState:
         .correlate(Chat)
         .scalar_subquery()
     )
+    last = (
+        (Message.tenant_id == Chat.tenant_id)
+        & (Message.chat_id == Chat.id)
+        & (Message.message_index == Chat.message_count - 1)
+    )
     row = db.session.execute(
-        select(
-            Chat, Message.role, Agent.slug, Agent.name, Agent.kind, Agent.archived_at, AgentSession.id,
-            AgentSession.status, AgentSession.event_count, AgentSession.error,
-            AgentSession.cancel_requested_at, AgentSession.created_at, SessionDraft.text,
-        )
+        select(Chat, Message.role, Agent.name, Agent.kind, Agent.archived_at.is_not(None), *PROGRESS)
         .outerjoin(Agent, Agent.id == Chat.agent_id)
-        .outerjoin(
-            Message,
-            (Message.tenant_id == Chat.tenant_id)
-            & (Message.chat_id == Chat.id)
-            & (Message.message_index == Chat.message_count - 1),
-        )
+        .outerjoin(Message, last)
         .outerjoin(AgentSession, AgentSession.id == latest)
-        .outerjoin(
-            SessionDraft,
-            (SessionDraft.tenant_id == AgentSession.tenant_id) & (SessionDraft.session_id == AgentSession.id),
-        )
+        .outerjoin(SessionDraft, OWN_DRAFT)
         .where(Chat.tenant_id == actor.tenant_id, Chat.user_id == actor.id, Chat.id == chat_id)
         .execution_options(populate_existing=True)
-    ).one_or_none()  # fmt: skip
+    ).one_or_none()
     if row is None:
         raise NotFound("You have no such conversation in this workspace.")
-    chat, last_role, agent, name, kind, archived_at, session_id, *rest = row
-    return ChatState(chat, last_role, agent, name, kind, archived_at is not None, _run(session_id, *rest))
-
-
-def _run(
-    session_id: UUID | None, status: str, events: int, error: str | None, stop: Any, at: datetime, draft: str | None
-) -> ChatRun | None:
-    if session_id is None:
-        return None
-    return ChatRun(session_id, status, events, error, stop is not None and status == "running", at, draft or "")
+    return ChatState(*row[:5], run=Progress(*row[5:]) if row[5] else None)

@@ -1,8 +1,7 @@
 """Sessions in a list: one row each with what the list shows, never the metadata or a payload."""
 
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,6 +19,7 @@ from app.services.lists.filters import YES_NO, Condition, Filters, is_set
 from app.services.privacy import is_hidden
 
 SCAN_LIMIT = 5000
+NONE = (0, 0, 0)
 
 
 def _is_version(column: Any, version: int) -> Any:
@@ -89,55 +89,25 @@ class SessionFilters(Filters):
         if not names:
             return None
         columns = {self.declared()[name].column or name for name in names}
+        # Whether there was an error is enough; its text would be carried through the scan.
         errors = {"has_error": AgentSession.error.is_not(None)}
         carried = {name: errors[name] if name in errors else getattr(AgentSession, name) for name in sorted(columns)}
         return ScanWindow(carried, lambda row: self._compare(row, names), SCAN_LIMIT)
 
 
-@dataclass(frozen=True)
-class SessionRow:
-    id: UUID
-    external_id: str | None
-    trace_id: str | None
-    title: str
-    session_type: str
-    output_type: str | None
-    status: str
-    error: str | None
-    agent_id: UUID
-    agent: str
-    agent_version: int | None
-    chat_id: UUID | None
-    model: str | None
-    input_tokens: int | None
-    output_tokens: int | None
-    cost: Decimal | None
-    duration_ms: int | None
-    environment: str | None
-    tags: list[str]
-    event_count: int
-    truncated: bool
-    golden_set: str | None
-    eval_source: str | None
-    created_at: datetime
-    finished_at: datetime | None
-    positive: int
-    negative: int
-    neutral: int
-
-
 COLUMNS: tuple[Any, ...] = (
     AgentSession.id, AgentSession.external_id, AgentSession.trace_id, AgentSession.title, AgentSession.session_type,
-    AgentSession.output_type, AgentSession.status, AgentSession.error, AgentSession.agent_id, Agent.slug,
-    AgentVersion.version, AgentSession.chat_id, AgentSession.model,
-    AgentSession.input_tokens, AgentSession.output_tokens, AgentSession.cost, AgentSession.duration_ms,
-    AgentSession.environment, AgentSession.tags, AgentSession.event_count, AgentSession.truncated,
-    AgentSession.golden_set,
+    AgentSession.output_type, AgentSession.status, AgentSession.error, AgentSession.agent_id, Agent.slug.label("agent"),
+    AgentVersion.version.label("agent_version"), AgentSession.chat_id, AgentSession.model, AgentSession.input_tokens,
+    AgentSession.output_tokens, AgentSession.cost, AgentSession.duration_ms, AgentSession.environment,
+    AgentSession.tags, AgentSession.event_count, AgentSession.truncated, AgentSession.golden_set,
     AgentSession.eval_source, AgentSession.created_at, AgentSession.finished_at,
 )  # fmt: skip
+# A row of the list: the columns, and how the session was received.
+ROW = (*(column.key for column in COLUMNS), "positive", "negative", "neutral")
 
 
-def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[SessionRow]:
+def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice[Any]:
     """One page of the workspace's sessions. At most five queries."""
     where, count = _indexed(filters, actor), None
     if filters.q:
@@ -162,18 +132,16 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
         window=filters.window,
     )
     received = ratings_of([row[0] for row in found.items])
-    return found.map(lambda row: SessionRow(*(row + received.get(row[0], (0, 0, 0)))))
+    return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], NONE), strict=True))))
 
 
 def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
-    """What indexes narrow the list by, or None when the words that are searched for are nowhere."""
+    """What indexes narrow the list by, or None when no session has the words that are searched for."""
     where = _indexed(filters, actor)
-    if filters.q:
-        ids = text_search.find_ids("sessions", filters.q)
-        if not ids:
-            return None
-        where.append(text_search.Matches(ids).are(AgentSession.id))
-    return where
+    if not filters.q:
+        return where
+    ids = text_search.find_ids("sessions", filters.q)
+    return [*where, text_search.Matches(ids).are(AgentSession.id)] if ids else None
 
 
 def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:

@@ -1,7 +1,7 @@
-"""Work for agents that run here: asked for, and stopped.
+"""Work for agents that run here: started, stopped and followed.
 
-A run is a pending session. What is said to the agent stands in its metadata as `turns`; the runtime writes each as a
-`user.message` when it begins with it. Whoever shows the run reads its events, and its draft while the agent writes.
+A run is a pending session. The messages to the agent are in its metadata as `turns`; the runtime writes each as a
+`user.message` when it begins with it. Pages show its events, and its draft while the agent writes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
@@ -20,7 +20,7 @@ from app.models import Agent, AgentSession, SessionDraft
 from app.services import audit
 from app.services.agents import versions
 from app.services.sessions.events import lock_for_events
-from app.services.sessions.store import NewSession, create_session, finish_session
+from app.services.sessions.store import OPEN_STATUSES, NewSession, create_session, finish_session
 
 MAX_TURNS = 50
 
@@ -34,7 +34,21 @@ class Progress:
     event_count: int
     error: str | None
     stopping: bool
+    created_at: datetime
     draft: str
+
+    @property
+    def open(self) -> bool:
+        return self.status in OPEN_STATUSES
+
+
+# The columns of a Progress, and the draft that belongs to the session.
+PROGRESS: tuple[Any, ...] = (
+    AgentSession.id, AgentSession.status, AgentSession.event_count, AgentSession.error,
+    AgentSession.cancel_requested_at.is_not(None) & (AgentSession.status == "running"), AgentSession.created_at,
+    func.coalesce(SessionDraft.text, ""),
+)  # fmt: skip
+OWN_DRAFT = (SessionDraft.tenant_id == AgentSession.tenant_id) & (SessionDraft.session_id == AgentSession.id)
 
 
 def start_run(
@@ -57,8 +71,7 @@ def start_run(
     if not said or len(said) > MAX_TURNS:
         raise Invalid.of({"message": "Say something."})
     if any(len(text) > limits.MESSAGE // 4 for text in said):
-        longest = f"At most {limits.MESSAGE // 4:,} characters."
-        raise Invalid.of({"message": longest})
+        raise Invalid.of({"message": f"At most {limits.MESSAGE // 4:,} characters."})
     found = runnable_agent(agent, actor=actor)
     session, _ = create_session(
         NewSession(
@@ -113,17 +126,10 @@ def stop_run(session_id: UUID, *, actor: Actor) -> AgentSession:
 def progress_of(session_id: UUID, *, actor: Actor) -> Progress:
     """How far a run is. One query."""
     row = db.session.execute(
-        select(
-            AgentSession.id, AgentSession.status, AgentSession.event_count, AgentSession.error,
-            AgentSession.cancel_requested_at.is_not(None), SessionDraft.text,
-        )
-        .outerjoin(
-            SessionDraft,
-            (SessionDraft.tenant_id == AgentSession.tenant_id) & (SessionDraft.session_id == AgentSession.id),
-        )
+        select(*PROGRESS)
+        .outerjoin(SessionDraft, OWN_DRAFT)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-    ).one_or_none()  # fmt: skip
+    ).one_or_none()
     if row is None:
         raise NotFound("There is no such session in this workspace.")
-    found, status, count, error, stopping, draft = row
-    return Progress(found, status, count, error, bool(stopping) and status == "running", draft or "")
+    return Progress(*row)

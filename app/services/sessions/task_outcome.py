@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import func, update
+from sqlalchemy import ColumnElement, func, update
 
 from app.db import db
 from app.models import AgentSession, EvalRun, Task, TaskTick
@@ -14,36 +14,25 @@ STOPPED = "Somebody stopped it."
 
 def note_end(session: AgentSession) -> None:
     """The task whose run this session was has an outcome. Other sessions are nobody's run."""
-    if "task_id" not in session.meta:
-        return
-    tick = db.session.execute(
-        update(TaskTick)
-        .where(
-            TaskTick.tenant_id == session.tenant_id,
-            TaskTick.session_id == session.id,
-            TaskTick.status == "claimed",
-        )
-        .values(
-            status=ENDS[session.status],
-            detail=session.error or (STOPPED if session.status == "cancelled" else None),
-            finished_at=func.clock_timestamp(),
-        )
-        .returning(TaskTick.task_id, TaskTick.status, TaskTick.detail, TaskTick.created_at)
-    ).one_or_none()
-    if tick is not None:
-        note_outcome(session.tenant_id, tick.task_id, tick.status, tick.detail, tick.created_at)
+    if "task_id" in session.meta:
+        detail = session.error or (STOPPED if session.status == "cancelled" else None)
+        _note(session.tenant_id, TaskTick.session_id == session.id, ENDS[session.status], detail)
 
 
 def note_run_end(run: EvalRun) -> None:
     """The task whose replay this run was has an outcome: what fails there is red. Other runs are nobody's."""
+    _note(run.tenant_id, TaskTick.eval_run_id == run.id, *_outcome(run))
+
+
+def _note(tenant_id: UUID, which: ColumnElement[bool], status: str, detail: str | None) -> None:
     tick = db.session.execute(
         update(TaskTick)
-        .where(TaskTick.tenant_id == run.tenant_id, TaskTick.eval_run_id == run.id, TaskTick.status == "claimed")
-        .values(**dict(zip(("status", "detail"), _outcome(run), strict=True)), finished_at=func.clock_timestamp())
-        .returning(TaskTick.task_id, TaskTick.status, TaskTick.detail, TaskTick.created_at)
+        .where(TaskTick.tenant_id == tenant_id, which, TaskTick.status == "claimed")
+        .values(status=status, detail=detail, finished_at=func.clock_timestamp())
+        .returning(TaskTick.task_id, TaskTick.created_at)
     ).one_or_none()
     if tick is not None:
-        note_outcome(run.tenant_id, tick.task_id, tick.status, tick.detail, tick.created_at)
+        note_outcome(tenant_id, tick.task_id, status, detail, tick.created_at)
 
 
 def _outcome(run: EvalRun) -> tuple[str, str | None]:

@@ -117,7 +117,7 @@ def _load(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
     before = parse_count(request.args.get("before"))
     now = chat_turns.chat_state(chat_id, actor=g.actor)
     said, earlier = chat_own.read_messages(now.chat, actor=g.actor, before=before, at=at)
-    agent = now.agent_name or now.agent or "Agent"
+    agent = now.agent_name or "Agent"
     return {
         "chat": now.chat,
         "agent": agent,
