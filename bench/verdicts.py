@@ -49,7 +49,9 @@ def _run(session: Any) -> Run:
         }
         for event in session.events
     ]
-    return make_run(events, session_type=session.session_type, tools=session.metadata.get("tools", ()))
+    return make_run(
+        events, session_type=session.fields["session_type"], tools=session.fields["metadata"].get("tools", ())
+    )
 
 
 def pairs(runs: dict[str, Run], truth: dict[str, Any]) -> list[tuple[str, str, bool]]:

@@ -5,7 +5,6 @@ from uuid import UUID
 
 from flask import Blueprint, g, request, url_for
 
-from app.db import transaction
 from app.errors import Invalid
 from app.security.access import access
 from app.services.chats import lists as chat_lists
@@ -15,9 +14,9 @@ from app.services.feedback import lists as feedback_lists
 from app.services.lists.menus import load_menus
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
-from app.views.feedback.flag_form import FlagForm, flagged_note
+from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
-from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.tabs import with_version
 from app.views.transcript import turns as transcript_turns
@@ -80,29 +79,19 @@ def flag(chat_id: UUID) -> Any:
     """An admin's own observation of one message."""
     form = FlagForm.posted(".detail", ".flag", chat_id=chat_id)
     try:
-        about = {"chat_id": str(chat_id), "message_index": _meant(chat_id, form.at)}
-        with transaction():
-            row = form.record(chat_id=str(chat_id), context=about)
+        messages = chat_store.get_chat(g.actor, chat_id).messages
+        index = next((one.message_index for one in messages if f"m-{one.message_index}" == form.at), None)
+        if index is None:
+            raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
+        about = {"chat_id": str(chat_id), "message_index": index}
+        row = form.record(chat_id=str(chat_id), context=about)
     except Invalid as refusal:
-        return _refused(chat_id, form.with_errors(refusal))
+        form = form.with_errors(refusal)
+        if wants_fragment():
+            return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
+        return _shown(chat_id, form, 422)
     back = query(url_for(".detail", chat_id=chat_id), form.args) + f"#{form.at}"
-    toast = Toast("Flagged. It is in Feedback as pending.")
-    return swap("sessions/_flagged.html", fallback=back, toasts=[toast], flag=form, note=flagged_note(row, form))
-
-
-def _meant(chat_id: UUID, at: str) -> int:
-    """The index of the message whose place on the page this is."""
-    messages = chat_store.get_chat(g.actor, chat_id).messages
-    index = next((message.message_index for message in messages if f"m-{message.message_index}" == at), None)
-    if index is None:
-        raise Invalid("There is no such message in this conversation.", {"comment": "This message is not here."})
-    return index
-
-
-def _refused(chat_id: UUID, form: FlagForm) -> Any:
-    if wants_fragment():
-        return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
-    return _shown(chat_id, form, 422)
+    return flagged(row, form, back)
 
 
 def _read(chat_id: UUID) -> dict[str, Any]:

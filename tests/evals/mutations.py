@@ -22,7 +22,7 @@ Pick = Callable[[int], int]
 def sessions() -> dict[str, Session]:
     """The hand-made sessions as the import stores them."""
     read = [read_line(line) for line in DATA.read_bytes().splitlines()]
-    return {one.external_id: _stored(one) for one in read}
+    return {one.fields["external_id"]: _stored(one) for one in read}
 
 
 def _stored(one: Any) -> Session:
@@ -30,7 +30,8 @@ def _stored(one: Any) -> Session:
     for event in events:
         if event["event_type"] == "tool.result":
             event["payload"] = with_error_mark(event["payload"])
-    return {"session_type": one.session_type, "events": events, "tools": one.metadata.get("tools", [])}
+    tools = one.fields["metadata"].get("tools", [])
+    return {"session_type": one.fields["session_type"], "events": events, "tools": tools}
 
 
 def run_of(session: Session) -> Run:

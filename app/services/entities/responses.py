@@ -1,5 +1,6 @@
 """Responses: values that a person or an agent submitted about a record, and whether they were accepted."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +19,7 @@ from app.services.agents import versions
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
 from app.services.sessions.events import NewEvent
-from app.services.sessions.store import NewSession, create_session, get_session, runs_here
+from app.services.sessions.store import NewSession, create_session, find_links, runs_here
 
 DECISIONS = ("accepted", "rejected")
 EXTRACTIONS = ("field", "fields")
@@ -36,28 +37,6 @@ class NewResponse:
     created_at: datetime | None = None
 
 
-@dataclass(frozen=True)
-class ResponseRow:
-    id: UUID
-    values: dict[str, Any]
-    extracted: bool
-    status: str
-    rejection_reason: str | None
-    criteria_set: str | None
-    agent: str | None
-    session_id: UUID | None
-    author: str | None
-    created_at: datetime
-    decided_at: datetime | None
-    is_retry: bool
-    owner_id: UUID | None
-
-    @property
-    def retries(self) -> bool:
-        """Whether a rejection lets its agent try again."""
-        return self.extracted and self.agent is not None and not self.is_retry
-
-
 def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     """Store values about a record, for a person to accept or reject.
 
@@ -65,9 +44,16 @@ def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     """
     if not new.values:
         raise Invalid.of({"values": "Submit at least one field."})
-    session = _check_links(new, actor)
+    links = {
+        "entity_id": (Entity, new.entity_id),
+        "criteria_set_id": (CriteriaSet, new.criteria_set_id),
+        "agent_id": (Agent, new.agent_id),
+        "session_id": (AgentSession, new.session_id),
+    }
+    found = find_links(links, actor=actor)
     values = {name: wrap_value(given) for name, given in new.values.items()}
-    _check_values(values, new.criteria_set_id, actor)
+    _check_values(values, found.get("criteria_set_id"))
+    session: AgentSession | None = found.get("session_id")
     row = EntityResponse(
         tenant_id=actor.tenant_id,
         entity_id=new.entity_id,
@@ -91,52 +77,17 @@ def report_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     everything else is the person's own."""
     if new.session_id is None or actor.scopes is None:
         return submit_response(new, actor=actor)
-    session = _find_session(new.session_id, actor)
+    session = find_links({"session_id": (AgentSession, new.session_id)}, actor=actor)["session_id"]
     if runs_here(session.id, actor=actor):
         raise Refused("This session runs in Upshot, so only its agent can submit responses.")
     return submit_response(replace(new, agent_id=session.agent_id), actor=actor)
 
 
-def _check_links(new: NewResponse, actor: Actor) -> AgentSession | None:
-    """Whether everything it names is in this workspace; gives its session."""
-    links = (
-        ("entity_id", Entity, new.entity_id),
-        ("criteria_set_id", CriteriaSet, new.criteria_set_id),
-        ("agent_id", Agent, new.agent_id),
-    )
-    for name, model, wanted in links:
-        found = select(model.id).where(model.tenant_id == actor.tenant_id, model.id == wanted)
-        if wanted is not None and db.session.scalar(found) is None:
-            raise _missing(name, wanted)
-    return _find_session(new.session_id, actor) if new.session_id else None
-
-
-def _find_session(session_id: UUID, actor: Actor) -> AgentSession:
-    try:
-        return get_session(session_id, actor=actor).session
-    except NotFound:
-        raise _missing("session_id", session_id) from None
-
-
-def _missing(name: str, wanted: UUID) -> Invalid:
-    noun = name.removesuffix("_id").replace("_", " ")
-    return Invalid(f"There is no {noun} {wanted} in this workspace.", {name: "Not in this workspace."})
-
-
-def _check_values(values: dict[str, dict[str, Any]], criteria_set_id: UUID | None, actor: Actor) -> None:
-    """Whether each value is of a field of the criteria set and of its kind."""
-    if criteria_set_id is None:
-        return
-    criteria = db.session.execute(
-        select(CriteriaSet.name, CriteriaSet.dimensions).where(
-            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
-        )
-    ).one()
-    wrong = {
-        f"values.{name}": said for name, said in find_value_errors(values, criteria.dimensions, criteria.name).items()
-    }
+def _check_values(values: dict[str, dict[str, Any]], criteria: CriteriaSet | None) -> None:
+    """Raise Invalid for a value that is of no field of the criteria set, or of another kind."""
+    wrong = find_value_errors(values, criteria.dimensions, criteria.name) if criteria else {}
     if wrong:
-        raise Invalid.of(wrong)
+        raise Invalid.of({f"values.{name}": sentence for name, sentence in wrong.items()})
 
 
 def decide_response(
@@ -174,20 +125,16 @@ def _write_feedback(row: EntityResponse, why: str, field_name: str | None, actor
     """Exactly one row of feedback. What an agent extracted is tried again, once, and that is its application."""
     field = field_name or (next(iter(row.values)) if len(row.values) == 1 else None)
     entity = db.session.get_one(Entity, row.entity_id)
-    context: dict[str, Any] = {"response_id": str(row.id)}
+    context: dict[str, Any] = {"response_id": str(row.id), "field_name": field}
     if row.extracted:
         retry = _start_retry(row, entity, why, field, actor, at)
         context |= {
-            "field_name": field,
             "entity_type_id": str(entity.entity_type_id),
             "rejected_value": _value(row.values[field]) if field else row.values,
             "retry_ref": str(retry.id) if retry else None,
         }
-    else:
-        context |= {
-            "criteria_set_id": str(row.criteria_set_id) if row.criteria_set_id else None,
-            "field_name": field,
-        }
+    elif row.criteria_set_id:
+        context["criteria_set_id"] = str(row.criteria_set_id)
     record_feedback(
         NewFeedback(
             source_type="extraction" if row.extracted else "response",
@@ -250,15 +197,17 @@ def _value(given: Any) -> Any:
     return given.get("value") if isinstance(given, dict) and "value" in given else given
 
 
-def list_responses(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
-    """What was submitted about a record, newest first."""
-    rows = db.session.execute(
+def list_responses(entity_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """What was submitted about a record, newest first. `retries` says whether a rejection lets its agent try again."""
+    is_retry = func.coalesce(AgentSession.meta.has_key("retry_of"), False)
+    retries = EntityResponse.extracted & EntityResponse.agent_id.is_not(None) & ~is_retry
+    author = name_of(EntityResponse.created_by, actor, EntityResponse.session_id.is_not(None))
+    return db.session.execute(
         select(
             EntityResponse.id, EntityResponse.values, EntityResponse.extracted, EntityResponse.status,
-            EntityResponse.rejection_reason, CriteriaSet.slug, Agent.slug, EntityResponse.session_id,
-            name_of(EntityResponse.created_by, actor, EntityResponse.session_id.is_not(None)),
-            EntityResponse.created_at, EntityResponse.decided_at,
-            func.coalesce(AgentSession.meta.has_key("retry_of"), False), EntityResponse.owner_id,
+            EntityResponse.rejection_reason, CriteriaSet.slug.label("criteria_set"), Agent.slug.label("agent"),
+            EntityResponse.session_id, author.label("author"), EntityResponse.created_at, EntityResponse.decided_at,
+            EntityResponse.owner_id, retries.label("retries"),
         )
         .outerjoin(AgentSession, AgentSession.id == EntityResponse.session_id)
         .outerjoin(CriteriaSet, CriteriaSet.id == EntityResponse.criteria_set_id)
@@ -267,6 +216,28 @@ def list_responses(entity_id: UUID, *, actor: Actor) -> list[ResponseRow]:
         .where(EntityResponse.tenant_id == actor.tenant_id, EntityResponse.entity_id == entity_id)
         .order_by(EntityResponse.created_at.desc(), EntityResponse.id)
         .limit(100)
-    )  # fmt: skip
-    found: list[Any] = list(rows)
-    return [ResponseRow(*row) for row in found]
+    ).all()  # fmt: skip
+
+
+def get_response(entity_id: UUID, response_id: UUID, *, actor: Actor) -> EntityResponse:
+    """A response about this record. One query."""
+    row = get_own(EntityResponse, response_id, "response", actor=actor)
+    if row.entity_id != entity_id:
+        raise NotFound("There is no such response about this record.")
+    return row
+
+
+def count_waiting(entity_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, int]:
+    """How many responses of each record wait for a decision. One query."""
+    if not entity_ids:
+        return {}
+    rows = db.session.execute(
+        select(EntityResponse.entity_id, func.count())
+        .where(
+            EntityResponse.tenant_id == actor.tenant_id,
+            EntityResponse.entity_id.in_(entity_ids),
+            EntityResponse.status == "submitted",
+        )
+        .group_by(EntityResponse.entity_id)
+    )
+    return {row[0]: row[1] for row in rows}

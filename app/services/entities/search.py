@@ -10,7 +10,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.models import Entity, EntityType
-from app.services.entities.store import EntityRow
+from app.services.entities.store import COLUMNS, EntityRow
 
 WORD = re.compile(r"[^\W_]+")
 MAX_WORDS = 12
@@ -31,15 +31,12 @@ def search_entities(query: str, *, actor: Actor, entity_type: str | None = None,
     if entity_type:
         where.append(EntityType.slug == entity_type)
     rows = db.session.execute(
-        select(
-            Entity.id, Entity.entity_type_id, EntityType.slug, Entity.name, Entity.fields, Entity.created_at,
-            Entity.updated_at,
-        )
+        select(*COLUMNS)
         .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
         .where(*where)
         .order_by(Entity.updated_at.desc(), Entity.id.desc())
         .limit(SCAN_LIMIT)
-    )  # fmt: skip
+    )
     scored = [(count_matches(words, row.name), EntityRow(*row)) for row in rows]
     best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
     return [row for _, row in best[:limit]]
@@ -72,7 +69,5 @@ def find_record(name: str, *, actor: Actor) -> UUID:
     rows = db.session.scalars(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, same).limit(2)).all()
     if len(rows) == 1:
         return rows[0]
-    sentence = (
-        f"More than one record is called {name[:80]}; give its id." if rows else f"No record is called {name[:80]}."
-    )
-    raise Invalid.of({"record": sentence})
+    several = f"More than one record is called {name[:80]}; give its id."
+    raise Invalid.of({"record": several if rows else f"No record is called {name[:80]}."})

@@ -1,7 +1,7 @@
 """The workspace's own records: types, entities and the criteria that responses about them are judged by."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,14 +14,13 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import Invalid, NotFound, Refused
-from app.models import CriteriaSet, Entity, EntityType
+from app.models import AgentSession, CriteriaSet, Entity, EntityType
 from app.services import audit
-from app.services.entities.responses import ResponseRow, list_responses
+from app.services.entities.responses import list_responses
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, is_type
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
-FIELD_KINDS = ("string", "number", "integer", "boolean", "object", "array")
 OF_KIND: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "number": (int, float),
@@ -67,25 +66,36 @@ class EntityRow:
 class EntityDetail:
     entity: Entity
     entity_type: EntityType
-    responses: list[ResponseRow]
+    responses: Sequence[Any]
+
+
+# The columns of an EntityRow, of records joined with their types.
+COLUMNS: tuple[Any, ...] = (
+    Entity.id, Entity.entity_type_id, EntityType.slug, Entity.name, Entity.fields, Entity.created_at, Entity.updated_at,
+)  # fmt: skip
+MAX_WORK = 20
 
 
 def create_type(
     *, slug: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> EntityType:
     """A kind of record. `fields` maps each field's name to its JSON schema."""
-    actor.check_admin("Only an admin changes what records there are.")
-    if not SLUG.fullmatch(slug):
-        raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
+    _check_new_slug(slug, "deal", actor)
     for field, schema in fields.items():
-        if not isinstance(schema, dict) or schema.get("type") not in FIELD_KINDS:
-            raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(FIELD_KINDS)}."})
+        if not isinstance(schema, dict) or schema.get("type") not in OF_KIND:
+            raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(OF_KIND)}."})
     row = EntityType(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, fields=fields)
     if created_at:
         row.created_at = created_at
     _save(row, f"There is already an entity type {slug}.")
     audit.record(actor, "entity_type.created", "entity_type", row.id, slug=slug)
     return row
+
+
+def _check_new_slug(slug: str, example: str, actor: Actor) -> None:
+    actor.check_admin("Only an admin changes what records there are.")
+    if not SLUG.fullmatch(slug):
+        raise Invalid.of({"slug": f"Small letters, digits, dashes and underscores, at most 60; such as {example}."})
 
 
 def find_type(slug: str, *, actor: Actor) -> EntityType:
@@ -155,16 +165,7 @@ def update_entity(
     entity_id: UUID, changes: Mapping[str, Any], *, actor: Actor, at: datetime | None = None
 ) -> dict[str, dict[str, Any]]:
     """Change fields of a record and say from what to what. Null clears a field."""
-    row = db.session.execute(
-        select(Entity, EntityType)
-        .join(EntityType, EntityType.id == Entity.entity_type_id)
-        .where(Entity.tenant_id == actor.tenant_id, Entity.id == entity_id)
-        .with_for_update(of=Entity)
-        .execution_options(populate_existing=True)
-    ).one_or_none()
-    if row is None:
-        raise NotFound("There is no such record in this workspace.")
-    entity, kind = row
+    entity, kind = _find_entity(entity_id, actor, lock=True)
     check_fields(changes, kind)
     changed = {
         name: {"from": entity.fields.get(name), "to": value}
@@ -180,38 +181,50 @@ def update_entity(
     return changed
 
 
-def get_entity(entity_id: UUID, *, actor: Actor) -> EntityDetail:
-    """One record, its type and what was submitted about it."""
-    row = db.session.execute(
+def _find_entity(entity_id: UUID, actor: Actor, *, lock: bool = False) -> tuple[Entity, EntityType]:
+    statement = (
         select(Entity, EntityType)
         .join(EntityType, EntityType.id == Entity.entity_type_id)
         .where(Entity.tenant_id == actor.tenant_id, Entity.id == entity_id)
-    ).one_or_none()
+    )
+    if lock:
+        statement = statement.with_for_update(of=Entity).execution_options(populate_existing=True)
+    row = db.session.execute(statement).one_or_none()
     if row is None:
         raise NotFound("There is no such record in this workspace.")
-    return EntityDetail(row[0], row[1], list_responses(entity_id, actor=actor))
+    return row[0], row[1]
+
+
+def get_entity(entity_id: UUID, *, actor: Actor) -> EntityDetail:
+    """One record, its type and what was submitted about it."""
+    return EntityDetail(*_find_entity(entity_id, actor), list_responses(entity_id, actor=actor))
 
 
 def list_entities(filters: EntityFilters, page: Page, *, actor: Actor) -> Slice[EntityRow]:
     """One page of records, last changed first. Two queries."""
     where = [Entity.tenant_id == actor.tenant_id, *filters.conditions()]
-    statement = select(
-        Entity.id, Entity.entity_type_id, EntityType.slug, Entity.name, Entity.fields, Entity.created_at,
-        Entity.updated_at,
-    ).join(EntityType, EntityType.id == Entity.entity_type_id)  # fmt: skip
+    statement = select(*COLUMNS).join(EntityType, EntityType.id == Entity.entity_type_id)
     found = read_page(
         statement, page, at=Entity.updated_at, id=Entity.id, where=where, oldest_first=filters.oldest_first
     )
     return found.map(lambda row: EntityRow(*row))
 
 
+def list_work(entity_id: UUID, *, actor: Actor) -> Sequence[Any]:
+    """The latest sessions about a record, without those of other people's conversations. One query."""
+    return db.session.execute(
+        select(AgentSession.id, AgentSession.title, AgentSession.status, AgentSession.created_at)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.entity_id == entity_id)
+        .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
+        .limit(MAX_WORK)
+    ).all()
+
+
 def create_criteria_set(
     *, slug: str, name: str, dimensions: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> CriteriaSet:
     """What responses are judged by. `dimensions` maps a name to its kind, weight and tolerance."""
-    actor.check_admin("Only an admin changes what records there are.")
-    if not SLUG.fullmatch(slug):
-        raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal-terms."})
+    _check_new_slug(slug, "deal-terms", actor)
     if not dimensions or not all(isinstance(item, dict) and item.get("kind") for item in dimensions.values()):
         raise Invalid.of({"dimensions": "At least one, each with its kind."})
     row = CriteriaSet(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, dimensions=dimensions)
@@ -223,11 +236,8 @@ def create_criteria_set(
 
 
 def list_criteria_sets(*, actor: Actor) -> list[CriteriaSet]:
-    return list(
-        db.session.scalars(
-            select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id).order_by(CriteriaSet.name)
-        )
-    )
+    wanted = select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id).order_by(CriteriaSet.name)
+    return list(db.session.scalars(wanted))
 
 
 def _save(row: EntityType | CriteriaSet, sentence: str) -> None:

@@ -206,4 +206,5 @@ def chat_state(chat_id: UUID, *, actor: Actor) -> ChatState:
     ).one_or_none()
     if row is None:
         raise NotFound("You have no such conversation in this workspace.")
-    return ChatState(*row[:5], run=Progress(*row[5:]) if row[5] else None)
+    chat, last_role, name, kind, archived, *run = row
+    return ChatState(chat, last_role, name, kind, archived, Progress(*run) if run[0] else None)

@@ -13,16 +13,15 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.models import CriteriaSet, EntityType
 from app.security.access import access
-from app.services.entities import panels
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
-from app.services.entities.responses import NewResponse, ResponseRow
+from app.services.entities.responses import NewResponse
 from app.services.entities.store import EntityFilters, EntityRow, TypeRow
 from app.services.feedback import own as feedback_own
 from app.views import lists as listing
 from app.views.entities import bp
 from app.views.entities.response_form import ResponseForm, blank_form, posted_form
-from app.views.feedback.flag_form import FlagForm
+from app.views.feedback.flag_form import FLAGGED, FlagForm
 from app.views.feedback.own import describe_own
 from app.views.format import field_words, readable
 from app.views.forms import form_text
@@ -70,7 +69,7 @@ def index() -> Any:
         type_names={row.id: row.name for row in types},
         columns=_columns(chosen, found.items),
         shown=_shown_fields(found.items),
-        waiting=panels.count_waiting([row.id for row in found.items], actor=g.actor),
+        waiting=entity_responses.count_waiting([row.id for row in found.items], actor=g.actor),
         **listing.pager_links(found),
     )
 
@@ -155,7 +154,7 @@ def _detail_context(entity_id: UUID) -> dict[str, Any]:
         "responses": found.responses,
         "values": {row.id: _values(row, found.entity_type.fields) for row in found.responses},
         "own": own,
-        "work": panels.list_work(entity_id, actor=g.actor),
+        "work": entity_store.list_work(entity_id, actor=g.actor),
     }
 
 
@@ -165,7 +164,7 @@ def _fields(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[
     return [(title(name, schema.get(name)), readable(values.get(name))) for name in names]
 
 
-def _values(row: ResponseRow, schema: Mapping[str, Any]) -> list[Value]:
+def _values(row: Any, schema: Mapping[str, Any]) -> list[Value]:
     found = []
     for name, given in row.values.items():
         if isinstance(given, Mapping) and "value" in given:
@@ -218,7 +217,7 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
     """Accept what was submitted, or reject it and say why."""
     status = request.form.get("status", "")
     form = Rejection(response_id, form_text("field_name"), form_text("reason"))
-    panels.get_response(entity_id, response_id, actor=g.actor)
+    entity_responses.get_response(entity_id, response_id, actor=g.actor)
     code, toast = 200, Toast(DECIDED.get(status, ""))
     try:
         with transaction():
@@ -243,18 +242,13 @@ def flag(entity_id: UUID) -> Any:
     response_id = parse_id(form.at)
     if response_id is None:
         raise Invalid("Say which response this is about.")
-    response = panels.get_response(entity_id, response_id, actor=g.actor)
+    response = entity_responses.get_response(entity_id, response_id, actor=g.actor)
+    about = {"session_id": response.session_id, "entity_id": entity_id, "agent_id": response.agent_id}
     try:
-        with transaction():
-            form.record(
-                session_id=response.session_id,
-                entity_id=entity_id,
-                agent_id=response.agent_id,
-                context={"response_id": str(response_id)},
-            )
+        form.record(**about, context={"response_id": str(response_id)})
     except Invalid as refusal:
         return _show_detail(entity_id, Rejection(), form.with_errors(refusal), 422)
-    return _show_changed(entity_id, response_id, Toast("Flagged. It is in Feedback as pending."))
+    return _show_changed(entity_id, response_id, Toast(FLAGGED))
 
 
 def _show_changed(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flask import g, request, url_for
+from werkzeug.wrappers import Response
 
+from app.db import transaction
 from app.errors import Invalid
 from app.models import Feedback
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.views.format import value_line
+from app.views.htmx import Toast, swap
 from app.views.transcript.notes import MAX_NOTE_LENGTH, Note
+
+FLAGGED = "Flagged. It is in Feedback as pending."
 
 
 @dataclass(frozen=True)
@@ -51,20 +56,20 @@ class FlagForm:
         )
 
     def record(self, **about: Any) -> Any:
-        """Write the flag and return its row."""
+        """Write the flag and return its row, or raise Invalid."""
         new = NewFeedback(source_type="observation", kind="flag", rating=self.rating, comment=self.comment, **about)
-        return record_feedback(new, actor=g.actor).row
+        with transaction():
+            return record_feedback(new, actor=g.actor).row
 
     def with_errors(self, refusal: Invalid) -> FlagForm:
         return replace(self, errors=refusal.fields or {"comment": refusal.detail})
 
 
-def flagged_note(row: Feedback, form: FlagForm) -> Note:
-    """Return the new flag as a note in the margin."""
-    href = url_for("feedback.detail", feedback_id=row.id)
-    return Note(
-        form.rating, value_line(form.comment, MAX_NOTE_LENGTH), g.actor.name or "you", row.created_at, href, "pending"
-    )
+def flagged(row: Feedback, form: FlagForm, back: str) -> Response:
+    """Answer with the new flag as a note in the margin; without a script, with the page at its place."""
+    href, text = url_for("feedback.detail", feedback_id=row.id), value_line(form.comment, MAX_NOTE_LENGTH)
+    note = Note(form.rating, text, g.actor.name or "you", row.created_at, href, "pending")
+    return swap("sessions/_flagged.html", fallback=back, toasts=[Toast(FLAGGED)], flag=form, note=note)
 
 
 def _place(given: Mapping[str, str]) -> dict[str, str]:

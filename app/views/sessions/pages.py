@@ -6,7 +6,6 @@ from uuid import UUID
 from flask import g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.db import transaction
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
 from app.security.access import access
@@ -16,9 +15,9 @@ from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
-from app.views.feedback.flag_form import FlagForm, flagged_note
+from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
-from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
 from app.views.sessions import bp
 from app.views.sessions.detail import read_event, read_more, read_session
@@ -68,9 +67,8 @@ def detail(session_id: UUID) -> Any:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
     after = request.args.get("after")
     if wants_fragment() and after:
-        return page(
-            "sessions/_more_events.html", "sessions/_more_events.html", flag=flag, **read_more(session_id, after)
-        )
+        read = read_more(session_id, after)
+        return page("sessions/_more_events.html", "sessions/_more_events.html", flag=flag, **read)
     return _shown(session_id, flag=flag)
 
 
@@ -106,16 +104,16 @@ def own_event(session_id: UUID, event_id: UUID) -> Any:
 def flag(session_id: UUID) -> Any:
     """An admin's own observation of the session or of one turn in it."""
     form = FlagForm.posted(".detail", ".flag", session_id=session_id)
+    session_store.get_session(session_id, actor=g.actor)
     try:
-        with transaction():
-            session_store.get_session(session_id, actor=g.actor)
-            row = form.record(session_id=session_id, context=_meant(session_id, form.at))
+        row = form.record(session_id=session_id, context=_meant(session_id, form.at))
     except Invalid as refusal:
-        return _refused(session_id, form.with_errors(refusal))
+        form = form.with_errors(refusal)
+        if wants_fragment():
+            return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
+        return _shown(session_id, flag=form, status=422)
     back = query(url_for(".detail", session_id=session_id), form.args)
-    back += f"#{form.at}" if form.at != "whole" else ""
-    toast = Toast("Flagged. It is in Feedback as pending.")
-    return swap("sessions/_flagged.html", fallback=back, toasts=[toast], flag=form, note=flagged_note(row, form))
+    return flagged(row, form, back + (f"#{form.at}" if form.at != "whole" else ""))
 
 
 def _meant(session_id: UUID, at: str) -> dict[str, str]:
@@ -129,27 +127,13 @@ def _meant(session_id: UUID, at: str) -> dict[str, str]:
     return {"event_id": str(found.id)}
 
 
-def _refused(session_id: UUID, form: FlagForm) -> Response:
-    if wants_fragment():
-        return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
-    return _shown(session_id, flag=form, status=422)
-
-
 def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
     template = "sessions/detail.html"
-    return page(
-        template,
-        "sessions/_panel.html" if _in_panel() else template,
-        status=status,
-        flag=flag,
-        **read_session(session_id, after=flag.args.get("after") or _asked_place(session_id)),
-    )
+    fragment = "sessions/_panel.html" if request.args.get("panel") == "1" else template
+    read = read_session(session_id, after=flag.args.get("after") or _asked_place(session_id))
+    return page(template, fragment, status=status, flag=flag, **read)
 
 
 def _asked_place(session_id: UUID) -> str | None:
     wanted = parse_id(request.args.get("at", ""))
     return session_paging.cursor_of(session_id, wanted, actor=g.actor) if wanted else None
-
-
-def _in_panel() -> bool:
-    return request.args.get("panel") == "1"
