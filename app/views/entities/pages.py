@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
-from app.models import CriteriaSet, EntityType
+from app.formats.response_values import wrap_value
 from app.security.access import access
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
@@ -20,7 +20,7 @@ from app.services.entities.store import EntityFilters, EntityRow, TypeRow
 from app.services.feedback import own as feedback_own
 from app.views import lists as listing
 from app.views.entities import bp
-from app.views.entities.response_form import ResponseForm, blank_form, posted_form
+from app.views.entities.response_form import ResponseForm, blank_form, field_title, posted_form
 from app.views.feedback.flag_form import FLAGGED, FlagForm
 from app.views.feedback.own import describe_own
 from app.views.format import field_words, readable
@@ -29,16 +29,6 @@ from app.views.htmx import Toast, page, swap, wants_fragment
 
 COLUMNS = 4
 DECIDED = {"accepted": "Accepted.", "rejected": "Rejected. The reason is in Feedback."}
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value of a response: what, found where, how surely."""
-
-    name: str
-    value: Any
-    source: str = ""
-    confidence: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,7 @@ def _columns(chosen: TypeRow | None, rows: list[EntityRow]) -> list[tuple[str, s
     filled = {name: sum(row.fields.get(name) is not None for row in rows) for name in chosen.fields}
     most = sorted(filled, key=lambda name: -filled[name])[:COLUMNS]
     return [
-        (name, title(name, schema), isinstance(schema, Mapping) and schema.get("type") in ("number", "integer"))
+        (name, field_title(name, schema), isinstance(schema, Mapping) and schema.get("type") in ("number", "integer"))
         for name, schema in chosen.fields.items()
         if name in most
     ]
@@ -93,12 +83,6 @@ def _shown_fields(rows: list[EntityRow]) -> dict[UUID, str]:
         row.id: " · ".join(f"{field_words(name)} {readable(value)}" for name, value in list(row.fields.items())[:3])
         for row in rows
     }
-
-
-def title(name: str, schema: Any) -> str:
-    """What a field is called: its schema's title, else its name in words."""
-    given = schema.get("title") if isinstance(schema, Mapping) else None
-    return given if isinstance(given, str) and given else field_words(name).capitalize()
 
 
 @bp.get("/<uuid:entity_id>")
@@ -113,27 +97,29 @@ def detail(entity_id: UUID) -> Any:
 def _show_detail(
     entity_id: UUID, reject: Rejection, flag: FlagForm, status: int = 200, respond: ResponseForm | None = None
 ) -> Response:
-    read = _detail_context(entity_id)
+    read = _detail_context(entity_id) | {"reject": reject, "flag": flag}
     if respond is None and (wanted := request.args.get("respond")):
-        respond = blank_form(*_choices(parse_id(wanted), read["entity_type"]))
+        sets = entity_store.list_criteria_sets(actor=g.actor)
+        respond = blank_form(sets, parse_id(wanted), read["entity_type"])
     read["respond"] = respond or ResponseForm()
-    if wants_fragment() and (respond or "respond" in request.args):
-        part = "entities/_responses.html"
-        return page(part, part, status=status, reject=reject, flag=flag, **read)
-    only = reject.at or parse_id(flag.at) or parse_id(request.args.get("response", ""))
-    if wants_fragment() and request.args.get("panel") != "1" and only:
-        return _show_response(read, only, reject, flag, status)
+    in_panel = request.args.get("panel") == "1"
     template = "entities/detail.html"
-    fragment = "entities/_panel.html" if request.args.get("panel") == "1" else template
-    return page(template, fragment, status=status, reject=reject, flag=flag, **read)
+    fragment = "entities/_panel.html" if in_panel else template
+    if wants_fragment() and (respond or "respond" in request.args):
+        template = fragment = "entities/_responses.html"
+    elif wants_fragment() and not in_panel:
+        only = reject.at or parse_id(flag.at) or parse_id(request.args.get("response", ""))
+        if only:
+            template = fragment = "entities/_response.html"
+            read["response"] = _find_response(read, only)
+    return page(template, fragment, status=status, **read)
 
 
-def _show_response(read: dict[str, Any], only: UUID, reject: Rejection, flag: FlagForm, status: int) -> Response:
-    response = next((row for row in read["responses"] if row.id == only), None)
+def _find_response(read: dict[str, Any], response_id: UUID) -> Any:
+    response = next((row for row in read["responses"] if row.id == response_id), None)
     if response is None:
         raise NotFound("There is no such response about this record.")
-    part = "entities/_response.html"
-    return page(part, part, status=status, response=response, reject=reject, flag=flag, **read)
+    return response
 
 
 def _detail_context(entity_id: UUID) -> dict[str, Any]:
@@ -144,9 +130,8 @@ def _detail_context(entity_id: UUID) -> dict[str, Any]:
     retries = feedback_own.retries_of(said, actor=g.actor)
     own: dict[str, list[dict[str, Any]]] = {}
     for row in said:
-        own.setdefault(str(row.context.get("response_id") or ""), []).append(
-            describe_own(row, learned, retries=retries)
-        )
+        mine = own.setdefault(str(row.context.get("response_id") or ""), [])
+        mine.append(describe_own(row, learned, retries=retries))
     return {
         "entity": found.entity,
         "entity_type": found.entity_type,
@@ -161,54 +146,38 @@ def _detail_context(entity_id: UUID) -> dict[str, Any]:
 def _fields(values: Mapping[str, Any], schema: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The record's values in the order of its type; what the type no longer has comes last."""
     names = [*schema, *(name for name in values if name not in schema)]
-    return [(title(name, schema.get(name)), readable(values.get(name))) for name in names]
+    return [(field_title(name, schema.get(name)), readable(values.get(name))) for name in names]
 
 
-def _values(row: Any, schema: Mapping[str, Any]) -> list[Value]:
+def _values(row: Any, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The values of a response: what, found where, how surely."""
     found = []
     for name, given in row.values.items():
-        if isinstance(given, Mapping) and "value" in given:
-            sure = given.get("confidence")
-            number = float(sure) if isinstance(sure, int | float) and not isinstance(sure, bool) else None
-            value, source = readable(given["value"]), readable(given.get("source"))
-            found.append(Value(title(name, schema.get(name)), value, source, number))
-        else:
-            found.append(Value(title(name, schema.get(name)), readable(given)))
+        value = wrap_value(given)
+        sure = value.get("confidence")
+        number = float(sure) if isinstance(sure, int | float) and not isinstance(sure, bool) else None
+        about = {"value": readable(value["value"]), "source": readable(value.get("source")), "confidence": number}
+        found.append({"name": field_title(name, schema.get(name)), **about})
     return found
-
-
-def _choices(
-    wanted: UUID | None, kind: EntityType
-) -> tuple[list[CriteriaSet], UUID | None, Mapping[str, Any], Mapping[str, str]]:
-    """What a form for a response is made of."""
-    titles = {name: title(name, schema) for name, schema in kind.fields.items()}
-    return entity_store.list_criteria_sets(actor=g.actor), wanted, kind.fields, titles
 
 
 @bp.post("/<uuid:entity_id>/responses")
 @access("member")
 def respond(entity_id: UUID) -> Any:
     """Submit a person's own values about the record."""
-    found = entity_store.get_entity(entity_id, actor=g.actor)
-    form = posted_form(*_choices(parse_id(form_text("criteria_set_id")), found.entity_type))
-    new = NewResponse(
-        entity_id=entity_id, criteria_set_id=form.chosen.id if form.chosen else None, values=form.values()
-    )
-    nothing = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
+    kind = entity_store.get_entity(entity_id, actor=g.actor).entity_type
+    sets = entity_store.list_criteria_sets(actor=g.actor)
+    form = posted_form(sets, parse_id(form_text("criteria_set_id")), kind)
+    criteria = form.chosen.id if form.chosen else None
+    new = NewResponse(entity_id=entity_id, criteria_set_id=criteria, values=form.values())
     try:
         with transaction():
             made = entity_responses.submit_response(new, actor=g.actor).id
     except Invalid as refusal:
-        return _show_detail(entity_id, Rejection(), nothing, 422, form.with_errors(refusal))
-    return swap(
-        "entities/_responses.html",
-        fallback=url_for(".detail", entity_id=entity_id) + f"#response-{made}",
-        toasts=[Toast("Response added.")],
-        reject=Rejection(),
-        flag=nothing,
-        respond=ResponseForm(),
-        **(_detail_context(entity_id) if wants_fragment() else {}),
-    )
+        return _show_detail(entity_id, Rejection(), _no_flag(entity_id), 422, form.with_errors(refusal))
+    read = {**_changed_context(entity_id), "respond": ResponseForm()} if wants_fragment() else {}
+    back = url_for(".detail", entity_id=entity_id) + f"#response-{made}"
+    return swap("entities/_responses.html", fallback=back, toasts=[Toast("Response added.")], **read)
 
 
 @bp.post("/<uuid:entity_id>/responses/<uuid:response_id>")
@@ -225,8 +194,8 @@ def decide(entity_id: UUID, response_id: UUID) -> Any:
                 response_id, status, actor=g.actor, reason=form.reason, field_name=form.field_name or None
             )
     except Invalid as refusal:
-        errors = {name.replace("rejection_reason", "reason"): said for name, said in refusal.fields.items()}
-        errors = {"reason": errors.pop("comment")} | errors if "comment" in errors else errors
+        names = {"rejection_reason": "reason", "comment": "reason"}
+        errors = {names.get(name, name): said for name, said in refusal.fields.items()}
         wrong = Rejection(response_id, form.field_name, form.reason, errors or {"reason": refusal.detail})
         return _show_detail(entity_id, wrong, FlagForm.asked(".detail", ".flag", entity_id=entity_id), 422)
     except Refused as refusal:
@@ -254,18 +223,16 @@ def flag(entity_id: UUID) -> Any:
 def _show_changed(entity_id: UUID, response_id: UUID, toast: Toast, status: int = 200) -> Response:
     """The response as it is now; without a script, its place on the page."""
     back = url_for(".detail", entity_id=entity_id) + f"#response-{response_id}"
-    if not wants_fragment():
-        return swap("entities/_response.html", fallback=back, toasts=[toast])
-    read = _detail_context(entity_id)
-    response = next(row for row in read["responses"] if row.id == response_id)
-    none = FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))
-    return swap(
-        "entities/_response.html",
-        fallback=back,
-        status=status,
-        toasts=[toast],
-        response=response,
-        reject=Rejection(),
-        flag=none,
-        **read,
-    )
+    read = _changed_context(entity_id) if wants_fragment() else {}
+    if read:
+        read["response"] = _find_response(read, response_id)
+    return swap("entities/_response.html", fallback=back, status=status, toasts=[toast], **read)
+
+
+def _changed_context(entity_id: UUID) -> dict[str, Any]:
+    """The record with no form open."""
+    return _detail_context(entity_id) | {"reject": Rejection(), "flag": _no_flag(entity_id)}
+
+
+def _no_flag(entity_id: UUID) -> FlagForm:
+    return FlagForm(url_for(".detail", entity_id=entity_id), url_for(".flag", entity_id=entity_id))

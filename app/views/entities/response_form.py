@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid
 from app.formats.response_values import MAX_SOURCE, MAX_TEXT, NUMERIC, RANKED
-from app.models import CriteriaSet
+from app.models import CriteriaSet, EntityType
+from app.views.format import field_words
 from app.views.forms import form_text
 
 NUMBER = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?", re.ASCII)
@@ -67,45 +68,44 @@ class ResponseForm:
         errors = {name: said for name, said in named.items() if name in known}
         if not errors and self.inputs:
             errors = {f"value.{self.inputs[0].name}": "Fill in at least one field."}
-        return ResponseForm(self.sets, self.chosen, self.inputs, errors)
+        return replace(self, errors=errors)
 
 
-def blank_form(
-    sets: Sequence[CriteriaSet], wanted: UUID | None, fields: Mapping[str, Any], titles: Mapping[str, str]
-) -> ResponseForm:
+def blank_form(sets: Sequence[CriteriaSet], wanted: UUID | None, kind: EntityType) -> ResponseForm:
     """The form for the wanted criteria set, else for the one that has most fields with the record in common."""
     if not sets:
         return ResponseForm(asked=True)
-    nearest = max(sets, key=lambda row: len(row.dimensions.keys() & fields.keys()))
+    nearest = max(sets, key=lambda row: len(row.dimensions.keys() & kind.fields.keys()))
     chosen = next((row for row in sets if row.id == wanted), nearest)
-    return ResponseForm(sets, chosen, [_input(name, rule, fields, titles) for name, rule in chosen.dimensions.items()])
+    return ResponseForm(sets, chosen, [_input(name, rule, kind.fields) for name, rule in chosen.dimensions.items()])
 
 
-def posted_form(
-    sets: Sequence[CriteriaSet], wanted: UUID | None, fields: Mapping[str, Any], titles: Mapping[str, str]
-) -> ResponseForm:
+def posted_form(sets: Sequence[CriteriaSet], wanted: UUID | None, kind: EntityType) -> ResponseForm:
     """The form as it was sent."""
     if not any(row.id == wanted for row in sets):
         raise Invalid("Choose a criteria set.")
-    blank = blank_form(sets, wanted, fields, titles)
+    blank = blank_form(sets, wanted, kind)
     inputs = [
-        ResponseInput(
-            one.name, one.label, one.kind, one.options, form_text(f"value.{one.name}"), form_text(f"source.{one.name}")
-        )
+        replace(one, value=form_text(f"value.{one.name}"), source=form_text(f"source.{one.name}"))
         for one in blank.inputs
     ]
-    return ResponseForm(sets, blank.chosen, inputs)
+    return replace(blank, inputs=inputs)
 
 
-def _input(name: str, rule: Any, fields: Mapping[str, Any], titles: Mapping[str, str]) -> ResponseInput:
-    rule = rule if isinstance(rule, Mapping) else {}
-    schema = fields.get(name)
-    label = titles.get(name) or name.replace("_", " ").capitalize()
+def _input(name: str, rule: Any, fields: Mapping[str, Any]) -> ResponseInput:
+    rule, schema = (given if isinstance(given, Mapping) else {} for given in (rule, fields.get(name)))
+    label = field_title(name, schema)
     if rule.get("kind") in NUMERIC:
         return ResponseInput(name, label, "number")
     if rule.get("kind") in RANKED:
         return ResponseInput(name, label, "list")
-    options = rule.get("options") or (schema.get("enum") if isinstance(schema, Mapping) else None)
+    options = rule.get("options") or schema.get("enum")
     if isinstance(options, list) and options and all(isinstance(option, str) for option in options):
         return ResponseInput(name, label, "choice", tuple(options))
     return ResponseInput(name, label, "text")
+
+
+def field_title(name: str, schema: Any) -> str:
+    """What a field is called: its schema's title, else its name in words."""
+    given = schema.get("title") if isinstance(schema, Mapping) else None
+    return given if isinstance(given, str) and given else field_words(name).capitalize()
