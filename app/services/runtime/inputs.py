@@ -59,7 +59,7 @@ class Surroundings(NamedTuple):
     record: Record | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunInputs:
     """A session that is about to run, or to go on after an attempt that died."""
 
@@ -73,112 +73,98 @@ class RunInputs:
     session_type: str
     output_type: str | None
     trace_id: str
-    chat_id: UUID | None
-    turn_id: str | None
     turns: list[str]
     earlier: list[tuple[str, str]]
     events: list[Event]
     record: Record | None
     prompt: Prompt
     memories: MemorySection
-    live: bool
+    chat_id: UUID | None = None
+    turn_id: str | None = None
+    live: bool = False
     replay: Replay | None = None
     criteria_set_id: UUID | None = None
 
 
 def load_inputs(session: LeasedSession) -> RunInputs:
     """Read everything at once, as the product; the agent acts for the person who started the session."""
-    around, product = _load_surroundings(session), session.product
-    person = _acting_for(session, around, product)
-    if session.eval_source is not None:
-        return _replay_inputs(session, around, person, product)
-    meta, record = session.meta, around.record
-    turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
+    around = _load_surroundings(session)
+    person = _acting_for(session, around)
+    load = _run_inputs if session.eval_source is None else _replay_inputs
     return RunInputs(
-        **_common_inputs(session, around),
-        actor=person,
-        chat_id=session.chat_id,
-        turn_id=turn_id,
-        turns=[text for text in meta.get("turns") or [] if isinstance(text, str)],
-        earlier=earlier_messages(session.tenant_id, session.chat_id, turn_id),
-        record=record,
-        criteria_set_id=parse_id(meta.get("criteria_set_id")),
-        prompt=load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None),
-        memories=memory_section(None if person.role == "system" else person.id, actor=product),
-        live=session.chat_id is not None or bool(meta.get("live")),
+        lease=session.lease,
+        kind=around.kind,
+        agent_slug=around.slug,
+        agent_name=around.name,
+        version=around.version,
+        config=read_config(around.config),
+        session_type=session.session_type,
+        output_type=session.output_type,
+        trace_id=session.trace_id or "",
+        events=events_of(session.id, actor=session.product) if session.event_count else [],
+        **load(session, around, person),
     )
 
 
-def _replay_inputs(session: LeasedSession, around: Surroundings, person: Actor, actor: Actor) -> RunInputs:
+def _run_inputs(session: LeasedSession, around: Surroundings, person: Actor) -> dict[str, Any]:
+    meta, record = session.meta, around.record
+    turn_id = meta.get("turn_id") if isinstance(meta.get("turn_id"), str) else None
+    return {
+        "actor": person,
+        "chat_id": session.chat_id,
+        "turn_id": turn_id,
+        "turns": [text for text in meta.get("turns") or [] if isinstance(text, str)],
+        "earlier": earlier_messages(session.tenant_id, session.chat_id, turn_id),
+        "record": record,
+        "criteria_set_id": parse_id(meta.get("criteria_set_id")),
+        "prompt": _live_prompt(session, record),
+        "memories": memory_section(None if person.role == "system" else person.id, actor=session.product),
+        "live": session.chat_id is not None or bool(meta.get("live")),
+    }
+
+
+def _replay_inputs(session: LeasedSession, around: Surroundings, person: Actor) -> dict[str, Any]:
     """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
 
     The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
     """
     if around.kind not in REPLAYABLE_KINDS:
         raise Refused(f"{around.name} no longer runs in Upshot, so this golden was not replayed.")
-    replay, frozen = load_replay(session, actor=actor)
+    replay, frozen = load_replay(session, actor=session.product)
     snapshot = replay.snapshot
     entity = snapshot.get("entity")
     record = Record(UUID(entity["id"]), entity["name"], UUID(entity["type_id"]), entity["type"]) if entity else None
-    kind_of_record = record.type_id if record else None
-    prompt = frozen or load_shared_context_prompt(session.tenant_id, session.agent_id, kind_of_record)
-    return RunInputs(
-        **_common_inputs(session, around),
-        actor=replace(person, hermetic=True),
-        chat_id=None,
-        turn_id=None,
-        turns=list(snapshot["turns"]),
-        earlier=[(role, said) for role, said in snapshot.get("earlier") or []],
-        record=record,
-        prompt=prompt,
-        memories=format_section(snapshot["memories"].get("texts") or [], actor=actor),
-        live=False,
-        replay=replay,
-    )
-
-
-def _common_inputs(session: LeasedSession, around: Surroundings) -> dict[str, Any]:
-    """What replays and other runs have in common."""
     return {
-        "lease": session.lease,
-        "kind": around.kind,
-        "agent_slug": around.slug,
-        "agent_name": around.name,
-        "version": around.version,
-        "config": read_config(around.config),
-        "session_type": session.session_type,
-        "output_type": session.output_type,
-        "trace_id": session.trace_id or "",
-        "events": _events(session),
+        "actor": replace(person, hermetic=True),
+        "turns": list(snapshot["turns"]),
+        "earlier": [(role, said) for role, said in snapshot.get("earlier") or []],
+        "record": record,
+        "prompt": frozen or _live_prompt(session, record),
+        "memories": format_section(snapshot["memories"].get("texts") or [], actor=session.product),
+        "replay": replay,
     }
 
 
+def _live_prompt(session: LeasedSession, record: Record | None) -> Prompt:
+    return load_shared_context_prompt(session.tenant_id, session.agent_id, record.type_id if record else None)
+
+
 def _load_surroundings(session: LeasedSession) -> Surroundings:
-    found = run(
-        LOAD_SURROUNDINGS,
-        {
-            "tenant": session.tenant_id,
-            "agent": session.agent_id,
-            "version": session.agent_version_id,
-            "person": session.created_by,
-            "entity": session.entity_id,
-        },
-    )
+    given = {
+        "tenant": session.tenant_id, "agent": session.agent_id, "version": session.agent_version_id,
+        "person": session.created_by, "entity": session.entity_id,
+    }  # fmt: skip
+    found = run(LOAD_SURROUNDINGS, given)
     if not found:
         raise NotFound("The agent has no such version.")
-    *others, entity_id, entity_name, type_id, type_slug = found[0]
-    record = Record(entity_id, entity_name, type_id, type_slug) if entity_id else None
-    around = Surroundings._make([*others, record])
+    record = Record(*found[0][-4:]) if found[0][-4] else None
+    around = Surroundings(*found[0][:-4], record)
     if around.is_archived:
         raise Refused(f"{around.name} is archived; restore it first.")
     return around
 
 
-def _events(session: LeasedSession) -> list[Event]:
-    return events_of(session.id, actor=session.product) if session.event_count else []
-
-
-def _acting_for(session: LeasedSession, around: Surroundings, product: Actor) -> Actor:
+def _acting_for(session: LeasedSession, around: Surroundings) -> Actor:
     """The actor of a run: the rights that the person has today, or the product's for its own agents. The scopes of an
     API key limit them further, even if the key was changed since."""
     if around.is_system:
@@ -189,5 +175,5 @@ def _acting_for(session: LeasedSession, around: Surroundings, product: Actor) ->
         raise Refused("Who asked for this is no member of the workspace any more.")
     else:
         role = around.role
-    actor = Actor(session.created_by, product.tenant_id, role, around.person or "", agent_id=session.agent_id)
+    actor = Actor(session.created_by, session.tenant_id, role, around.person or "", agent_id=session.agent_id)
     return actor.limited_to(session.key_scopes)

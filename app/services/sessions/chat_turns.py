@@ -22,7 +22,7 @@ from app.services.chats.own import Answer
 from app.services.chats.store import NewMessage
 from app.services.sessions import start
 from app.services.sessions.start import OWN_DRAFT, PROGRESS, Progress
-from app.services.sessions.store import OPEN_STATUSES
+from app.services.sessions.store import OPEN_STATUSES, title_of
 
 BUSY = "The answer to what you said before is still being written. Wait for it, or stop it."
 
@@ -96,7 +96,7 @@ def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:
     found = start.runnable_agent(agent, actor=actor)
     if found.is_system:
         raise Refused(f"{found.name} works by itself; choose another agent to talk to.")
-    chat = chat_store.create_chat(actor=actor, agent_slug=found.slug, title=start.title_of(text))
+    chat = chat_store.create_chat(actor=actor, agent_slug=found.slug, title=title_of(text))
     _ask(chat, found.slug, text, actor)
     return chat
 

@@ -20,7 +20,7 @@ from app.models import Agent, AgentSession, SessionDraft
 from app.services import audit
 from app.services.agents import versions
 from app.services.sessions.events import lock_for_events
-from app.services.sessions.store import OPEN_STATUSES, NewSession, create_session, finish_session
+from app.services.sessions.store import OPEN_STATUSES, NewSession, create_session, finish_session, title_of
 
 MAX_TURNS = 50
 
@@ -99,12 +99,6 @@ def runnable_agent(agent: str, *, actor: Actor) -> Agent:
     if found.kind == "external":
         raise Refused(f"{found.name} runs elsewhere and reports its sessions; it cannot be started from here.")
     return found
-
-
-def title_of(said: str) -> str:
-    """The first words, in one line."""
-    line = " ".join(said.split())
-    return line if len(line) <= 120 else line[:119].rstrip() + "…"
 
 
 def stop_run(session_id: UUID, *, actor: Actor) -> AgentSession:

@@ -7,8 +7,9 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
@@ -21,15 +22,8 @@ from app.services import audit
 from app.services.agents import versions
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.privacy import name_of
-from app.services.sessions.events import (
-    NewEvent,
-    add_rows,
-    lock_for_events,
-    reported,
-    rows_of,
-    times_of,
-    write_events,
-)  # fmt: skip
+from app.services.sessions import events as session_events
+from app.services.sessions.events import NewEvent, lock_for_events
 from app.services.sessions.task_outcome import note_end
 from app.services.workspaces.masking import masking_for
 from app.text.masking import Masking
@@ -51,8 +45,8 @@ SET_AS_GIVEN = (
 
 @dataclass(frozen=True, kw_only=True)
 class NewSession:
-    """A run as it is told to us. Who runs here starts `pending`; what is ingested may be in any state. `metadata` is
-    the sender's; `marks` are the product's own and join it."""
+    """A run to store. One that runs here starts `pending`; what is ingested may be in any state. `metadata` is the
+    sender's; `marks` are the product's own and join it."""
 
     agent: str
     agent_version: int | None = None
@@ -83,20 +77,6 @@ class NewSession:
     events: Sequence[NewEvent] = ()
 
 
-@dataclass(frozen=True)
-class SessionDetail:
-    """One session with the names of what it belongs to."""
-
-    session: AgentSession
-    agent: str
-    agent_name: str
-    agent_version: int | None
-    person: str | None
-    chat_title: str | None
-    entity_name: str | None
-    agent_kind: str
-
-
 def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool]:
     """Store a run and whether it was new. The same `external_id` again gives the stored one back, unchanged."""
     check_new(new)
@@ -113,7 +93,7 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
             raise Refused("This session is being stored by another request; send it again.")
         return known, False
     session = db.session.get_one(AgentSession, made[new.external_id])
-    write_events(session, new.events, actor=actor)
+    session_events.write_events(session, new.events, actor=actor)
     if new.status == "failed":
         report_failure(session, actor)
     return session, True
@@ -134,8 +114,12 @@ def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
     masking = masking_for(actor)
     made = _insert(_prepare(fresh, masking, actor))
     stored = [new for new in fresh if new.external_id in made]
-    rows = [row for new in stored for row in rows_of(made[new.external_id], reported(new.events, actor), masking)]
-    add_rows(rows, tenant_id=actor.tenant_id)
+    rows = [
+        row
+        for new in stored
+        for row in session_events.rows_of(made[new.external_id], session_events.reported(new.events, actor), masking)
+    ]
+    session_events.add_rows(rows, tenant_id=actor.tenant_id)
     for new in stored:
         if new.status == "failed":
             report_failure(db.session.get_one(AgentSession, made[new.external_id]), actor)
@@ -241,13 +225,18 @@ def _reason(events: Sequence[NewEvent]) -> str:
 
 
 def _title(new: NewSession, agent: Agent, masking: Masking) -> str:
-    """The first words somebody said, else whose session it is. Masked before it is cut: half a secret is not known."""
+    """The first words of the user, else whose session it is. Masked before it is cut: half a secret is not known."""
     for event in new.events:
         said = event.payload.get("text")
         if event.event_type == "user.message" and isinstance(said, str) and said.strip():
-            line = masking.text(" ".join(said.split()))
-            return line if len(line) <= 120 else line[:119].rstrip() + "…"
+            return title_of(masking.text(said))
     return f"Session of {agent.name}"
+
+
+def title_of(said: str) -> str:
+    """The first words, in one line."""
+    line = " ".join(said.split())
+    return line if len(line) <= 120 else line[:119].rstrip() + "…"
 
 
 def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
@@ -263,18 +252,16 @@ def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
 
 def is_personal(session_id: UUID, *, actor: Actor) -> bool:
     """Whether the session belongs to one person's conversation, so that other members do not see it."""
-    wanted = select(AgentSession.owner_id).where(
-        AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
-    )
-    return db.session.scalar(wanted) is not None
+    ours = [AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id]
+    return db.session.scalar(select(AgentSession.owner_id).where(*ours)) is not None
 
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
     """Add what happened; the ids of the events. Late events are welcome; a `session.completed` or `session.failed`
     ends an open session."""
     session = lock_for_events(session_id, actor=actor)
-    ids = write_events(session, events, actor=actor)
-    for event, at in zip(events, times_of(events), strict=True):
+    ids = session_events.write_events(session, events, actor=actor)
+    for event, at in zip(events, session_events.times_of(events), strict=True):
         status = event.event_type.removeprefix("session.")
         if status in ("completed", "failed") and session.status in OPEN_STATUSES:
             _finish(session, status, _reason([event]) if status == "failed" else None, at, actor)
@@ -338,7 +325,7 @@ def _finish(session: AgentSession, status: str, error: str | None, at: datetime 
 
 
 def after_end(session: AgentSession, actor: Actor) -> None:
-    """What else there is to say of a session that has just ended: to its schedule, and when it failed, to everybody."""
+    """Report a session that has just ended: to its schedule, and when it failed, as feedback."""
     note_end(session)
     if session.status == "failed":
         report_failure(session, actor)
@@ -365,30 +352,27 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
     )
 
 
-def get_session(session_id: UUID, *, actor: Actor) -> SessionDetail:
-    """One session with its names. A member opens those of their own conversations and the workspace's own work; others
-    do not exist for them. Whose it is may be hidden."""
+def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
+    """One session with the names of what it belongs to. A member opens those of their own conversations and the
+    workspace's own work; others do not exist for them. Whose it is may be hidden."""
+    session = aliased(AgentSession, name="session")
     row = db.session.execute(
         select(
-            AgentSession,
-            Agent.slug,
-            Agent.name,
-            AgentVersion.version,
-            name_of(AgentSession.created_by, actor),
-            Chat.title,
-            Entity.name,
-            Agent.kind,
+            session, Agent.slug.label("agent"), Agent.name.label("agent_name"),
+            Agent.kind.label("agent_kind"), AgentVersion.version.label("agent_version"),
+            name_of(session.created_by, actor).label("person"), Chat.title.label("chat_title"),
+            Entity.name.label("entity_name"),
         )
-        .join(Agent, Agent.id == AgentSession.agent_id)
-        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .outerjoin(User, (User.id == AgentSession.created_by) & User.is_system.is_(False))
-        .outerjoin(Chat, Chat.id == AgentSession.chat_id)
-        .outerjoin(Entity, Entity.id == AgentSession.entity_id)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-    ).one_or_none()
+        .join(Agent, Agent.id == session.agent_id)
+        .outerjoin(AgentVersion, AgentVersion.id == session.agent_version_id)
+        .outerjoin(User, (User.id == session.created_by) & User.is_system.is_(False))
+        .outerjoin(Chat, Chat.id == session.chat_id)
+        .outerjoin(Entity, Entity.id == session.entity_id)
+        .where(session.tenant_id == actor.tenant_id, session.id == session_id)
+    ).one_or_none()  # fmt: skip
     if row is None:
         raise NotFound("There is no such session in this workspace.")
-    return SessionDetail(*row)
+    return row
 
 
 # A golden keeps its snapshot under the one name, and each of its replays a copy under the other.
@@ -416,9 +400,6 @@ def public_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
 
 def metadata_of(session_ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
     """The public metadata of these sessions. One query."""
-    rows = db.session.execute(
-        select(AgentSession.id, AgentSession.meta).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)
-        )
-    )
+    ours = [AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids)]
+    rows = db.session.execute(select(AgentSession.id, AgentSession.meta).where(*ours))
     return {session_id: public_metadata(meta, actor=actor) for session_id, meta in rows}

@@ -15,7 +15,6 @@ from app.services.sessions import store as session_store
 from app.services.sessions.budget import format_bytes, full_size
 from app.services.sessions.event_windows import Event
 from app.services.sessions.paging import SessionPart
-from app.services.sessions.store import SessionDetail
 from app.views.format import short_id
 from app.views.layout.tabs import with_version
 from app.views.transcript import timeline
@@ -67,7 +66,7 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
     }
 
 
-def _replayed(found: SessionDetail) -> dict[str, Any] | None:
+def _replayed(found: Any) -> dict[str, Any] | None:
     """What a replay came to: its verdict, or None while it has none. Nothing for other sessions."""
     session = found.session
     if session.eval_source is None:
@@ -110,7 +109,7 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
     return {"turns": turns, "part": part, **addresses(session_id, within_admin)}
 
 
-def _turns(found: SessionDetail, part: SessionPart) -> list[Turn]:
+def _turns(found: Any, part: SessionPart) -> list[Turn]:
     turns = transcript_turns.build_turns(
         part.events,
         person=found.person or "somebody",
