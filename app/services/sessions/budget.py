@@ -26,11 +26,11 @@ class SessionFull(Problem):
     title = "The session is full"
 
     def __init__(self) -> None:
-        shown = format_bytes(session_budget())
-        super().__init__(
-            f"This would exceed the session's budget of {shown} of events. Nothing was stored. Start a new session.",
-            budget_bytes=session_budget(),
+        most = format_bytes(session_budget())
+        sentence = (
+            f"This would exceed the session's budget of {most} of events. Nothing was stored. Start a new session."
         )
+        super().__init__(sentence, budget_bytes=session_budget())
 
 
 def full_reason() -> str:
@@ -68,14 +68,10 @@ def full_size(session: AgentSession) -> str | None:
 
 def mark_full(session_id: UUID, *, actor: Actor) -> None:
     """Note on a session that events were refused, once."""
+    ours = [AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id]
     marked = db.session.scalar(
         update(AgentSession)
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.id == session_id,
-            AgentSession.full_at.is_(None),
-            AgentSession.golden_set.is_(None),
-        )
+        .where(*ours, AgentSession.full_at.is_(None), AgentSession.golden_set.is_(None))
         .values(full_at=datetime.now(UTC))
         .returning(AgentSession.id)
         .execution_options(synchronize_session=False)

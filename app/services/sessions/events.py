@@ -116,18 +116,12 @@ def rows_of(session_id: UUID, events: Sequence[NewEvent], masking: Masking, *, b
     """Events as they are stored: checked, masked, numbered from `before` + 1 on, each with its id and its time."""
     if before + len(events) > limits.EVENTS_IN_SESSION:
         raise Refused(f"A session holds at most {limits.EVENTS_IN_SESSION:,} events; begin another for what follows.")
-    return [
-        EventRow(
-            uuid4(),
-            session_id,
-            before + index + 1,
-            event.event_type,
-            _as_text(masking.value(_payload(event, index)), index),
-            at,
-            is_truncated(event.event_type, event.payload),
-        )
-        for index, (event, at) in enumerate(zip(events, times_of(events), strict=True))
-    ]
+    rows = []
+    for index, (event, at) in enumerate(zip(events, times_of(events), strict=True)):
+        kind, payload = event.event_type, _as_text(masking.value(_payload(event, index)), index)
+        cut = is_truncated(kind, event.payload)
+        rows.append(EventRow(uuid4(), session_id, before + index + 1, kind, payload, at, cut))
+    return rows
 
 
 def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ Every write names the holder and the attempt, so a worker that was given up for 
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
@@ -37,22 +37,6 @@ DRAFT = text("""
     ON CONFLICT (tenant_id, session_id) DO UPDATE SET text = excluded.text, updated_at = clock_timestamp()
     RETURNING session_id
 """)
-# Many runs share one process, so each of their transactions reads and writes with as few statements as it can. What is
-# masked and who the product is come with the session: they are never older than the transaction.
-HOLD = """
-SELECT s.id, s.tenant_id, s.agent_id, s.agent_version_id, s.chat_id, s.entity_id, s.created_by, s.session_type,
-       s.output_type, s.trace_id, s.eval_source, s.event_count, s.event_bytes, s.duration_ms, s.created_at,
-       s.started_at, s.cancel_requested_at, s.lost_count, s.key_scopes, s.metadata,
-       (t.settings ->> 'mask_emails')::boolean,
-       (t.settings ->> 'mask_phones')::boolean, p.id, p.name
-  FROM sessions AS s
-  JOIN tenants AS t ON t.id = s.tenant_id
- CROSS JOIN LATERAL (SELECT u.id, u.name FROM memberships AS m JOIN users AS u ON u.id = m.user_id
-                      WHERE m.tenant_id = s.tenant_id AND m.role = 'system' LIMIT 1) AS p
- WHERE s.tenant_id = %(tenant)s AND s.id = %(session)s AND s.lease_owner = %(owner)s AND s.attempt = %(attempt)s
-   AND s.status = 'running'
-   FOR UPDATE OF s
-"""
 END = f"""{ADDED},
 sized AS (SELECT count(*) AS number, coalesce(sum(payload_bytes), 0) AS bytes,
                  coalesce(max(payload_bytes), 0) AS largest
@@ -65,8 +49,8 @@ UPDATE sessions
        event_count = event_count + sized.number, event_bytes = event_bytes + sized.bytes,
        truncated = truncated OR id = ANY (%(truncated)s::uuid[]),
        full_at = CASE WHEN %(full)s::boolean THEN coalesce(full_at, %(at)s) ELSE full_at END,
-       model = coalesce(%(model)s, model),
-       input_tokens = coalesce(%(input)s, input_tokens), output_tokens = coalesce(%(output)s, output_tokens),
+       model = coalesce(%(model)s, model), input_tokens = coalesce(%(input_tokens)s, input_tokens),
+       output_tokens = coalesce(%(output_tokens)s, output_tokens),
        cost = coalesce(%(cost)s, cost), lease_owner = NULL, lease_until = NULL,
        metadata = CASE WHEN %(marks)s::jsonb IS NULL THEN metadata ELSE metadata || %(marks)s::jsonb END
   FROM sized
@@ -88,11 +72,15 @@ class Lease:
     owner: str
     attempt: int
 
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return dict(zip(("session", "tenant", "owner", "attempt"), astuple(self), strict=True))
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """How a run ended, and what it took. `answer` joins the chat that the session belongs to; `full` says that the
-    session had no room for what happened next."""
+    """How a run ended, and what it took. `answer` joins the session's chat; `full` says that the session had no room
+    for what happened next."""
 
     status: str
     events: Sequence[NewEvent] = ()
@@ -129,7 +117,6 @@ class LeasedSession(NamedTuple):
     trace_id: str | None
     eval_source: str | None
     event_count: int
-    event_bytes: int
     duration_ms: int | None
     created_at: datetime
     started_at: datetime | None
@@ -152,9 +139,24 @@ class LeasedSession(NamedTuple):
         return Masking(bool(self.mask_emails), bool(self.mask_phones))
 
 
+# Many runs share one process, so each of their transactions reads and writes with as few statements as it can. What is
+# masked and who the product is come with the session: they are never older than the transaction.
+HOLD = f"""
+SELECT {", ".join(f"s.{name}" for name in LeasedSession._fields[1:-5])}, s.metadata,
+       (t.settings ->> 'mask_emails')::boolean, (t.settings ->> 'mask_phones')::boolean, p.id, p.name
+  FROM sessions AS s
+  JOIN tenants AS t ON t.id = s.tenant_id
+ CROSS JOIN LATERAL (SELECT u.id, u.name FROM memberships AS m JOIN users AS u ON u.id = m.user_id
+                      WHERE m.tenant_id = s.tenant_id AND m.role = 'system' LIMIT 1) AS p
+ WHERE s.tenant_id = %(tenant)s AND s.id = %(session)s AND s.lease_owner = %(owner)s AND s.attempt = %(attempt)s
+   AND s.status = 'running'
+   FOR UPDATE OF s
+"""
+
+
 def hold(lease: Lease) -> LeasedSession:
     """The session, locked, if it is still ours."""
-    found = run(HOLD, _named(lease))
+    found = run(HOLD, lease.parameters)
     if not found:
         raise LeaseLost
     return LeasedSession(lease, *found[0])
@@ -168,12 +170,6 @@ def why_given_up(held: LeasedSession) -> str | None:
     if held.lost_count > MAX_LOST:
         return PROCESSES_LOST
     return GIVEN_UP if held.lease.attempt - held.lost_count > MAX_ATTEMPTS else None
-
-
-def _named(lease: Lease) -> dict[str, Any]:
-    return {
-        "tenant": lease.tenant_id, "session": lease.session_id, "owner": lease.owner, "attempt": lease.attempt,
-    }  # fmt: skip
 
 
 def record(lease: Lease, events: Sequence[NewEvent]) -> bool:
@@ -194,7 +190,7 @@ def _rows(held: LeasedSession, events: Sequence[NewEvent]) -> list[EventRow]:
 
 def write_draft(lease: Lease, so_far: str) -> None:
     """Show the answer so far."""
-    if db.session.scalar(DRAFT, _named(lease) | {"text": so_far}) is None:
+    if db.session.scalar(DRAFT, lease.parameters | {"text": so_far}) is None:
         raise LeaseLost
 
 
@@ -206,26 +202,19 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
     at = datetime.now(UTC)
     lasted = milliseconds_between(held.started_at or held.created_at, at)
-    sizes = run(
-        END,
-        row_parameters(_rows(held, events), held.tenant_id)
-        | {
-            "session": held.id,
-            "status": ending.status,
-            "error": held.masking.text(ending.error) if ending.error else None,
-            "at": at,
-            "full": ending.full,
-            "duration": lasted if held.duration_ms is None else held.duration_ms,
-            "model": ending.model,
-            "input": ending.input_tokens,
-            "output": ending.output_tokens,
-            "cost": ending.cost,
-            "marks": None if marks is None else json.dumps(marks),
-            "user": actor.id,
-            "agent": actor.agent_id,
-            "details": json.dumps(audit_entry.details_of(actor, before="running", after=ending.status)),
-        },
-    )
+    as_given = ("status", "full", "model", "input_tokens", "output_tokens", "cost")
+    more = {
+        "session": held.id,
+        "error": held.masking.text(ending.error) if ending.error else None,
+        "at": at,
+        "duration": lasted if held.duration_ms is None else held.duration_ms,
+        "marks": None if marks is None else json.dumps(marks),
+        "user": actor.id,
+        "agent": actor.agent_id,
+        "details": json.dumps(audit_entry.details_of(actor, before="running", after=ending.status)),
+    }
+    rows = row_parameters(_rows(held, events), held.tenant_id)
+    sizes = run(END, rows | more | {name: getattr(ending, name) for name in as_given})
     check_sizes(sizes, spare=0 if ending.status == "completed" else FOR_THE_END)
     if said is not None and held.chat_id is not None:
         instead = {"instead_of": held.meta["instead_of"]} if "instead_of" in held.meta else {}

@@ -26,7 +26,11 @@ def ask_delete() -> Any:
     """How many would go, the ticked ones or all that the list shows. Changes nothing."""
     back = _list_address()
     try:
-        ids = _all_of(back) if request.form.get("which") == "all" else _ticked()
+        if request.form.get("which") == "all":
+            filters = listing.read_listing(SessionFilters, _query(back)).filters
+            ids = session_delete.find_ids(filters, actor=g.actor)
+        else:
+            ids = _ticked()
         session_delete.check_deletable(ids, actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
@@ -66,11 +70,6 @@ def _list_address() -> str:
 
 def _query(back: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(back).query))
-
-
-def _all_of(back: str) -> list[UUID]:
-    asked = listing.read_listing(SessionFilters, _query(back))
-    return session_delete.find_ids(asked.filters, actor=g.actor)
 
 
 def _ticked() -> list[UUID]:

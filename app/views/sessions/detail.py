@@ -30,20 +30,25 @@ LARGE_SESSION = 1_000_000
 def read_session(session_id: UUID, *, within_admin: bool = True, after: str | None = None) -> dict[str, Any]:
     """What both the page and the panel show. With `after`, the transcript begins there. At most six queries."""
     found = session_store.get_session(session_id, actor=g.actor)
-    part, outline = _read(session_id, after)
+    session = found.session
+    if after is None:
+        part, outline = session_paging.read_first(session_id, actor=g.actor)
+    else:
+        part, outline = session_paging.read_part(session_id, after, actor=g.actor), []
     turns = _turns(found, part)
     whole = part.first and part.following is None
-    if whole and found.session.chat_id:
-        said = chat_store.messages_of(found.session.chat_id, actor=g.actor, session_id=session_id)
-        transcript_turns.add_message_ids(turns, said)
+    if whole and session.chat_id:
+        messages = chat_store.messages_of(session.chat_id, actor=g.actor, session_id=session_id)
+        transcript_turns.add_message_ids(turns, messages)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
     notes = [build_note(row, linked=within_admin) for row in rows]
     left = attach_notes(turns, notes, whole=whole)
-    about, later = (left, []) if whole else _split_notes(left, outline, session_id, within_admin)
+    links = addresses(session_id, within_admin)
+    about, later = (left, []) if whole else _split_notes(left, outline, links["own_url"])
     loaded = [event.payload for event in part.events if event.event_type == "context.loaded"]
     return {
         "found": found,
-        "session": found.session,
+        "session": session,
         "agent": with_version(found.agent, found.agent_version),
         "turns": turns,
         "part": part,
@@ -56,28 +61,21 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
         "tool_calls": sum(event.event_type == "tool.call" for event in outline),
         "loaded": loaded[0] if loaded else None,
         "loaded_rows": load_known_rows(_joined(loaded)) if loaded and g.actor.is_admin else [],
-        "size": format_bytes(found.session.event_bytes) if found.session.event_bytes >= LARGE_SESSION else None,
-        "full": full_size(found.session),
-        "replay_of": parse_id(found.session.eval_source or ""),
-        "replayed": _replayed(found) if within_admin else None,
+        "size": format_bytes(session.event_bytes) if session.event_bytes >= LARGE_SESSION else None,
+        "full": full_size(session),
+        "replay_of": parse_id(session.eval_source or ""),
+        "replayed": _replayed(session) if within_admin and session.eval_source is not None else None,
         "panel_turns": PANEL_TURNS,
-        "promotable": within_admin and _promotable(found.session, outline or part.events),
-        **addresses(session_id, within_admin),
+        "promotable": within_admin and _promotable(session, outline or part.events),
+        **links,
     }
 
 
-def _replayed(found: Any) -> dict[str, Any] | None:
-    """What a replay came to: its verdict, or None while it has none. Nothing for other sessions."""
-    session = found.session
-    if session.eval_source is None:
-        return None
+def _replayed(session: AgentSession) -> dict[str, Any]:
+    """What a replay came to. Its verdict is None while it has none."""
     result = session.meta.get("eval_result") or {}
-    return {
-        "verdict": result.get("verdict"),
-        "reason": result.get("reason"),
-        "accuracy": result.get("overall_accuracy"),
-        "run_id": session.eval_run_id,
-    }
+    shown = {"verdict": "verdict", "reason": "reason", "accuracy": "overall_accuracy"}
+    return {name: result.get(key) for name, key in shown.items()} | {"run_id": session.eval_run_id}
 
 
 def _promotable(session: AgentSession, events: Sequence[Event]) -> bool:
@@ -91,12 +89,6 @@ def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:
     endpoint = "sessions.detail" if within_admin else "sessions.own_detail"
     own_url = url_for(endpoint, session_id=session_id)
     return {"own_url": own_url, "events_url": f"{own_url}/events/", "within_admin": within_admin}
-
-
-def _read(session_id: UUID, after: str | None) -> tuple[SessionPart, list[Event]]:
-    if after is None:
-        return session_paging.read_first(session_id, actor=g.actor)
-    return session_paging.read_part(session_id, after, actor=g.actor), []
 
 
 def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dict[str, Any]:
@@ -128,19 +120,18 @@ def _joined(loaded: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _split_notes(
-    notes: Sequence[Note], outline: Sequence[Event], session_id: UUID, within_admin: bool
+    notes: Sequence[Note], outline: Sequence[Event], own_url: str
 ) -> tuple[list[Note], list[tuple[str, Note]]]:
     """Split notes that are beside no turn here: those about the whole, and those further on with their address."""
-    own_url = addresses(session_id, within_admin)["own_url"]
-    where = {name: event for event in outline for name in transcript_turns.event_ids(event)}
+    where = {name: event.id for event in outline for name in transcript_turns.event_ids(event)}
     about: list[Note] = []
     later: list[tuple[str, Note]] = []
     for note in notes:
-        event = next((where[name] for name in note.ids if name in where), None)
-        if event is not None:
-            later.append((f"{own_url}?at={event.id}#e-{short_id(event.id)}", note))
-        else:
+        event_id = next((where[name] for name in note.ids if name in where), None)
+        if event_id is None:
             about.append(note)
+        else:
+            later.append((f"{own_url}?at={event_id}#e-{short_id(event_id)}", note))
     return about, later
 
 
