@@ -158,7 +158,7 @@ def _load_surroundings(session: LeasedSession) -> Surroundings:
     if not found:
         raise NotFound("The agent has no such version.")
     record = Record(*found[0][-4:]) if found[0][-4] else None
-    around = Surroundings(*found[0][:-4], record)
+    around = Surroundings._make([*found[0][:-4], record])
     if around.is_archived:
         raise Refused(f"{around.name} is archived; restore it first.")
     return around

@@ -117,6 +117,7 @@ class LeasedSession(NamedTuple):
     trace_id: str | None
     eval_source: str | None
     event_count: int
+    event_bytes: int
     duration_ms: int | None
     created_at: datetime
     started_at: datetime | None
