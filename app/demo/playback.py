@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -16,24 +15,21 @@ from app.db import db
 from app.demo.recording import Recorded, read_runs, read_talks, to_ids
 from app.demo.times import Events, assign_times
 from app.demo.world import Talk, World
-from app.models import Agent, AgentSession, Chat, EvalRun, Feedback
+from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, EvalRun, Feedback, SharedContext
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
-from app.services.entities import responses as entity_responses
-from app.services.entities import store as entity_store
-from app.services.entities.responses import NewResponse
 from app.services.evals import replays as eval_replays
 from app.services.evals import runs as eval_runs
 from app.services.evals.results import cases_of, finish_if_done, group_by_golden, verdict_of
 from app.services.evals.runs import NewRun
 from app.services.knowledge import memories
-from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.prompt import load_shared_context_prompt
-from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent, add_rows, lock_for_events, rows_of, write_events
 from app.services.sessions.store import NewSession, create_sessions
 from app.services.workspaces.masking import masking_for
+from app.tools import Tool, ToolScope, find_tool
+from app.tools.run import read_arguments
 
 USAGE: dict[str, Any] = {"model": "offline", "input_tokens": 0, "output_tokens": 0, "cost": Decimal(0)}
 BETWEEN_REPLAYS = timedelta(seconds=2)
@@ -55,17 +51,10 @@ class Player:
 
     def __init__(self, world: World, talks: Sequence[Talk]) -> None:
         self.world = world
+        self.recorded_talks, self.recorded_runs = read_talks(), read_runs()
         self.chats: dict[str, Chat] = {}
         with self.transaction():
             self.sessions = self._create_sessions(talks)
-
-    @cached_property
-    def recorded_talks(self) -> dict[str, Recorded]:
-        return read_talks()
-
-    @cached_property
-    def recorded_runs(self) -> dict[str, Recorded]:
-        return read_runs()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """The seed is one transaction, which its caller opens."""
@@ -313,77 +302,38 @@ def _title(prompt: str) -> str:
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
 
 
-@dataclass(frozen=True)
-class Occasion:
-    """Who changes something, in which session, and when."""
-
-    actor: Actor
-    session_id: UUID
-    at: datetime
-
-
 def apply_effects(world: World, events: Events, times: list[datetime], actor: Actor, session_id: UUID) -> None:
-    """Repeat every successful change, in order. What it creates gets the name that the recording has for it."""
-    calls: dict[str, dict[str, Any]] = {}
+    """Call every tool again that changed something. What it creates gets the name that the recording has for it."""
+    calls: dict[str, Any] = {}
     for (kind, payload), at in zip(events, times, strict=True):
         if kind == "tool.call":
-            calls[payload["id"]] = payload
-        elif kind == "tool.result" and not payload["is_error"] and payload["name"] in EFFECTS:
-            arguments = to_ids(world, calls[payload["call_id"]]["arguments"])
-            created = EFFECTS[payload["name"]](arguments, Occasion(actor, session_id, at))
+            calls[payload["id"]] = payload["arguments"]
+        elif kind == "tool.result" and not payload["is_error"] and find_tool(payload["name"]).writes:
+            arguments = to_ids(world, calls[payload["call_id"]])
+            created = _call_again(find_tool(payload["name"]), arguments, ToolScope(actor, session_id), at)
             world.refs[payload["output"]["id"].removeprefix("ref:")] = created
 
 
-def _create_entity(given: dict[str, Any], occasion: Occasion) -> UUID:
-    return entity_store.create_entity(
-        entity_type=given["entityType"],
-        name=given["name"],
-        fields=given.get("fields", {}),
-        actor=occasion.actor,
-        created_at=occasion.at,
-    ).id
+def _call_again(tool: Tool, arguments: dict[str, Any], scope: ToolScope, at: datetime) -> UUID:
+    if tool.name == "saveMemory":  # Memories cannot be changed, so this one is dated at once.
+        return memories.save_memory(arguments["content"], actor=scope.actor, session_id=scope.session_id, at=at).id
+    outcome = tool.call(read_arguments(tool, arguments), scope)
+    for event in outcome.events:
+        date_effect(event.event_type, event.payload, at)
+    return UUID(outcome.output["id"])
 
 
-def _update_entity(given: dict[str, Any], occasion: Occasion) -> UUID:
-    record = UUID(given["entityId"])
-    entity_store.update_entity(record, given["changes"], actor=occasion.actor, at=occasion.at)
-    return record
+def date_effect(kind: str, payload: dict[str, Any], at: datetime) -> None:
+    """Date what an agent changed to the time of the conversation: lists show what changed last first."""
+    if kind == "entity.created":
+        _update(Entity, payload["entity_id"], created_at=at, updated_at=at)
+    elif kind == "entity.updated" and payload["changes"]:
+        _update(Entity, payload["entity_id"], updated_at=at)
+    elif kind == "response.submitted":
+        _update(EntityResponse, payload["response_id"], created_at=at)
+    elif kind == "knowledge.changed":
+        _update(SharedContext, payload["shared_context_id"], created_at=at, updated_at=at)
 
 
-def _submit_response(given: dict[str, Any], occasion: Occasion) -> UUID:
-    return entity_responses.submit_response(
-        NewResponse(
-            entity_id=UUID(given["entityId"]),
-            criteria_set_id=UUID(given["criteriaSetId"]),
-            values=given["values"],
-            session_id=occasion.session_id,
-            agent_id=occasion.actor.agent_id,
-            created_at=occasion.at,
-        ),
-        actor=occasion.actor,
-    ).id
-
-
-def _propose_row(kind: str) -> Callable[[dict[str, Any], Occasion], UUID]:
-    def propose(given: dict[str, Any], occasion: Occasion) -> UUID:
-        new = NewRow(type=kind, content=given["content"], context=given.get("context"), created_at=occasion.at)
-        meta = {"proposed": {"session_id": str(occasion.session_id)}}
-        return knowledge_rows.add_row(new, actor=occasion.actor, proposed=True, meta=meta).id
-
-    return propose
-
-
-def _save_memory(given: dict[str, Any], occasion: Occasion) -> UUID:
-    session_id, at = occasion.session_id, occasion.at
-    return memories.save_memory(given["content"], actor=occasion.actor, session_id=session_id, at=at).id
-
-
-EFFECTS: dict[str, Callable[[dict[str, Any], Occasion], UUID]] = {
-    "createEntity": _create_entity,
-    "updateEntity": _update_entity,
-    "submitResponse": _submit_response,
-    "addCorrection": _propose_row("correction"),
-    "addLesson": _propose_row("lesson"),
-    "addInsight": _propose_row("insight"),
-    "saveMemory": _save_memory,
-}
+def _update(model: Any, row_id: str, **values: datetime) -> None:
+    db.session.execute(update(model).where(model.id == UUID(row_id)).values(**values))

@@ -11,20 +11,28 @@ from typing import Any
 from uuid import UUID
 
 from flask import current_app
-from sqlalchemy import update
 
 from app.agents.runtime import Run
 from app.agents.threads import Threads
 from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.demo.history import build_history
-from app.demo.playback import PlayedTalk, Player, create_chat, date_failures, start_run, store_messages, summarize
+from app.demo.playback import (
+    PlayedTalk,
+    Player,
+    create_chat,
+    date_effect,
+    date_failures,
+    start_run,
+    store_messages,
+    summarize,
+)
 from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_ids, to_line, to_names
 from app.demo.reset import purge
 from app.demo.seed import NAME
 from app.demo.times import Events, assign_times
 from app.demo.world import Talk, World, load_talks, set_up
-from app.models import AgentSession, Entity, EntityResponse, SharedContext
+from app.models import AgentSession
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import events_of
 from app.services.sessions.events import NewEvent
@@ -171,7 +179,8 @@ class LivePlayer(Player):
         with self.transaction():
             session = db.session.get_one(AgentSession, session_id, populate_existing=True)
             events = self._read_events(session_id)
-            _date_effects(events, began)
+            for (kind, payload), at in zip(events, assign_times(events, began)[0], strict=True):
+                date_effect(kind, payload, at)
             named = to_names(self.world, key, events)
             return {"talk": key, "status": session.status, "error": session.error, "events": named}
 
@@ -194,19 +203,3 @@ class LivePlayer(Player):
 
 def _is_chosen(key: str, chosen: Collection[str] | None) -> bool:
     return chosen is None or key in chosen
-
-
-def _date_effects(events: Events, began: datetime) -> None:
-    """Date what agents changed to the time of the conversation: lists show what changed last first."""
-    times, _ = assign_times(events, began)
-    for (kind, payload), at in zip(events, times, strict=True):
-        if kind in ("entity.created", "entity.updated") and payload.get("changes") != {}:
-            _update(Entity, payload["entity_id"], updated_at=at)
-        elif kind == "response.submitted":
-            _update(EntityResponse, payload["response_id"], created_at=at)
-        elif kind == "knowledge.changed":
-            _update(SharedContext, payload["shared_context_id"], updated_at=at, created_at=at)
-
-
-def _update(model: Any, row_id: str, **values: datetime) -> None:
-    db.session.execute(update(model).where(model.id == UUID(row_id)).values(**values))

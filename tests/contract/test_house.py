@@ -30,7 +30,7 @@ BELOW = {
     "tools": STORES,
     "agents": {"tools", *STORES},
     "jobs": {"agents", *STORES},
-    "demo": {"agents", *STORES},
+    "demo": {"agents", "tools", *STORES},
     "api": {"security", "tools", *STORES},
     "views": {"security", *STORES},
     "server": {"services", "db", "agents", "jobs", "demo", "cli", "security", "api"},

@@ -132,7 +132,7 @@ def test_the_checks_find_little_in_good_knowledge(demo: Any) -> None:
     """At most one finding per twenty rows, or nobody would read them."""
     report = hygiene.check_all(actor=demo)
     said = [
-        f"{kept.row.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found
+        f"{kept.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found
     ]
     assert report.looked_at >= 20
     assert len(said) <= report.looked_at / 20, said
