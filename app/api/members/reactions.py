@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from flask import g
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import BeforeValidator, Field
 
-from app.api.kit.fields import Answer, Body, Moment
+from app.api.kit.fields import MAX_LIMIT, Answer, Body, Moment
 from app.api.kit.route import route
 from app.api.members import bp
 from app.errors import Invalid, NotFound
@@ -20,22 +20,9 @@ from app.services.sessions import turn_logs
 
 ReactionName = Literal["ok", "not_ok", "neutral"]
 ROOT = "/conversations/<tenant>/<project>"
-MAX_TURNS = 100
-
-
-def clamped(value: Any) -> Any:
-    """From 1 to 100, as in every list."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("Give a whole number from 1 to 100.")
-    return min(max(value, 1), MAX_TURNS)
 
 
 AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
-Clamped = Annotated[
-    int,
-    BeforeValidator(clamped),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_TURNS, "default": MAX_TURNS}),
-]
 
 
 class ReactionBody(Body):
@@ -158,7 +145,7 @@ class PeriodBody(Body):
     start: AnyMoment
     end: AnyMoment
     include_turns: bool = False
-    limit: Clamped = MAX_TURNS
+    limit: int = Field(MAX_LIMIT, description="How many conversations, 1 to 100.")
     cursor: str | None = Field(None, max_length=1000, description="`next_cursor` of the page before.")
 
 

@@ -16,6 +16,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import MAX_ROWS
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
 from app.learning.reactions import NAMES, Counts, Reaction, by_turn, rating_of, user_type_of
@@ -184,6 +185,7 @@ def conversations_in_period(
         Feedback.chat_id.is_not(None),
         Feedback.turn_id.is_not(None),
     ]
+    limit = min(max(limit, 1), MAX_ROWS)
     rows = _grouped(which, limit + 1, cursor, actor)
     shown = rows[:limit]
     chat_ids = [row.chat_id for row in shown]

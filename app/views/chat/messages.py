@@ -75,7 +75,8 @@ def build_messages(
     wish = wish or OpenForm()
     messages = [one.message for one in stretch]
     groups = group_alternatives(messages)
-    hidden = {index for places in groups.values() for index in places} - {_visible(p, wish) for p in groups.values()}
+    visible = {wish.index if wish.index in places else places[-1] for places in groups.values()}
+    hidden = {index for places in groups.values() for index in places} - visible
     sessions = {message.session_id for message in messages if message.session_id}
     work = session_transcript.load_work_events(sessions, actor=g.actor)
     turns = transcript_turns.build_chat_turns(messages, person=g.actor.name or "You", agent=agent, work=work)
@@ -111,10 +112,6 @@ def group_alternatives(messages: Sequence[Message]) -> dict[int, list[int]]:
         first[message.message_index] = root
         groups.setdefault(root, []).append(message.message_index)
     return groups
-
-
-def _visible(places: Sequence[int], wish: OpenForm) -> int:
-    return wish.index if wish.index is not None and wish.index in places else places[-1]
 
 
 def _marks(one: ChatMessage) -> tuple[str, ...]:

@@ -82,37 +82,28 @@ def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
 
 
 def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
-    """The transcript around the row: the conversation's when there is one, else the session's."""
+    """Return the transcript around the row, the conversation's when there is one, else the session's, and the knowledge
+    that the session had."""
+    row = found.row
+    version = f"v{row.agent_version}" if row.agent_version else ""
+    events: Sequence[event_windows.Event] = ()
+    turns: list[Turn] = []
     if found.chat is not None:
-        return _from_chat(found)
-    if found.row.session_id is None:
-        return [], []
-    whole = session_store.get_session(found.row.session_id, actor=g.actor)
-    events, _ = event_windows.read_window(found.row.session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
-    version = f"v{whole.agent_version}" if whole.agent_version else ""
-    turns = transcript_turns.build_turns(events, person=whole.person or "somebody", agent=whole.agent, version=version)
-    return turns, _known(events)
-
-
-def _from_chat(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
-    assert found.chat is not None  # noqa: S101 - the caller looked
-    chat = chat_store.get_chat(g.actor, found.chat)
-    behind = {found.row.session_id} if found.row.session_id else {m.session_id for m in chat.messages if m.session_id}
-    work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
-    versions = (
-        {found.row.session_id: f"v{found.row.agent_version}"}
-        if found.row.session_id and found.row.agent_version
-        else {}
-    )
-    turns = transcript_turns.build_chat_turns(
-        chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
-    )
-    return turns, _known(work.get(found.row.session_id, []) if found.row.session_id else [])
-
-
-def _known(events: Sequence[event_windows.Event]) -> list[KnownRow]:
-    payload = next((event.payload for event in events if event.event_type == "context.loaded"), None)
-    return load_known_rows(payload) if payload else []
+        chat = chat_store.get_chat(g.actor, found.chat)
+        behind = {row.session_id} if row.session_id else {message.session_id for message in chat.messages}
+        work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
+        versions = {row.session_id: version} if row.session_id and version else {}
+        turns = transcript_turns.build_chat_turns(
+            chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
+        )
+        events = work.get(row.session_id, ()) if row.session_id else ()
+    elif row.session_id is not None:
+        whole = session_store.get_session(row.session_id, actor=g.actor)
+        events, _ = event_windows.read_window(row.session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
+        person = whole.person or "somebody"
+        turns = transcript_turns.build_turns(events, person=person, agent=whole.agent, version=version)
+    loaded = next((event.payload for event in events if event.event_type == "context.loaded"), None)
+    return turns, load_known_rows(loaded) if loaded else []
 
 
 def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) -> str:

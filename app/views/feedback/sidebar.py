@@ -1,15 +1,11 @@
 """The feedback panel's sidebar: assignee, comments, assessment, similar rows, history."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
-from flask import g
+from flask import g, request
 
-from app.errors import Invalid
 from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
 from app.services import audit as services_audit
 from app.services.feedback import teamwork
@@ -29,61 +25,27 @@ STEPS = {
 }
 
 
-@dataclass(frozen=True)
-class AssessmentForm:
-    """An assessment as the form shows it: as it is stored, or as it was sent and refused."""
+ASSESSMENT_CHOICES = {"scores": SCORES, "verdicts": VERDICTS, "issues": OUTPUT_ISSUES, "categories": ERROR_CATEGORIES}
 
-    VERDICTS: ClassVar[tuple[str, ...]] = VERDICTS
-    ISSUES: ClassVar[tuple[str, ...]] = OUTPUT_ISSUES
-    CATEGORIES: ClassVar[tuple[str, ...]] = ERROR_CATEGORIES
 
-    scores: dict[str, str]
-    verdict: str = ""
-    issues: Sequence[str] = ()
-    error_categories: Sequence[str] = ()
-    who: str | None = None
-    at: datetime | None = None
-    errors: Mapping[str, str] = field(default_factory=dict)
+def posted_assessment() -> dict[str, Any]:
+    """Return the assessment that was sent, in the shape in which it is stored."""
+    form = request.form
+    review = {"verdict": form.get("verdict", "").strip(), "issues": form.getlist("issues")}
+    return {
+        "quality_scores": {name: value for name in SCORES if (value := form.get(name, "").strip()[:20])},
+        "output_review": {name: value for name, value in review.items() if value},
+        "error_categories": form.getlist("error_categories"),
+    }
 
-    @classmethod
-    def stored(cls, found: Mapping[str, Any], names: Mapping[str, str]) -> AssessmentForm:
-        scores, review = found.get("quality_scores") or {}, found.get("output_review") or {}
-        return cls(
-            {name: str(scores.get(name, "")) for name in SCORES},
-            review.get("verdict") or "",
-            review.get("issues", ()),
-            found.get("error_categories", ()),
-            names.get(found.get("by", "")),
-            datetime.fromisoformat(found["at"]) if found.get("at") else None,
-        )
 
-    @classmethod
-    def sent(cls, form: Any, refusal: Invalid | None = None) -> AssessmentForm:
-        fields = refusal.fields if refusal else {}
-        wrong = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in fields.items()}
-        return cls(
-            {name: form.get(name, "").strip()[:20] for name in SCORES},
-            form.get("verdict", "").strip(),
-            form.getlist("issues"),
-            form.getlist("error_categories"),
-            errors=wrong,
-        )
-
-    def given(self) -> dict[str, Any]:
-        """As the service takes it."""
-        review: dict[str, Any] = {"issues": list(self.issues)} if self.issues else {}
-        return {
-            "quality_scores": {name: value for name, value in self.scores.items() if value},
-            "output_review": review | ({"verdict": self.verdict} if self.verdict else {}),
-            "error_categories": list(self.error_categories),
-        }
-
-    def fields(self) -> tuple[tuple[str, str], ...]:
-        """As a form sends it again, to undo what replaced it."""
-        pairs = [*self.scores.items(), ("verdict", self.verdict)]
-        pairs += [("issues", value) for value in self.issues]
-        pairs += [("error_categories", value) for value in self.error_categories]
-        return tuple((name, value) for name, value in pairs if value)
+def assessment_fields(stored: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return an assessment as a form sends it, to undo the one that replaced it."""
+    review = stored.get("output_review", {})
+    pairs = [*stored.get("quality_scores", {}).items(), ("verdict", review.get("verdict", ""))]
+    pairs += [("issues", value) for value in review.get("issues", ())]
+    pairs += [("error_categories", value) for value in stored.get("error_categories", ())]
+    return tuple((name, str(value)) for name, value in pairs if value != "")
 
 
 def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
@@ -97,7 +59,10 @@ def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
         "said": summarise,
         "colleagues": colleagues,
         "comments": teamwork.comments_of(row.id, actor=g.actor),
-        "assessment": AssessmentForm.stored(found.assessment, names),
+        "assessment": found.assessment,
+        "assessed_at": datetime.fromisoformat(found.assessment["at"]) if found.assessment else None,
+        "assessor": names.get(found.assessment.get("by", ""), "somebody who left"),
+        "choices": ASSESSMENT_CHOICES,
         "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
         "steps": steps_of(found, names),
     }

@@ -15,7 +15,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.views.feedback import bp
 from app.views.feedback.pages import DONE, listed, notes
-from app.views.feedback.sidebar import AssessmentForm, load_sidebar
+from app.views.feedback.sidebar import assessment_fields, load_sidebar, posted_assessment
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, swap, wants_fragment
 from app.views.layout.shell import own_path
@@ -137,18 +137,18 @@ def delete_comment(feedback_id: UUID, comment_id: UUID) -> Any:
 @access("admin")
 def assess(feedback_id: UUID) -> Any:
     """Keep what an admin thinks of the answer."""
+    given = posted_assessment()
     try:
         with transaction():
-            before = teamwork.assess_feedback(feedback_id, AssessmentForm.sent(request.form).given(), actor=g.actor)
+            before = teamwork.assess_feedback(feedback_id, given, actor=g.actor)
     except Invalid as refusal:
-        form = AssessmentForm.sent(request.form, refusal)
+        errors = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in refusal.fields.items()}
         toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")
-        return _changed(feedback_id, "feedback/_assessed.html", toast, 422, assessment=form)
-    fields = AssessmentForm.stored(before, {}).fields()
+        more = {"assessment": given, "assessment_errors": errors}
+        return _changed(feedback_id, "feedback/_assessed.html", toast, 422, **more)
     undo = url_for(".assess", feedback_id=feedback_id)
-    return _changed(
-        feedback_id, "feedback/_assessed.html", Toast("Assessed.", undo=undo, target="#toasts", fields=fields)
-    )
+    toast = Toast("Assessed.", undo=undo, target="#toasts", fields=assessment_fields(before))
+    return _changed(feedback_id, "feedback/_assessed.html", toast)
 
 
 def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, **more: Any) -> Any:
