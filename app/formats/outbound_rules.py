@@ -35,6 +35,13 @@ NAT64 = IPv6Network("64:ff9b::/96")
 NEVER = tuple(ip_network(text) for text in ("2001::/23", "2002::/16", "192.88.99.0/24", "168.63.129.16/32"))
 
 
+ASK_OPERATOR = "whoever runs Upshot can add {} to UPSHOT_OUTBOUND_ALLOW."
+NOT_READABLE = (
+    f"Give an address that begins with http:// or https://, in plain ASCII, at most {MAX_LENGTH:,} characters, without"
+    " a user name or a #."
+)
+
+
 class Unreachable(Invalid):
     """An address that agents may not reach. The sentence says what to change."""
 
@@ -88,8 +95,8 @@ def check_address(url: str, allow: str = "") -> Target:
     check_port(target.host, target.port, allow)
     if _literal(target.host) is not None:
         check_ip(target.host, target.host, target.port, allow)
-    elif _is_own(target.host) and not is_allowed(target.host, target.port, allow):
-        raise _private(target.host, target.port)
+    elif target.host in ONE_MACHINE or target.host.endswith(".localhost"):
+        _check_allowed(target.host, target.port, allow)
     return target
 
 
@@ -105,16 +112,19 @@ def check_template(url: str, allow: str = "") -> Target:
 def check_port(host: str, port: int, allow: str) -> None:
     """Raise Unreachable for a port that is not the web's, unless the operator named it."""
     if port not in PORTS.values() and not is_allowed(host, port, allow):
-        raise Unreachable(
-            f"Agents may reach ports 80 and 443 only; whoever runs Upshot can add {format_host(host, port)} to"
-            " UPSHOT_OUTBOUND_ALLOW."
-        )
+        raise Unreachable(f"Agents may reach ports 80 and 443 only; {ASK_OPERATOR.format(format_host(host, port))}")
 
 
 def check_ip(address: str, host: str, port: int, allow: str) -> None:
     """Raise Unreachable for a number that is not public, unless the operator named the host that led to it."""
-    if not is_public(address) and not is_allowed(host, port, allow):
-        raise _private(host, port)
+    if not is_public(address):
+        _check_allowed(host, port, allow)
+
+
+def _check_allowed(host: str, port: int, allow: str) -> None:
+    if not is_allowed(host, port, allow):
+        shown = format_host(host, port, "http" if port == PORTS["http"] else "https")
+        raise Unreachable(f"{host} is not on the public internet; {ASK_OPERATOR.format(shown)}")
 
 
 def is_public(address: str) -> bool:
@@ -131,12 +141,11 @@ def is_public(address: str) -> bool:
 
 def config_problems(config: AgentConfig, allow: str) -> dict[str, str]:
     """What is wrong with the addresses of an agent, each under the name of its field."""
-    checks = [(f"http_tools.{place}.url", tool.url, check_template) for place, tool in enumerate(config.http_tools)]
-    checks += [
-        (f"mcp_servers.{place}.url", server.url, check_address) for place, server in enumerate(config.mcp_servers)
+    checks = [
+        *((f"http_tools.{place}.url", tool.url, check_template) for place, tool in enumerate(config.http_tools)),
+        *((f"mcp_servers.{place}.url", one.url, check_address) for place, one in enumerate(config.mcp_servers)),
+        *([("endpoint_url", config.endpoint_url, check_address)] if config.endpoint_url else []),
     ]
-    if config.endpoint_url:
-        checks.append(("endpoint_url", config.endpoint_url, check_address))
     found: dict[str, str] = {}
     for name, url, check in checks:
         try:
@@ -150,25 +159,10 @@ def _parse_address(url: str) -> Target:
     text = url.strip(" ")
     found = ADDRESS.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if found is None:
-        raise Unreachable(_complaint(text))
+        raise Unreachable(NOT_READABLE)
     scheme, rest = found["scheme"].lower(), found["rest"]
     host, port = _host(found["host"].lower()), _port(found["port"]) if found["port"] else PORTS[scheme]
     return Target(scheme, host, port, rest if rest.startswith("/") else f"/{rest}")
-
-
-def _complaint(url: str) -> str:
-    if len(url) > MAX_LENGTH:
-        return f"An address has at most {MAX_LENGTH:,} characters."
-    if not re.match(r"https?://", url, re.IGNORECASE):
-        return "Give an address that begins with http:// or https://."
-    authority = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]
-    if "@" in authority:
-        return "Leave the name and password out of the address; name a variable for a header instead."
-    if not authority.isascii():
-        return "Write the host in ASCII; an international name has a form that begins with xn--."
-    if "#" in url:
-        return "Leave out what follows the #; it is never sent."
-    return "This is no address that can be read in only one way; use plain letters and write others as %XX."
 
 
 def _host(host: str) -> str:
@@ -200,14 +194,3 @@ def _literal(text: str) -> IPv4Address | IPv6Address | None:
         return ip_address(text)
     except ValueError:
         return None
-
-
-def _is_own(host: str) -> bool:
-    return host in ONE_MACHINE or host.endswith(".localhost")
-
-
-def _private(host: str, port: int) -> Unreachable:
-    shown = format_host(host, port, "http" if port == PORTS["http"] else "https")
-    return Unreachable(
-        f"{host} is not on the public internet; whoever runs Upshot can add {shown} to UPSHOT_OUTBOUND_ALLOW."
-    )

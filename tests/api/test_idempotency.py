@@ -16,7 +16,7 @@ from werkzeug.test import TestResponse
 from app.db import acting_as, db, transaction
 from app.models.feedback import Feedback
 from app.models.people import IdempotencyKey
-from app.services import audit as services_audit
+from app.services import audit_entry
 from app.services import idempotency
 from tests.conftest import Api, Workspace
 
@@ -98,7 +98,7 @@ def test_what_failed_is_not_remembered(member: Api, count: Callable[..., int], m
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(services_audit, "details_of", fail)
+        patched.setattr(audit_entry, "details_of", fail)
         assert give(member, "a").status_code == 500
     assert (count(), count(IdempotencyKey)) == (0, 0)
     assert give(member, "a").status_code == 201

@@ -28,17 +28,12 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
     claim = idempotency.claim_key(key, route=place, body_hash=digest(sent), actor=g.actor)
     if claim.status is not None:
-        return replay_answer(claim)
+        text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
+        return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
     response = work()
     body = response.get_data()
     idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
-
-
-def replay_answer(claim: idempotency.Claim) -> Response:
-    """The answer of the first request, marked as a replay."""
-    text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
-    return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
 
 
 def digest(sent: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from flask import Flask, Response, g, request
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge, UnsupportedMediaType
 
 from app.db.watch import NO_SPACE, is_out_of_space
 from app.errors import Invalid, Problem, Throttled
@@ -37,7 +37,6 @@ _DETAILS = {
     500: "Something broke on our side and nothing was saved. Tell whoever runs Upshot the request id.",
     503: "The database does not answer. Try again in a few seconds.",
 }
-_OWN_WORDS = frozenset({415})
 
 
 def register(app: Flask) -> None:
@@ -46,56 +45,42 @@ def register(app: Flask) -> None:
 
 def answer(error: Exception) -> Response:
     """Any error as a problem document."""
-    headers: dict[str, str] = {}
-    if isinstance(error, Problem):
-        status, title, detail = error.status, error.title, error.detail
-    else:
-        status, title, detail = _foreign(error)
-    document = problem(status, title, detail)
+    if not isinstance(error, Problem):
+        error = _as_problem(error)
+    status = error.status
+    document: dict[str, Any] = {name: value for name, value in error.extra.items() if value is not None} | {
+        "type": f"/api/docs#problem-{status}" if status in ABOUT else "about:blank",
+        "title": error.title,
+        "status": status,
+        "detail": error.detail,
+        "request_id": g.get("request_id", ""),
+    }
     if isinstance(error, Invalid) and error.fields:
         document["errors"] = [{"field": name, "message": text} for name, text in error.fields.items()]
-    if isinstance(error, Problem):
-        document |= {name: value for name, value in error.extra.items() if value is not None and name not in document}
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": str(RETRY_SECONDS)}}.get(status, {})
     if isinstance(error, Throttled):
-        headers["Retry-After"] = str(error.retry_after)
-    if status == HTTPStatus.UNAUTHORIZED:
-        headers["WWW-Authenticate"] = "Bearer"
-    if status == HTTPStatus.SERVICE_UNAVAILABLE:
-        headers["Retry-After"] = str(RETRY_SECONDS)
+        headers = {"Retry-After": str(error.retry_after)}
     text = json.dumps(document, default=str, ensure_ascii=False, allow_nan=False)
     return Response(text, status, headers, mimetype=MEDIA_TYPE)
 
 
-def problem(status: int, title: str, detail: str) -> dict[str, Any]:
-    return {
-        "type": f"/api/docs#problem-{status}" if status in ABOUT else "about:blank",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "request_id": g.get("request_id", ""),
-    }
-
-
-def _foreign(error: Exception) -> tuple[int, str, str]:
-    """Status, title and sentence of what routing, parsing and the database raise. Their own texts can quote the request
-    or a statement, so only the few that we wrote are passed on."""
+def _as_problem(error: Exception) -> Problem:
+    """What routing, parsing and the database raise. Their own texts can quote the request or a statement, so only the
+    few that we wrote are passed on."""
+    found = Problem(_DETAILS[500])
+    found.status = 500
     if isinstance(error, OperationalError | InterfaceError | PoolTimeout):
-        status = 503
+        found.status = 503
     elif isinstance(error, HTTPException) and error.code is not None:
-        status = error.code
-    else:
-        status = 500
-    title = HTTPStatus(status).phrase
+        found.status = error.code
+    found.title = HTTPStatus(found.status).phrase
+    found.detail = _DETAILS.get(found.status, "This request cannot be read; check its address, headers and form.")
     if is_out_of_space(error):
-        return status, title, f"{NO_SPACE} Nothing was saved."
-    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return status, title, f"The body is too large; send at most {_size(request.max_content_length)}."
-    if status in _OWN_WORDS and isinstance(error, HTTPException) and error.description:
-        return status, title, error.description
-    return status, title, _DETAILS.get(status, "This request cannot be read; check its address, headers and form.")
-
-
-def _size(most: int | None) -> str:
-    """What a route takes at most: `1 MiB`, `1 GiB`."""
-    mebibytes = (most or 0) // 1024**2
-    return f"{mebibytes // 1024} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
+        found.detail = f"{NO_SPACE} Nothing was saved."
+    elif isinstance(error, RequestEntityTooLarge):
+        mebibytes = (request.max_content_length or 0) // 1024**2
+        size = f"{mebibytes // 1024} GiB" if mebibytes >= 1024 else f"{mebibytes} MiB"
+        found.detail = f"The body is too large; send at most {size}."
+    elif isinstance(error, UnsupportedMediaType) and error.description:
+        found.detail = error.description
+    return found

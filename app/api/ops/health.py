@@ -21,35 +21,17 @@ class NotReady(Problem):
     title = "Not ready"
 
 
-@route(
-    bp,
-    "GET",
-    "/healthz",
-    access=("public", None),
-    answer=Health,
-    transactional=False,
-    summary="Whether the process lives",
-    about="Answers without asking the database.",
-)
+@route(bp, "GET", "/healthz", access=("public", None), transactional=False)
 def healthz() -> Health:
+    """Whether the process lives. Answers without asking the database."""
     return Health(status="ok")
 
 
-@route(
-    bp,
-    "GET",
-    "/readyz",
-    access=("public", None),
-    answer=Health,
-    transactional=False,
-    summary="Whether requests can be served",
-    also={503: "Not ready"},
-    about="The database answers and has this version's schema, and where this process runs agents, their leases are"
-    " kept and scheduled work is looked at. Answers within two seconds, whatever the database does.",
-)
+@route(bp, "GET", "/readyz", access=("public", None), transactional=False, answer=Health, also={503: "Not ready"})
 def readyz() -> Health | Response:
+    """Whether requests can be served. The database answers and has this version's schema, and where this process runs
+    agents, their leases are kept and scheduled work is looked at. Answers within two seconds, whatever the database
+    does."""
     jobs = current_app.extensions.get("upshot.jobs")
     trouble = database_watch(current_app).trouble() or (jobs.trouble() if jobs else None)
-    if trouble is not None:
-        return problems.answer(NotReady(trouble))
-    return Health(status="ready")
+    return problems.answer(NotReady(trouble)) if trouble is not None else Health(status="ready")

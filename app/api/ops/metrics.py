@@ -31,22 +31,14 @@ OF_WORKSPACE = text(
     " (select count(*) from feedback where tenant_id = app_tenant() and status = 'pending') as feedback_pending,"
     " (select count(*) from tasks where tenant_id = app_tenant() and enabled and next_run_at <= now()) as tasks_due"
 )
+REFUSALS = {401: "Not from this machine, no token and no key", 403: "Not an admin key"}
+TEXT = {"transactional": False, "media_type": "text/plain", "also_takes": "operator", "also": REFUSALS}
 
 
-@route(
-    bp,
-    "GET",
-    "/metrics",
-    access=("public", "admin"),
-    also_takes="operator",
-    transactional=False,
-    media_type="text/plain",
-    summary="Figures for Prometheus",
-    also={401: "Not from this machine, no token and no key", 403: "Not an admin key"},
-    about="Those of the whole server for requests from the machine itself and for the operator's token"
-    " (`UPSHOT_METRICS_TOKEN`). With an admin key, those of its workspace.",
-)
+@route(bp, "GET", "/metrics", access=("public", "admin"), **TEXT)
 def metrics() -> Response:
+    """Figures for Prometheus. Those of the whole server for requests from the machine itself and for the operator's
+    token (`UPSHOT_METRICS_TOKEN`). With an admin key, those of its workspace."""
     refusal = refused()
     if refusal is not None:
         return problems.answer(refusal)
@@ -54,7 +46,8 @@ def metrics() -> Response:
         lines = [*counted(OF_WORKSPACE)]
     else:
         act_as(None)
-        lines = [*requests().lines(), *pool_lines(), *counted(OF_SERVER)]
+        note_connections(current_app)
+        lines = [*requests().lines(), *counted(OF_SERVER)]
     return Response("\n".join(lines) + "\n", content_type=MEDIA_TYPE)
 
 
@@ -75,15 +68,6 @@ def from_this_machine() -> bool:
     return direct and request.remote_addr in LOOPBACK and asked in LOOPBACK
 
 
-def pool_lines() -> Iterator[str]:
-    note_connections(current_app)
-    used, idle = requests().connections()
-    yield "# HELP upshot_database_connections Connections of the server's processes."
-    yield "# TYPE upshot_database_connections gauge"
-    yield f'upshot_database_connections{{state="used"}} {used}'
-    yield f'upshot_database_connections{{state="idle"}} {idle}'
-
-
 def note_connections(app: Flask) -> None:
     """Publish how many connections this process has."""
     pool = db.engine.pool
@@ -100,9 +84,7 @@ def counted(question: TextClause) -> Iterator[str]:
     finally:
         db.session.rollback()
     yield "# HELP upshot_database_up Whether the database answered just now."
-    yield "# TYPE upshot_database_up gauge"
-    yield f"upshot_database_up {up}"
-    for name, value in sorted(found.items()):
+    for name, value in (("database_up", up), *sorted(found.items())):
         yield f"# TYPE upshot_{name} gauge"
         yield f"upshot_{name} {value}"
 
@@ -118,11 +100,8 @@ def begin(_app: Flask) -> None:
 
 def end(response: Response) -> Response:
     """Addresses that lead nowhere and methods that do not exist share one name each: visitors choose them."""
-    asked = request.url_rule
-    rule = asked.rule if asked is not None else "none"
-    method = request.method
-    if method not in METHODS:
-        method = "other"
+    rule = request.url_rule.rule if request.url_rule is not None else "none"
+    method = request.method if request.method in METHODS else "other"
     requests().note(method, rule, response.status_code, time.perf_counter() - g.began)
     return response
 

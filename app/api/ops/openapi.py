@@ -48,16 +48,9 @@ class ProblemDocument(Answer):
     errors: list[FieldError] = []
 
 
-@route(
-    bp,
-    "GET",
-    "/api/openapi.json",
-    access=("public", None),
-    transactional=False,
-    summary="This description",
-    about="OpenAPI 3.1 of every JSON route.",
-)
+@route(bp, "GET", "/api/openapi.json", access=("public", None), transactional=False)
 def document() -> Response:
+    """This description. OpenAPI 3.1 of every JSON route."""
     return Response(described(), mimetype="application/json", headers={"Cache-Control": "no-cache"})
 
 
@@ -70,14 +63,15 @@ def described() -> str:
     return text
 
 
-def declared_routes(app: Flask) -> Iterator[Declared]:
+def declared_routes(app: Flask) -> list[Declared]:
     """Every JSON route, in order of path and method."""
-    views = [getattr(app.view_functions[rule.endpoint], "declared", None) for rule in app.url_map.iter_rules()]
-    yield from sorted((view for view in views if view is not None), key=lambda view: (view.path, view.method))
+    views = [app.view_functions[rule.endpoint] for rule in app.url_map.iter_rules()]
+    found = [view.declared for view in views if hasattr(view, "declared")]
+    return sorted(found, key=lambda declared: (declared.path, declared.method))
 
 
 def describe(app: Flask) -> dict[str, Any]:
-    routes = list(declared_routes(app))
+    routes = declared_routes(app)
     paths: dict[str, Any] = {}
     for declared in routes:
         paths.setdefault(VARIABLE.sub(r"{\2}", declared.path), {})[declared.method.lower()] = operation(declared)
@@ -95,10 +89,12 @@ def describe(app: Flask) -> dict[str, Any]:
 
 def operation(declared: Declared) -> dict[str, Any]:
     level, scope = declared.access
+    # A public route that takes a key says for itself what for.
+    role = "" if level == "public" and scope else ROLES[level].format(scope=scope)
     found: dict[str, Any] = {
         "operationId": name_of(declared),
         "summary": declared.summary,
-        "description": " ".join(filter(None, [declared.about, role_needed(declared)])),
+        "description": f"{declared.about} {role}".strip(),
         "responses": {str(status): body for status, body in responses(declared)},
     }
     parameters = list(parameters_of(declared))
@@ -111,12 +107,6 @@ def operation(declared: Declared) -> dict[str, Any]:
     if scope is not None:
         found["security"] = [{"key": []}, *([{}] if level == "public" else [])]
     return found
-
-
-def role_needed(declared: Declared) -> str:
-    """Who may; a public route that takes a key says for itself what for."""
-    level, scope = declared.access
-    return "" if level == "public" and scope else ROLES[level].format(scope=scope)
 
 
 def name_of(declared: Declared) -> str:

@@ -48,10 +48,6 @@ class RequestCounts:
         NUMBER.pack_into(self._memory, self._start + 8 * USED, used)
         NUMBER.pack_into(self._memory, self._start + 8 * IDLE, idle)
 
-    def connections(self) -> tuple[int, int]:
-        """How many connections all processes use and how many wait in their pools."""
-        return self._sum(USED), self._sum(IDLE)
-
     def lines(self) -> Iterator[str]:
         counts: Counter[Key] = Counter()
         for start in self._regions:
@@ -68,6 +64,10 @@ class RequestCounts:
             yield f'upshot_request_seconds_bucket{{le="{bound}"}} {total}'
         yield f"upshot_request_seconds_sum {self._sum(MICROSECONDS) / 1_000_000:.6f}"
         yield f"upshot_request_seconds_count {total}"
+        yield "# HELP upshot_database_connections Connections of the server's processes."
+        yield "# TYPE upshot_database_connections gauge"
+        yield f'upshot_database_connections{{state="used"}} {self._sum(USED)}'
+        yield f'upshot_database_connections{{state="idle"}} {self._sum(IDLE)}'
 
     def _place(self, key: Key) -> int:
         """Where the count of the key is. When all records are taken, new keys share one."""

@@ -18,7 +18,8 @@ from sqlalchemy import func, select
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.errors import Invalid
-from app.formats.ids import parse_id
+from app.formats.ids import UUID_PATTERN
+from app.formats.session_limits import AGENT_SLUG
 from app.models import Agent, EntityType
 
 Condition = ColumnElement[bool]
@@ -26,7 +27,6 @@ Comparison = Callable[[Any, Any], Any]
 PAGE_NAMES = frozenset({"limit", "cursor"})
 SORTS = ("newest", "oldest")
 YES_NO = ("yes", "no")
-SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,119}")
 # Python keywords and long names make poor queries, so these are spelled differently there.
 SPELLED = {"since": "from", "until": "to", "golden_set": "set", "import_id": "import"}
 
@@ -37,44 +37,26 @@ def parse_choice(name: str, value: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def parse_text(name: str, value: str) -> str:
-    if len(value) > 256 or "\x00" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise Invalid.of({name: "At most 256 characters of plain text."})
-    return value
+def _reader(pattern: str, convert: Callable[[str], Any], sentence: str) -> Callable[[str, str], Any]:
+    """Read a value of this form, or refuse it with the sentence."""
+
+    def parse(name: str, value: str) -> Any:
+        try:
+            if re.fullmatch(pattern, value, re.ASCII):
+                return convert(value)
+        except ValueError:
+            pass
+        raise Invalid.of({name: sentence})
+
+    return parse
 
 
-def parse_number(name: str, value: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
-        raise Invalid.of({name: "A whole number such as 3."})
-    return int(value)
-
-
-def parse_seconds(name: str, value: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,3})?", value, re.ASCII):
-        raise Invalid.of({name: "Seconds such as 30 or 1.5."})
-    return float(value)
-
-
-def parse_slug(name: str, value: str) -> str:
-    if not SLUG.fullmatch(value):
-        raise Invalid.of({name: "A short name in small letters, such as deal-analyst."})
-    return value
-
-
-def parse_row_id(name: str, value: str) -> UUID:
-    found = parse_id(value)
-    if found is None:
-        raise Invalid.of({name: "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c."})
-    return found
-
-
-def parse_day(name: str, value: str) -> date:
-    try:
-        if not re.fullmatch(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", value, re.ASCII):
-            raise ValueError
-        return date.fromisoformat(value)
-    except ValueError:
-        raise Invalid.of({name: "A day like 2026-03-31."}) from None
+parse_text = _reader(r"[^\x00\ud800-\udfff]{0,256}", str, "At most 256 characters of plain text.")
+parse_number = _reader(r"[0-9]{1,9}", int, "A whole number such as 3.")
+parse_seconds = _reader(r"[0-9]{1,9}([.][0-9]{1,3})?", float, "Seconds such as 30 or 1.5.")
+parse_slug = _reader(AGENT_SLUG.pattern, str, "A short name in small letters, such as deal-analyst.")
+parse_row_id = _reader(f"(?i:{UUID_PATTERN.pattern})", UUID, "An id like 6f0a1c52-3f1e-4c8f-9a53-0c8f8a1d2b3c.")
+parse_day = _reader(r"20[0-9]{2}-[0-9]{2}-[0-9]{2}", date.fromisoformat, "A day like 2026-03-31.")
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,8 @@ def create_key(
         raise Forbidden("A key acts as its person, so only they can make it.")
     if not run("select id from users where id = %(user_id)s", {"user_id": owner_id}):
         raise NotFound("No such person.")
+    if expires_at is not None and expires_at <= datetime.now(UTC):
+        raise Invalid.of({"expires": "Choose a day that is still to come."})
     name, scopes = clean_name(name), _check_scopes(scopes)
     key = tokens.new_key()
     values = {
@@ -113,7 +115,7 @@ def create_key(
         "prefix": key[:PREFIX_LENGTH],
         "key_hash": tokens.digest(key),
         "scopes": ",".join(scopes),
-        "expires_at": _check_expiry(expires_at),
+        "expires_at": expires_at,
     }
     ((key_id,),) = run(INSERT_KEY, values)
     record(run, actor, "key.created", "api_key", key_id, name=name, scopes=scopes, user_id=owner_id)
@@ -143,11 +145,5 @@ def make_link(run: Run, email: str, *, lifetime: timedelta = LINK_LIFETIME) -> s
 def _check_scopes(scopes: list[str]) -> list[str]:
     """The scopes in the order in which they are always named."""
     if not scopes or not set(scopes) <= set(SCOPES):
-        raise Invalid("Choose scopes.", {"scopes": f"Choose at least one of {', '.join(SCOPES)}."})
+        raise Invalid.of({"scopes": f"Choose at least one of {', '.join(SCOPES)}."})
     return [scope for scope in SCOPES if scope in scopes]
-
-
-def _check_expiry(expires_at: datetime | None) -> datetime | None:
-    if expires_at is not None and expires_at <= datetime.now(UTC):
-        raise Invalid("The end lies in the past.", {"expires": "Choose a day that is still to come."})
-    return expires_at
