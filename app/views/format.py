@@ -1,8 +1,7 @@
 """How pages write values: money, times, numbers, ids, tool calls and records. Registered as template filters."""
 
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,6 +9,7 @@ from urllib.parse import urlencode
 from uuid import UUID
 
 from app.formats.cron import describe_cron
+from app.formats.ids import parse_id
 from app.services.privacy import A_MEMBER
 
 
@@ -26,23 +26,14 @@ def money(value: Decimal | float) -> str:
 
 def span(since: datetime, until: datetime | None = None) -> str:
     """`3 days`: how long something waits, in one unit written out."""
-    seconds = max(0.0, ((until or now()) - since).total_seconds())
-    unit, length = next(
-        ((unit, length) for unit, length in (("day", DAY), ("hour", HOUR), ("minute", MINUTE)) if seconds >= length),
-        ("minute", MINUTE),
-    )
+    seconds = ((until or now()) - since).total_seconds()
+    unit, length = ("minute", MINUTE) if seconds < HOUR else ("hour", HOUR) if seconds < DAY else ("day", DAY)
     number = max(1, int(seconds // length))
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
-def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
-    """Agents or entity types as options of a form."""
-    return [(str(row.id), row.slug) for row in rows]
-
-
 # Machine text: tool calls on one line, readable JSON, addresses with a query
 
-UUID_TEXT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 LINE_LENGTH = 120
 ITEM_LENGTH = 40
 
@@ -56,23 +47,21 @@ def value_line(value: Any, limit: int = ITEM_LENGTH) -> str:
 
 def args_line(args: Any) -> str:
     """`(q="Halden", limit=10)`: a tool's arguments as its one quiet line shows them."""
-    if args is None or args == {}:
-        return "()"
-    if not isinstance(args, Mapping):
+    if args is not None and not isinstance(args, Mapping):
         return f"({value_line(args, LINE_LENGTH)})"
-    return "(" + ", ".join(f"{name}={_argument(value)}" for name, value in args.items()) + ")"
+    return "(" + ", ".join(f"{name}={_argument(value)}" for name, value in (args or {}).items()) + ")"
 
 
 def _argument(value: Any) -> str:
     if isinstance(value, str):
         # An id would fill the line and say little; the unfolded call shows all of it.
-        return f'"…{value[-8:]}"' if UUID_TEXT.fullmatch(value) else f'"{value_line(value)}"'
+        return f'"…{value[-8:]}"' if parse_id(value) else f'"{value_line(value)}"'
     return value_line(value)
 
 
 def result_line(result: Any) -> str:
     """What came back, in as few words as do: `12 results`, `empty`, `4 fields`, or the value itself."""
-    if result is None or result == "" or result == [] or result == {}:
+    if result in (None, "", [], {}):
         return "empty"
     if isinstance(result, list):
         return f"{len(result):,} result{'' if len(result) == 1 else 's'}"
@@ -166,11 +155,6 @@ def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def number(value: float) -> str:
-    """`1,204`; a fraction keeps what it has."""
-    return f"{value:,}"
-
-
 def percent(value: float, digits: int = 0) -> str:
     """A share of one as `91 %`."""
     return f"{value * 100:.{digits}f} %"
@@ -226,10 +210,9 @@ def score(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-FILTERS: dict[str, Callable[..., Any]] = {
-    "money": money, "span": span, "value_line": value_line, "args_line": args_line, "result_line": result_line,
-    "pretty_json": pretty_json, "query": query, "without": without, "chosen": option_label, "minute": minute,
-    "age": age, "ago": ago, "due": due, "exact": exact, "day": day, "clock": clock, "iso": iso, "number": number,
-    "percent": percent, "duration": duration, "short_id": short_id, "initials": initials, "readable": readable,
-    "score": score, "schedule": describe_cron,
-}  # fmt: skip
+WRITERS: tuple[Callable[..., Any], ...] = (
+    money, span, value_line, args_line, result_line, pretty_json, query, without, minute, age, ago, due, exact, day,
+    clock, iso, percent, duration, short_id, initials, readable, score,
+)  # fmt: skip
+FILTERS = {write.__name__: write for write in WRITERS}
+FILTERS |= {"chosen": option_label, "number": "{:,}".format, "schedule": describe_cron}

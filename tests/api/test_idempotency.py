@@ -16,8 +16,7 @@ from werkzeug.test import TestResponse
 from app.db import acting_as, db, transaction
 from app.models.feedback import Feedback
 from app.models.people import IdempotencyKey
-from app.services import audit_entry
-from app.services import idempotency
+from app.services import audit_entry, idempotency
 from tests.conftest import Api, Workspace
 
 PATH = "/api/feedback"

@@ -323,7 +323,7 @@ def test_times_read_in_one_unit() -> None:
 
 
 def test_numbers_durations_and_names() -> None:
-    assert format.number(1204) == "1,204"
+    assert format.FILTERS["number"](1204) == "1,204"
     assert [format.duration(ms) for ms in (340, 7900, 97_000, 7_500_000)] == [
         "340 ms",
         "7.9 s",

@@ -1,6 +1,7 @@
 """What every page has around it: navigation, tabs with what is waiting, workspaces, theme, keys, toasts."""
 
 import hashlib
+from collections.abc import Iterable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from app.services.analytics import tab_counts
 from app.services.workspaces import people
 from app.text import hidden_characters
 from app.views import format, markdown
-from app.views.htmx import Toast, flashed_toasts, local_path, vary_by_htmx
+from app.views.htmx import flashed_toasts, local_path, vary_by_htmx
 from app.views.layout import bp
 from app.views.layout.navigation import TABS, Group, Section, navigation
 
@@ -73,18 +74,6 @@ class Shell:
         chosen = request.cookies.get("theme", "auto")
         return chosen if chosen in THEMES else "auto"
 
-    @property
-    def toasts(self) -> list[Toast]:
-        return flashed_toasts()
-
-    @property
-    def version(self) -> str:
-        return str(current_app.config["VERSION"])
-
-    @property
-    def model(self) -> str:
-        return str(current_app.config["SETTINGS"].model)
-
 
 @bp.post("/theme")
 @access("public", also="person")
@@ -109,6 +98,11 @@ def keys() -> str:
     return render_template("layout/keys.html")
 
 
+def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
+    """Agents or entity types as options of a form."""
+    return [(str(row.id), row.slug) for row in rows]
+
+
 def context() -> dict[str, Any]:
     """`shell` for the frame, and the token that every form on the page carries."""
     g.csrf = csrf.csrf_token()
@@ -129,6 +123,7 @@ def fingerprint(path: Path) -> str:
 def register(app: Flask) -> None:
     """Give templates what they read, and static files their stamp."""
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
+    app.jinja_env.globals |= {"flashed_toasts": flashed_toasts, "scope_options": scope_options}
     app.jinja_env.finalize = hidden_characters.finalize
     app.context_processor(context)
     app.url_defaults(stamp_static)

@@ -1,11 +1,10 @@
 """Agent Review: where its address leads, and what its tabs share."""
 
-from flask import Flask, g, redirect, request, url_for
+from flask import g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.security.access import access
 from app.services.agents import versions
-from app.views import format
 from app.views.layout import bp
 from app.views.lists import Field
 
@@ -37,7 +36,3 @@ def agent_menu() -> Field:
 
 def with_version(slug: str | None, version: int | None) -> str:
     return " ".join(word for word in (slug, f"v{version}" if version else "") if word)
-
-
-def register(app: Flask) -> None:
-    app.jinja_env.globals["scope_options"] = format.scope_options

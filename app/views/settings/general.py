@@ -1,18 +1,28 @@
-"""Settings, General: the name of the workspace and what its admins decided."""
+"""Settings, General, Masking and Imports: what the admins decided, what is masked, and what was taken in from files."""
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 from flask import Response, g, request, url_for
 
 from app.db import transaction
-from app.errors import Invalid
+from app.db.paging import Page
+from app.errors import Invalid, Refused
 from app.formats.workspace_settings import WorkspaceSettings, timezones
 from app.security.access import access
+from app.services.ingest import imports as ingest_imports
 from app.services.workspaces import store as workspace_store
+from app.text.masking import Masking
 from app.views.forms import parse_count
-from app.views.htmx import leave, render
+from app.views.htmx import Toast, leave, page, render
+from app.views.lists import page_cursor, pager_links
 from app.views.settings import bp
+
+MAX_LENGTH = 65_536
+EXAMPLE = (
+    "Use api_key=9f8a7b6c5d4e3f2a1b0c and pay with 4242 4242 4242 4242. Questions: sam@example.com, +49 30 1234567."
+)
 
 
 @bp.get("")
@@ -47,7 +57,7 @@ def save() -> Any:
                 raise Invalid.of(errors)
     except Invalid:
         return _page(name, WorkspaceSettings().model_dump() | changes, errors, 422)
-    return leave(url_for("settings.index"), "The settings are saved.")
+    return leave(url_for(".index"), "The settings are saved.")
 
 
 def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
@@ -61,3 +71,60 @@ def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
         "context_top_n": (number or None) if count is None else count,
         "feedback_origins": form.get("feedback_origins", "").split(),
     }
+
+
+@bp.get("/masking")
+@access("admin")
+def show_masking() -> Any:
+    return _masking_page()
+
+
+def _masking_page(text: str = "", status: int = 200) -> Any:
+    settings = workspace_store.get_settings(g.actor)
+    return page(
+        "settings/masking.html",
+        "settings/_masking.html",
+        status=status,
+        settings=settings,
+        text=text or EXAMPLE,
+        tried=bool(text),
+        masked=Masking(settings.mask_emails, settings.mask_phones).text(text or EXAMPLE),
+        errors={"text": f"Use at most {MAX_LENGTH:,} characters."} if status == 422 else {},
+        longest=MAX_LENGTH,
+    )
+
+
+@bp.post("/masking")
+@access("admin")
+def save_masking() -> Any:
+    changes = {name: request.form.get(name) == "1" for name in ("mask_emails", "mask_phones")}
+    with transaction():
+        workspace_store.change_settings(changes, actor=g.actor)
+    return leave(url_for(".show_masking"), "The settings are saved. They hold for what comes in from now on.")
+
+
+@bp.post("/masking/try")
+@access("admin")
+def try_masking() -> Any:
+    """Nothing of it is stored or logged."""
+    text = request.form.get("text", "").replace("\r\n", "\n")
+    return _masking_page(text[:MAX_LENGTH], 422 if len(text) > MAX_LENGTH else 200)
+
+
+@bp.get("/imports")
+@access("admin")
+def list_imports() -> Any:
+    found = ingest_imports.list_imports(Page(50, page_cursor()), actor=g.actor)
+    return page("settings/imports.html", "settings/_imports.html", found=found, **pager_links(found))
+
+
+@bp.post("/imports/<uuid:import_id>/undo")
+@access("admin")
+def undo_import(import_id: UUID) -> Any:
+    try:
+        with transaction():
+            removed = ingest_imports.undo_import(import_id, actor=g.actor)
+    except Refused as refusal:
+        return leave(url_for(".list_imports"), Toast(refusal.detail, "error"))
+    gone = "session is" if removed == 1 else "sessions are"
+    return leave(url_for(".list_imports"), f"The import is undone: {removed:,} {gone} gone.")
