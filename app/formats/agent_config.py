@@ -1,6 +1,7 @@
 """What an agent is: its instructions, model, tools and limits, as one version of it holds them."""
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -10,7 +11,20 @@ from app.errors import Invalid
 from app.formats.messages import sentence
 from app.text.hidden_characters import describe_hidden
 
-TOOL_GROUPS = ("context", "feedback-review", "entities-read", "entities-write", "agents-admin")
+# Which tools each group holds, by name: what a rule can speak of. `app.tools` has the tools themselves.
+TOOLS_OF_GROUP = {
+    "context": (
+        "getContext", "listSharedContext", "addCorrection", "addLesson", "addInsight", "updateSharedContext",
+        "deactivateSharedContext", "saveMemory",
+    ),
+    "feedback-review": ("listFeedback", "getFeedback", "reviewFeedback", "addFeedback"),
+    "entities-read": (
+        "listEntityTypes", "searchEntities", "listEntities", "getEntity", "listResponses", "listCriteriaSets",
+    ),
+    "entities-write": ("createEntity", "updateEntity", "submitResponse"),
+    "agents-admin": ("listAgents", "getAgent", "updateAgentConfig"),
+}  # fmt: skip
+TOOL_GROUPS = tuple(TOOLS_OF_GROUP)
 TOOL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}", re.ASCII)
 HEADER = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
 # Whoever writes an agent's configuration names variables that are sent to an address of their choice, so only
@@ -19,6 +33,10 @@ ENV_PREFIX = "UPSHOT_TOOL_"
 ENV_NAME = re.compile(ENV_PREFIX + r"[A-Z0-9_]{1,60}", re.ASCII)
 MAX_TEXT = 40_000
 MAX_URL = 2000
+
+
+def tool_names(groups: Iterable[str]) -> set[str]:
+    return {name for group in groups for name in TOOLS_OF_GROUP.get(group, ())}
 
 
 def tool_name(name: str) -> str:

@@ -1,7 +1,9 @@
-"""Whether a tool call failed, decided once when its result arrives."""
+"""What the payload of an event says: whether a tool call failed, decided once when its result arrives, and whether an
+answer was cut off."""
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _FIRST_WORD = re.compile(r"\s*(error|exception|traceback)\b", re.IGNORECASE)
@@ -46,3 +48,14 @@ def _object_failed(found: dict[str, Any]) -> bool:
 
 def _is_bad(status: str) -> bool:
     return len(status) == 3 and int(status) >= 400
+
+
+# What providers call an answer that reached the limit on its length.
+LENGTH_REASONS = ("length", "max_tokens")
+
+
+def is_truncated(event_type: str, payload: Mapping[str, Any]) -> bool:
+    """Whether an event is an answer that was cut off by a length limit, ours or the model's."""
+    if event_type != "agent.message":
+        return False
+    return payload.get("truncated") is True or payload.get("finish_reason") in LENGTH_REASONS

@@ -55,10 +55,10 @@ def read_token(secret: str, token: str) -> Visitor | None:
     """The person the token is for; None when it is forged, changed or expired."""
     try:
         *ids, expires_at = URLSafeSerializer(secret, salt=PURPOSE).loads(token.removeprefix(PREFIX))
-        visitor = Visitor(*map(UUID, ids), expires_at)
+        tenant_id, user_id, key_id = map(UUID, ids)
     except (BadData, ValueError):
         return None
-    return visitor if time.time() < visitor.expires_at else None
+    return Visitor(tenant_id, user_id, key_id, expires_at) if time.time() < expires_at else None
 
 
 def find(visitor: Visitor, request_id: str) -> Found | None:

@@ -131,9 +131,7 @@ def test_knowledge_has_every_type_state_and_scope(demo: Any) -> None:
 def test_the_checks_find_little_in_good_knowledge(demo: Any) -> None:
     """At most one finding per twenty rows, or nobody would read them."""
     report = hygiene.check_all(actor=demo)
-    said = [
-        f"{kept.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found
-    ]
+    said = [f"{kept.content}: {finding.check}, {finding.reason}" for kept, found in report.found for finding in found]
     assert report.looked_at >= 20
     assert len(said) <= report.looked_at / 20, said
 

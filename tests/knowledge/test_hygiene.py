@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from app.db import acting_as, db, transaction
-from app.formats.tool_groups import TOOLS_OF_GROUP
+from app.formats.agent_config import TOOLS_OF_GROUP
 from app.models import SharedContextEmbedding
 from app.services.agents import versions
 from app.services.entities import store as entity_store

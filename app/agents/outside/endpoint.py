@@ -23,7 +23,7 @@ from app.formats.messages import sentence
 from app.formats.outbound_rules import Target, check_address
 from app.formats.rfc3339 import read_past_moment
 from app.formats.strict_json import parse
-from app.formats.truncation import is_truncated
+from app.formats.tool_results import is_truncated
 from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent, check_event
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from app.actor import Actor
 from app.db import db
-from app.formats.tool_groups import tool_names
+from app.formats.agent_config import tool_names
 from app.learning.hygiene.checks import RELATED_NEARNESS, Finding, Named, Row, World, check_alone, compare
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
 from app.services.knowledge.vectors import get_vectors

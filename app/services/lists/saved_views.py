@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
+from app.formats.ids import clean_name
 from app.models.people import SavedView, Tenant, User
 from app.services import audit
 from app.services.lists.filters import Filters
@@ -86,7 +87,7 @@ def save_view(
     """Save a query under a name; the same name again replaces it. `filters` are those of each tab."""
     if tab not in filters:
         raise Invalid.of({"tab": f"Use one of {', '.join(filters)}."})
-    name, query = _check_name(name), _check_query(query, filters[tab])
+    name, query = clean_name(name, MAX_NAME_LENGTH), _check_query(query, filters[tab])
     mine = _own_views(tab, actor)
     view = db.session.scalar(select(SavedView).where(mine, SavedView.name == name))
     if view is None:
@@ -101,7 +102,7 @@ def save_view(
 def change_view(view_id: UUID, *, actor: Actor, name: str, shared: bool, is_default: bool) -> SavedView:
     """Rename a view of one's own, share it or keep it to oneself, open the tab with it or not."""
     view = _get_own(view_id, actor)
-    view.name = _check_name(name)
+    view.name = clean_name(name, MAX_NAME_LENGTH)
     return _store(view, "view.changed", shared, is_default, actor)
 
 
@@ -110,13 +111,6 @@ def delete_view(view_id: UUID, *, actor: Actor) -> SavedView:
     db.session.delete(view)
     audit.record(actor, "view.deleted", "saved_view", view.id, tab=view.tab, name=view.name)
     return view
-
-
-def _check_name(name: str) -> str:
-    name = " ".join(name.split())
-    if not name or len(name) > MAX_NAME_LENGTH or not name.isprintable():
-        raise Invalid.of({"name": f"Give it a name, at most {MAX_NAME_LENGTH} characters."})
-    return name
 
 
 def _check_query(query: str, kind: type[Filters]) -> str:

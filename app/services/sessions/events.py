@@ -14,8 +14,7 @@ from app.actor import Actor
 from app.db import db, run
 from app.errors import Invalid, NotFound, Refused
 from app.formats import session_limits as limits
-from app.formats.tool_results import with_error_mark
-from app.formats.truncation import is_truncated
+from app.formats.tool_results import is_truncated, with_error_mark
 from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services.sessions.budget import check_sizes

@@ -11,6 +11,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.formats.cron import check_cron, next_after, upcoming
+from app.formats.ids import clean_name
 from app.models import Agent, Task, TaskTick
 from app.models.agents import REPLAYABLE_KINDS
 from app.models.evals import CONTEXT_MODES
@@ -20,7 +21,6 @@ from app.services.evals import golden as eval_golden
 from app.services.tasks import due
 from app.services.workspaces.store import REVIEW_TASK
 
-MAX_NAME = 120
 MAX_MESSAGE = 10_000
 MAX_TASKS = 200
 NEXT_RUNS = 3
@@ -144,19 +144,21 @@ def _task_conditions(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], 
 
 def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
     wrong: dict[str, str] = {}
-    name, message = " ".join(plan.name.split()), plan.message.strip()
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        wrong["name"] = f"Give it a name of at most {MAX_NAME} characters."
-    replay = _check_replay(plan, wrong, actor) if plan.set else None
+    name, message, cron = plan.name, plan.message.strip(), plan.cron
+    try:
+        name = clean_name(plan.name)
+    except Invalid as error:
+        wrong |= error.fields
+    replay = {"set": plan.set, "context": plan.context or "frozen"} if plan.set else None
+    if replay is not None and plan.set not in {one.name for one in eval_golden.list_sets(actor=actor)}:
+        wrong["set"] = "Choose a set that has goldens."
+    if replay is not None and replay["context"] not in CONTEXT_MODES:
+        wrong["context"] = "Choose frozen or live."
     if replay is None and (not message or len(message) > MAX_MESSAGE):
         wrong["message"] = f"Say what the agent shall do, in at most {MAX_MESSAGE:,} characters."
     agent = versions.find_agent(plan.agent, actor=actor) if plan.agent else None
-    needed = replay is None or bool(plan.agent)
-    if needed and (agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system):
-        wrong["agent"] = "Choose an agent that runs here."
-    elif replay is not None and agent is not None and agent.kind not in REPLAYABLE_KINDS:
-        wrong["agent"] = "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."
-    cron = plan.cron
+    if plan.agent or replay is None:
+        wrong |= _check_agent(agent, replay is not None)
     try:
         cron = _check_cron(plan.cron)
     except Invalid as error:
@@ -166,14 +168,12 @@ def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
     return {"name": name, "message": message, "cron": cron, "agent_id": agent.id if agent else None, "replay": replay}
 
 
-def _check_replay(plan: Plan, wrong: dict[str, str], actor: Actor) -> dict[str, str]:
-    """What shall be replayed; notes in `wrong` what cannot be."""
-    known = {one.name for one in eval_golden.list_sets(actor=actor)}
-    if plan.set not in known:
-        wrong["set"] = "Choose a set that has goldens."
-    if (plan.context or "frozen") not in CONTEXT_MODES:
-        wrong["context"] = "Choose frozen or live."
-    return {"set": plan.set, "context": plan.context or "frozen"}
+def _check_agent(agent: Agent | None, replays: bool) -> dict[str, str]:
+    if agent is None or agent.archived_at is not None or agent.kind == "external" or agent.is_system:
+        return {"agent": "Choose an agent that runs here."}
+    if replays and agent.kind not in REPLAYABLE_KINDS:
+        return {"agent": "Choose an agent that runs in Upshot. Replays would repeat an endpoint's real actions."}
+    return {}
 
 
 def _check_cron(given: str) -> str:

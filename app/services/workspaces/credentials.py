@@ -11,7 +11,7 @@ from app import tokens
 from app.actor import SCOPES, Actor
 from app.db.connect import BIND, Run, bound
 from app.errors import Forbidden, Invalid, NotFound
-from app.formats.names import EMAIL, clean_name
+from app.formats.ids import EMAIL, clean_name
 from app.services.audit_entry import record
 
 NO_USER = UUID(int=0)

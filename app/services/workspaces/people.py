@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import RANK, Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
-from app.formats.names import MAX_NAME, clean_email, clean_name
+from app.formats.ids import MAX_NAME, clean_email, clean_name
 from app.models.people import ROLES, ApiKey, Membership, OneTimeLink, Tenant, User
 from app.services import audit
 from app.services.workspaces import identity, logins

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import acting_as, db, run
 from app.errors import Invalid, Refused
-from app.formats.names import clean_name
+from app.formats.ids import clean_name
 from app.formats.workspace_settings import WorkspaceSettings, settings_errors
 from app.models.agents import Agent, AgentVersion, Task
 from app.models.feedback import FeedbackDaily

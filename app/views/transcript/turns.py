@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from app.formats.truncation import is_truncated
+from app.formats.tool_results import is_truncated
 from app.models import Message
 from app.services.sessions.event_windows import Event
 from app.views.format import duration, short_id
