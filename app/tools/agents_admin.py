@@ -1,14 +1,13 @@
 """Tools to read and tune other agents. They create none, and give none more permissions than it had."""
 
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import select
+from pydantic import Field
 
-from app.db import db
 from app.errors import Forbidden, Invalid
-from app.models import Agent, AgentVersion
+from app.formats.agent_config import Skill
+from app.models import Agent
 from app.services.agents import versions
 from app.services.sessions.events import NewEvent
 from app.tools.base import Arguments, NoArguments, Outcome, ToolScope, answer, pick, tool
@@ -16,32 +15,23 @@ from app.tools.base import Arguments, NoArguments, Outcome, ToolScope, answer, p
 GROUP = "agents-admin"
 # URLs and keys of external tools are for people only.
 READABLE_KEYS = ("instructions", "skills", "model", "tool_groups", "limits")
-CHANGEABLE_KEYS = ("instructions", "skills", "tool_groups")
 
 
 class OneAgent(Arguments):
     id: UUID = Field(description="The agent.")
 
 
-class Skill(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(min_length=1, max_length=80)]
-    text: Annotated[str, Field(min_length=1, max_length=20_000)]
-
-
-class UpdateAgentConfig(Arguments):
-    id: UUID = Field(description="The agent.")
-    instructions: Annotated[str, Field(min_length=1, max_length=40_000)] | None = Field(
-        None, description="Its instructions from now on, as a whole."
+class UpdateAgentConfig(OneAgent):
+    instructions: str | None = Field(
+        None, min_length=1, max_length=40_000, description="Its instructions from now on, as a whole."
     )
-    skills: Annotated[list[Skill], Field(max_length=30)] | None = Field(
-        None, description="Its named instruction blocks from now on, each with name and text."
+    skills: list[Skill] | None = Field(
+        None, max_length=30, description="Its named instruction blocks from now on, each with name and text."
     )
-    tool_groups: Annotated[list[str], Field(max_length=20)] | None = Field(
-        None, description="Those of its tool groups that it keeps; none can be added."
+    tool_groups: list[str] | None = Field(
+        None, max_length=20, description="Those of its tool groups that it keeps; none can be added."
     )
-    reason: Annotated[str, Field(max_length=1000)] | None = Field(None, description="Why, in a sentence.")
+    reason: str | None = Field(None, max_length=1000, description="Why, in a sentence.")
 
 
 @tool(GROUP, scope="admin")
@@ -59,7 +49,7 @@ def _describe(row: Agent) -> dict[str, Any]:
 def get_agent(arguments: OneAgent, scope: ToolScope) -> Outcome:
     """Get one agent with its instructions, skills, model and tool groups."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
-    config = _load_config(agent)
+    config = _load_config(agent, scope)
     return answer(**_describe(agent), config={name: config[name] for name in READABLE_KEYS if name in config})
 
 
@@ -68,40 +58,28 @@ def update_agent_config(arguments: UpdateAgentConfig, scope: ToolScope) -> Outco
     """Change an agent's instructions or skills, or take tool groups from it, as a new version. Earlier versions stay
     and an admin can go back to one."""
     agent = versions.get_agent(arguments.id, actor=scope.actor)
-    _check_editable(agent, scope)
-    config = _load_config(agent)
-    given = arguments.model_dump(include=set(CHANGEABLE_KEYS), exclude_none=True)
-    after = config | given
-    if "tool_groups" in given:
-        _check_narrower(given["tool_groups"], config.get("tool_groups") or [])
-    changed = [name for name in given if after[name] != config.get(name)]
+    config = _load_config(agent, scope)
+    given = arguments.model_dump(exclude={"id", "reason"}, exclude_none=True)
+    _check_allowed(agent, config, given, scope)
+    changed = [name for name in given if given[name] != config.get(name)]
     if not changed:
         raise Invalid("This changes nothing; send other `instructions`, `skills` or `toolGroups`.")
-    version = versions.save_version(agent.id, after, actor=scope.actor, note=arguments.reason)
+    version = versions.save_version(agent.id, config | given, actor=scope.actor, note=arguments.reason)
     done = {"version": version.version, "changed": changed}
     payload = {"agent_id": agent.id, "agent": agent.slug, **done, "reason": arguments.reason}
     return answer(NewEvent("agent.updated", payload), id=agent.id, slug=agent.slug, **done)
 
 
-def _check_editable(agent: Agent, scope: ToolScope) -> None:
+def _check_allowed(agent: Agent, config: dict[str, Any], given: dict[str, Any], scope: ToolScope) -> None:
     if agent.is_system:
         raise Forbidden(f"{agent.slug} belongs to the workspace; no tool changes it.")
     if agent.id in (scope.agent_id, scope.actor.agent_id):
         raise Forbidden("An agent does not change itself.")
-
-
-def _check_narrower(wanted: list[str], had: list[str]) -> None:
-    more = sorted(set(wanted) - set(had))
+    more = sorted(set(given.get("tool_groups", ())) - set(config.get("tool_groups") or ()))
     if more:
         raise Forbidden(f"Only a person gives an agent more tools; it does not have {more[0]}.")
 
 
-def _load_config(agent: Agent) -> dict[str, Any]:
-    found: dict[str, Any] | None = db.session.scalar(
-        select(AgentVersion.config).where(
-            AgentVersion.tenant_id == agent.tenant_id,
-            AgentVersion.agent_id == agent.id,
-            AgentVersion.version == agent.current_version,
-        )
-    )
-    return dict(found or {})
+def _load_config(agent: Agent, scope: ToolScope) -> dict[str, Any]:
+    number = agent.current_version
+    return versions.read_contents(agent.id, [number], actor=scope.actor)[number]
