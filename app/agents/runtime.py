@@ -14,10 +14,9 @@ from uuid import UUID
 from app.actor import Actor
 from app.agents import models
 from app.agents.history import History, add_agent_message, add_user_message, build_history
-from app.agents.outside.connections import RunConnections
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.secrets import redact, redact_text
-from app.agents.outside.tools import open_tools
+from app.agents.outside.tools import RunConnections
 from app.agents.replay_tools import RecordedTools, stand_ins_for
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Turn, Usage
@@ -133,7 +132,7 @@ class Run:
         if not history.prompts:
             raise RunFailed("Nothing was said to the agent.")
         if work.kind != "endpoint":
-            self.tools = await open_tools(outside, self.tools, connect=self._reaches_servers())
+            self.tools = await outside.open_tools(self.tools, connect=self._reaches_servers())
         if self.replay is not None:
             self.tools = [*self.tools, *stand_ins_for(self.replay, self.tools)]
             self.recorded = RecordedTools(self.replay, self.tools, self._recorded_payloads)

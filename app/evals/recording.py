@@ -5,7 +5,6 @@ the workspace, and `miss` is an error that the agent sees. A call that writes is
 another call's result.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,11 @@ from typing import Any
 from app.evals.compare.clipping import clip_arguments
 from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, find_tool
 from app.text.values import TRUNCATED, Leaves, Reader, leaves, likeness
-from app.text.words import split_name
+from app.text.words import WORD, split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"
 KINDS = (EXACT, NEAREST, READ, SIMULATED, MISS)
 MIN_SIMILARITY = 0.80
-_WORD = re.compile(r"[^\W_]+")
 
 
 @dataclass
@@ -214,7 +212,7 @@ def _has_options(names: Sequence[str], schema: Mapping[str, Any] | None) -> bool
 def _same_names(a: str, b: str) -> bool:
     """Whether every number and every capitalised word of one text is in the other: another year or another company
     is another question, however alike the rest is."""
-    mine, theirs = (_WORD.findall(text) for text in (a, b))
+    mine, theirs = (WORD.findall(text) for text in (a, b))
     known = ({word.casefold() for word in theirs}, {word.casefold() for word in mine})
     return all(
         word.casefold() in other

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.agents.offline.conversation import OfflineTool, Turn, is_id, iter_texts, record_name, records_in
+from app.agents.offline.conversation import OfflineTool, is_id, iter_texts, record_name, records_in
 from app.agents.offline.rules import Rules, normalise_name
 from app.agents.offline.values import (
     NOTHING,
@@ -21,7 +21,6 @@ from app.agents.offline.values import (
     type_of,
     values_after,
 )
-from app.text.values import from_json
 from app.text.words import WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 TEXT_NAMES = frozenset(("query", "q", "search", "text", "content", "question", "message"))
@@ -30,34 +29,6 @@ OBJECT_NAMES = frozenset(("fields", "changes", "values"))
 MAX_WORDS_AWAY = 3
 # What follows this is a value.
 SET_TO = re.compile(r"(?:\bto|\bis|[=:])\s*$", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Where a value may come from: the step, the results of this turn, earlier turns; newest first."""
-
-    step: str
-    results: tuple[Any, ...] = ()
-    earlier: tuple[Turn, ...] = ()
-    # A lookup searches for the name in the step, not for its other words.
-    looking_up: bool = False
-
-    def past(self) -> Iterator[Any]:
-        """Past results, and the texts of earlier turns."""
-        yield from map(from_json, self.results)
-        for turn in self.earlier:
-            yield from (from_json(call.result) for call in reversed(turn.calls) if not call.is_error)
-            yield from (turn.text, turn.answer)
-
-    def named_ids(self) -> list[str]:
-        """The ids of records in past results that the step names."""
-        found = [find_named_record(records_in(result) or [], self.step) for result in self.past()]
-        return [item["id"] for item in found if item is not None and isinstance(item.get("id"), str)]
-
-    def names(self) -> list[str]:
-        """Possible record names in the step: quoted text, unless it is a value to set, then capitalised words."""
-        quoted = [text for text in quotations(self.step) if not SET_TO.search(self.step[: self.step.find(text) - 1])]
-        return [*quoted[:1], *capitalised_runs(without_quotations(self.step))]
 
 
 def find_named_record(items: Sequence[dict[str, Any]], step: str) -> dict[str, Any] | None:
@@ -75,12 +46,18 @@ def _spell(text: str) -> str:
 
 @dataclass
 class Filling:
-    """The arguments of one call while they are filled, required ones first. Values in `done` are kept."""
+    """The arguments of one call while they are filled, required ones first. Values in `done` are kept.
+
+    `past` are the results and texts so far, newest first. A lookup searches for the name in the step, not for its
+    other words.
+    """
 
     tool: OfflineTool
-    sources: Sources
     rules: Rules
+    step: str
+    past: Sequence[Any]
     done: dict[str, Any] = field(default_factory=dict)
+    looking_up: bool = False
     missing: list[str] = field(default_factory=list)
 
     def fill(self) -> "Filling":
@@ -105,7 +82,7 @@ class Filling:
         return next(allowed, NOTHING)
 
     def _candidates(self, name: str) -> Iterator[Any]:
-        step, whole = self.sources.step, self.tool.arguments.get(name) or {}
+        step, whole = self.step, self.tool.arguments.get(name) or {}
         schema = choices(whole, self.tool.schema)[0]
         yield from self._convert([*self.rules.values(name), *values_after(name, step)], whole)
         yield from self._from_enum(whole)
@@ -114,7 +91,7 @@ class Filling:
         if type_of(schema) in ("integer", "number") and not enum_of(schema):
             yield from self._from_numbers(name, schema)
         if normalise_name(name) in TEXT_NAMES:
-            names = self.sources.names() if self.sources.looking_up else []
+            names = self._record_names() if self.looking_up else []
             yield from self._convert([*names, *quotations(step)[:1], drop_stop_words(step)], schema)
         if TITLE_NAMES.intersection(split_name(name)[-1:]):
             yield from self._convert([*quotations(step)[:1], *capitalised_runs(step)], schema)
@@ -128,7 +105,7 @@ class Filling:
 
     def _from_enum(self, whole: Schema) -> list[Any]:
         """Members of an enumeration in the step: first those after "to", then in the order of the step."""
-        words = stems(self.sources.step)
+        words = stems(self.step)
         found = []
         for value in [value for choice in choices(whole, self.tool.schema) for value in enum_of(choice)]:
             parts = stems(str(value))
@@ -145,7 +122,7 @@ class Filling:
         required = name in self.tool.required
         texts = []
         if required or wanted != "uuid" or self._is_wanted_id(name):
-            texts += find_format(wanted, self.sources.step)
+            texts += find_format(wanted, self.step)
         if required and not (is_id(name) and self._names_unknown_record()):
             texts += self._from_past(name, wanted)
         yield from self._convert((text for text in texts if text not in self.done.values()), schema)
@@ -154,39 +131,48 @@ class Filling:
         """Whether an optional id gets a value: the step names its noun, or the tool takes no other id."""
         nouns = {stem(part) for part in split_name(name)[:-1]}
         ids = [other for other in self.tool.arguments if is_id(other)]
-        return ids == [name] or (bool(nouns) and nouns <= set(stems(self.sources.step)))
+        return ids == [name] or (bool(nouns) and nouns <= set(stems(self.step)))
 
     def _from_past(self, name: str, wanted: str) -> Iterator[str]:
         """Values of this turn's results, then of earlier turns: the named record's, those under the same key, any."""
         if is_id(name):
-            yield from self.sources.named_ids()
-        for source in self.sources.past():
+            yield from self._named_ids()
+        for source in self.past:
             texts = sorted(
                 iter_texts(source), key=lambda pair: (normalise_name(pair[0]) != normalise_name(name), pair[0] != "id")
             )
             for _, text in texts:
                 yield from find_format(wanted, text)
 
+    def _named_ids(self) -> list[str]:
+        """The ids of records in past results that the step names."""
+        found = [find_named_record(records_in(result) or [], self.step) for result in self.past]
+        return [item["id"] for item in found if item is not None and isinstance(item.get("id"), str)]
+
+    def _record_names(self) -> list[str]:
+        """Possible record names in the step: quoted text, unless it is a value to set, then capitalised words."""
+        quoted = [text for text in quotations(self.step) if not SET_TO.search(self.step[: self.step.find(text) - 1])]
+        return [*quoted[:1], *capitalised_runs(without_quotations(self.step))]
+
     def _names_unknown_record(self) -> bool:
         """Whether a writing step names a record that no result so far contains.
 
         Without this, "set the stage of Tessera to won" would change the record mentioned last.
         """
-        step = self.sources.step
-        if not self.tool.writes or self.sources.named_ids():
+        step = self.step
+        if not self.tool.writes or self._named_ids():
             return False
         names = [run for run in capitalised_runs(step) if any(letter.islower() for letter in run)]
         return any(not SET_TO.search(step[: step.find(name)]) for name in names)
 
     def _from_numbers(self, name: str, schema: Schema) -> Iterator[Any]:
         """The number nearest to the argument's name, at most three words away, else the only number."""
-        step = self.sources.step
         taken = [value for value in self.done.values() if not isinstance(value, str)]
-        found = [(at, convert(text, schema, self.tool.schema)) for at, text in find_numbers(step)]
+        found = [(at, convert(text, schema, self.tool.schema)) for at, text in find_numbers(self.step)]
         free = [(at, value) for at, value in found if value is not NOTHING and value not in taken]
         wanted = {stem(part) for part in split_name(name)}
-        spots = [token.start() for token in WORD.finditer(step) if stem(token[0].lower()) in wanted]
-        near = sorted((_words_between(step, spot, at), at, value) for at, value in free for spot in spots)
+        spots = [token.start() for token in WORD.finditer(self.step) if stem(token[0].lower()) in wanted]
+        near = sorted((_words_between(self.step, spot, at), at, value) for at, value in free for spot in spots)
         yield from (value for distance, _, value in near if distance <= MAX_WORDS_AWAY)
         if len(found) == 1:
             yield from (value for _, value in free)
@@ -196,7 +182,7 @@ class Filling:
         found = {}
         properties = schema.get("properties")
         for name, inner in properties.items() if isinstance(properties, dict) else ():
-            found[name] = self._first_allowed(name, self._convert(values_after(name, self.sources.step), inner))
+            found[name] = self._first_allowed(name, self._convert(values_after(name, self.step), inner))
         return {name: value for name, value in found.items() if value is not NOTHING} or NOTHING
 
 

@@ -40,8 +40,9 @@ def score_tools(
         asked = tool.writes and asks_to_write(step_words, tool)
         if stance < 0 or (tool.writes and stance <= 0 and not asked):
             continue
+        gained = sum(weight * _share(word, tool) for word, weight in weights.items())
         extra = (PREFERRED_BONUS if stance > 0 else 0.0) + (WRITE_BONUS if asked else 0.0)
-        found.append((tool, _word_score(weights, tool) + extra))
+        found.append((tool, gained / (sum(weights.values()) or 1.0) + extra))
     return found
 
 
@@ -58,20 +59,9 @@ def asks_to_write(step_words: Sequence[str], tool: OfflineTool) -> bool:
 
 def _idf(step_words: Sequence[str], tools: Sequence[OfflineTool]) -> dict[str, float]:
     """Inverse document frequency: a word that many tools have says little about which one is meant."""
-    weights = {}
-    for word in step_words:
-        knowing = sum(word in tool.known_words for tool in tools)
-        if knowing:
-            weights[word] = math.log(1 + len(tools) / (1 + knowing))
-    return weights
+    knowing = {word: sum(word in tool.known_words for tool in tools) for word in step_words}
+    return {word: math.log(1 + len(tools) / (1 + count)) for word, count in knowing.items() if count}
 
 
-def _word_score(weights: dict[str, float], tool: OfflineTool) -> float:
-    total = sum(weights.values())
-    if not total:
-        return 0.0
-    gained = sum(
-        weight * (IN_NAME if word in tool.name_words else IN_DESCRIPTION if word in tool.known_words else 0.0)
-        for word, weight in weights.items()
-    )
-    return gained / total
+def _share(word: str, tool: OfflineTool) -> float:
+    return IN_NAME if word in tool.name_words else IN_DESCRIPTION if word in tool.known_words else 0.0

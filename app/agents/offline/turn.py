@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.agents.offline import answers
-from app.agents.offline.arguments import Filling, Sources, find_named_record
+from app.agents.offline.arguments import Filling, find_named_record
 from app.agents.offline.choice import choose_tool, score_tools
 from app.agents.offline.conversation import Call, Conversation, OfflineTool, is_id, record_name, records_in
 from app.agents.offline.rules import Rules, read_rules
 from app.agents.offline.values import is_valid
 from app.learning.prompt import ParsedRow, parse_prompt
+from app.text.values import from_json
 from app.text.words import split_name, steps, words
 
 MAX_STEPS = 4
@@ -84,7 +85,7 @@ class _Turn:
         tool = choose_tool(words(step), self.tools, rules)
         if tool is None:
             return answers.describe_unmatched(step, self.rows, self.tools)
-        filled = Filling(tool, self._sources(step), rules).fill()
+        filled = Filling(tool, rules, step, self._past()).fill()
         if filled.missing:
             filled = self._look_up(tool, step, rules, filled)
         if filled.missing:
@@ -115,7 +116,7 @@ class _Turn:
         record = find_named_record([item for item in records_in(call.result) or [] if "id" in item], step)
         if record is None or not is_valid(record["id"], tool.arguments.get(argument), tool.schema):
             return filled
-        return Filling(tool, self._sources(step), rules, {**filled.done, argument: record["id"]}).fill()
+        return Filling(tool, rules, step, self._past(), {**filled.done, argument: record["id"]}).fill()
 
     def _choose_finder(self, tool: OfflineTool, step: str, rules: Rules) -> tuple[OfflineTool, dict[str, Any]] | None:
         """The best-scoring tool that reads a list of records, with its arguments."""
@@ -123,7 +124,7 @@ class _Turn:
         for finder, _ in ranked:
             if finder.writes or finder.name == tool.name or not self._returns_records(finder):
                 continue
-            filled = Filling(finder, self._sources(step, looking_up=True), rules).fill()
+            filled = Filling(finder, rules, step, self._past(), looking_up=True).fill()
             if not filled.missing:
                 return finder, filled.arguments
         return None
@@ -136,9 +137,13 @@ class _Turn:
             return any("id" in record for records in found for record in records)
         return any(part in LISTING_VERBS for part in split_name(tool.name))
 
-    def _sources(self, step: str, *, looking_up: bool = False) -> Sources:
-        results = tuple(call.result for call in reversed(self.calls))
-        return Sources(step, results, tuple(reversed(self.conversation.turns[:-1])), looking_up)
+    def _past(self) -> list[Any]:
+        """The results of this turn, then the results and texts of earlier turns; newest first."""
+        past = [call.result for call in reversed(self.calls)]
+        for turn in reversed(self.conversation.turns[:-1]):
+            past += [call.result for call in reversed(turn.calls) if not call.is_error]
+            past += [turn.text, turn.answer]
+        return [from_json(one) for one in past]
 
     def _names(self) -> dict[str, str]:
         """The names of the records that this turn has read, by id."""

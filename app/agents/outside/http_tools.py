@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 import httpx2
 
 from app.agents.outside.client import SECONDS, OutboundError, secret_headers
-from app.agents.outside.connections import RunConnections
 from app.errors import Invalid
 from app.formats.agent_config import HttpTool
 from app.formats.json_schema import check_arguments
@@ -16,10 +15,13 @@ from app.formats.outbound_rules import PLACEHOLDER, Target, check_template
 from app.formats.strict_json import parse
 from app.tools import Outcome, Tool, ToolScope
 
+if TYPE_CHECKING:
+    from app.agents.outside.tools import RunConnections
+
 MAX_ERROR = 300
 
 
-def http_tool(spec: HttpTool, outside: RunConnections, client: httpx2.AsyncClient) -> Tool:
+def http_tool(spec: HttpTool, outside: "RunConnections", client: httpx2.AsyncClient) -> Tool:
     """Build the tool for an HTTP address."""
     parameters = build_parameters(spec)
 

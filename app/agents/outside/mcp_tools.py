@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from app.agents.outside.client import SECONDS, open_client, secret_headers
-from app.agents.outside.connections import RunConnections
 from app.errors import Refused
 from app.formats.agent_config import McpServer
 from app.formats.outbound_rules import check_address
@@ -17,6 +16,8 @@ from app.tools import Outcome, Tool
 
 if TYPE_CHECKING:
     from mcp import Client
+
+    from app.agents.outside.tools import RunConnections
 
 log = logging.getLogger(__name__)
 LISTING_SECONDS = 20.0

@@ -1,6 +1,5 @@
 """Records found by the words of their names, the best match first."""
 
-import re
 from contextlib import suppress
 from uuid import UUID
 
@@ -11,8 +10,8 @@ from app.db import db
 from app.errors import Invalid
 from app.models import Entity, EntityType
 from app.services.entities.store import COLUMNS, EntityRow
+from app.text.words import WORD
 
-WORD = re.compile(r"[^\W_]+")
 MAX_WORDS = 12
 MIN_WORD = 2
 SCAN_LIMIT = 500
