@@ -67,11 +67,8 @@ class Settings:
     executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
     slots_text: str = setting("UPSHOT_SLOTS", "32", "How many sessions one process runs at once.")
     lease_text: str = setting(
-        "UPSHOT_LEASE_SECONDS",
-        "60",
-        "A session without a sign of life for so long is taken over.",
+        "UPSHOT_LEASE_SECONDS", "60", "A session without a sign of life for so long is taken over."
     )
-
     session_bytes_text: str = setting(
         "UPSHOT_SESSION_MAX_BYTES",
         str(SESSION_BYTES),
@@ -93,13 +90,7 @@ class Settings:
             ("UPSHOT_PROCESSES", self.processes_text or "1", 1, 64, "a whole number from 1 to 64"),
             ("UPSHOT_THREADS", self.threads_text, 2, 1000, "a whole number from 2 to 1000"),
             ("UPSHOT_SLOTS", self.slots_text, 1, 500, "a whole number from 1 to 500"),
-            (
-                "UPSHOT_SESSION_MAX_BYTES",
-                self.session_bytes_text,
-                1_000_000,
-                999_999_999,
-                "bytes from 1000000 to 999999999",
-            ),
+            ("UPSHOT_SESSION_MAX_BYTES", self.session_bytes_text, 10**6, 10**9 - 1, "bytes from 1000000 to 999999999"),
             ("UPSHOT_LEASE_SECONDS", self.lease_text, 2, 3600, "a whole number of seconds from 2 to 3600"),
         ):
             if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
@@ -108,18 +99,14 @@ class Settings:
             raise Unusable(f"UPSHOT_HOST is {self.host}; give an address of this machine, such as 127.0.0.1.")
         if self.executor_text not in {"on", "off"}:
             raise Unusable(f"UPSHOT_EXECUTOR is {self.executor_text}; write on or off.")
-        if self.openai_base_url and not self.openai_base_url.startswith(("http://", "https://")):
-            raise Unusable("UPSHOT_OPENAI_BASE_URL must begin with http:// or https://.")
-        if self.secret_key and len(self.secret_key) < 32:
-            raise Unusable("UPSHOT_SECRET_KEY is too short; give at least 32 random characters.")
-        if self.secret_key and len(set(self.secret_key)) < 8:
-            raise Unusable("UPSHOT_SECRET_KEY is not random; give at least 32 random characters.")
-        if self.metrics_token and (len(self.metrics_token) < 32 or len(set(self.metrics_token)) < 8):
-            raise Unusable("UPSHOT_METRICS_TOKEN is too short or not random; give at least 32 random characters.")
+        for name, secret in (("UPSHOT_SECRET_KEY", self.secret_key), ("UPSHOT_METRICS_TOKEN", self.metrics_token)):
+            if secret and (len(secret) < 32 or len(set(secret)) < 8):
+                raise Unusable(f"{name} is too short or not random; give at least 32 random characters.")
+        for name, url in (("UPSHOT_BASE_URL", self.base_url), ("UPSHOT_OPENAI_BASE_URL", self.openai_base_url)):
+            if url and not url.startswith(("http://", "https://")):
+                raise Unusable(f"{name} must begin with http:// or https://.")
         if self.trusted_proxy and not _is_address(self.trusted_proxy):
             raise Unusable("UPSHOT_TRUSTED_PROXY must be the proxy's IP address, such as 127.0.0.1.")
-        if self.base_url and not self.base_url.startswith(("http://", "https://")):
-            raise Unusable("UPSHOT_BASE_URL must begin with http:// or https://.")
         try:
             read_allow(self.outbound_allow)
         except Invalid as wrong:

@@ -47,25 +47,11 @@ def add_feedback(
     about = source or ("tool" if tool else "session" if session_id else "observation")
     kind = {"observation": "flag" if actor.is_admin else "comment", "tool": "tool_observation"}.get(about, "comment")
     with acting_as(actor), transaction():
-        row = record_feedback(
-            NewFeedback(
-                source_type=about,
-                kind=kind,
-                rating=rating,
-                comment=comment,
-                session_id=session_id,
-                context={"tool_slug": tool} if tool else {},
-            ),
-            actor=actor,
-        ).row
-        payload = {
-            "id": row.id,
-            "source_type": row.source_type,
-            "kind": row.kind,
-            "rating": row.rating,
-            "status": row.status,
-            "session_id": row.session_id,
-            "tenant": slug,
-            "user": email,
-        }
+        context = {"tool_slug": tool} if tool else {}
+        new = NewFeedback(
+            source_type=about, kind=kind, rating=rating, comment=comment, session_id=session_id, context=context
+        )
+        row = record_feedback(new, actor=actor).row
+        shown = ("id", "source_type", "kind", "rating", "status", "session_id")
+        payload = {name: getattr(row, name) for name in shown} | {"tenant": slug, "user": email}
     emit(payload, f"Stored as {row.id}; it is pending.", as_json)

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import psycopg
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
@@ -11,6 +13,7 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import ProgrammingError
 
 from app.db.connect import connect
+from app.db.drift import differences
 from app.db.revisions import current, folder, head, refuse_newer
 from app.errors import Unusable
 
@@ -31,10 +34,8 @@ def downgrade(owner_url: str, revision: str) -> None:
 
 def check(owner_url: str) -> list[str]:
     """What differs between the database and this code, one sentence each; empty when nothing does."""
-    from app.db.drift import differences
-
     with _engine(owner_url).connect() as connection:
-        at = current(connection)
+        at = current(_driver(connection))
         if at != head():
             return [f"The database is at revision {at or 'none'} and this code needs {head()}: run upshot db upgrade."]
         return differences(connection)
@@ -54,12 +55,17 @@ def _engine(url: str) -> Engine:
     return create_engine("postgresql+psycopg://", creator=lambda: connect(conninfo, name), poolclass=NullPool)
 
 
+def _driver(connection: Connection) -> psycopg.Connection[Any]:
+    found: psycopg.Connection[Any] = connection.connection.driver_connection  # type: ignore[assignment]
+    return found
+
+
 @contextmanager
 def _migrating(owner_url: str) -> Iterator[Config]:
     """Migrate in one transaction and one process at a time; a second process finds the work done."""
     with _engine(owner_url).begin() as connection:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
-        refuse_newer(connection)
+        refuse_newer(_driver(connection))
         try:
             yield _config(connection)
         except CommandError as error:

@@ -1,37 +1,25 @@
 """Which schema a database has and which one this code needs. Alembic is not loaded for that."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, LiteralString, TypeAlias
+from typing import Any
 
 import psycopg
 
 from app.errors import Unusable
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-AnyConnection: TypeAlias = "Connection | psycopg.Connection[Any]"
+Connection = psycopg.Connection[Any]
 HEADER = re.compile(r'^(revision|down_revision) = "(\w+)"', re.M)
 
 
-def current(connection: AnyConnection) -> str | None:
+def current(connection: Connection) -> str | None:
     """The revision of the database; None when it was never migrated, or not so far that we may read it."""
-    readable = "SELECT 'yes' WHERE has_table_privilege(to_regclass('public.alembic_version'), 'SELECT')"
-    if _value(connection, readable) is None:
+    readable = "SELECT has_table_privilege(to_regclass('public.alembic_version'), 'SELECT')"
+    if connection.execute(readable).fetchone() != (True,):
         return None
-    return _value(connection, "SELECT version_num FROM alembic_version")
-
-
-def _value(connection: AnyConnection, query: LiteralString) -> str | None:
-    if isinstance(connection, psycopg.Connection):
-        row = connection.execute(query).fetchone()
-    else:
-        row = connection.exec_driver_sql(query).fetchone()
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return row[0] if row else None
 
 
@@ -42,11 +30,11 @@ def head() -> str:
     return newest
 
 
-def is_current(connection: AnyConnection) -> bool:
+def is_current(connection: Connection) -> bool:
     return current(connection) == head()
 
 
-def refuse_newer(connection: AnyConnection) -> None:
+def refuse_newer(connection: Connection) -> None:
     """Leave a database alone that a newer Upshot made."""
     at = current(connection)
     if at is not None and at not in _parents():

@@ -1,4 +1,5 @@
 """All tables, so that importing this package fills the metadata."""
+# ruff: noqa: F401 - other packages import them from here
 
 from app.models.agents import Agent, AgentVersion, Task, TaskTick
 from app.models.conversations import Chat, Message
@@ -28,44 +29,3 @@ from app.models.people import (
     UserMemory,
 )
 from app.models.sessions import AgentSession, Import, SessionDraft, SessionEvent, SessionReception
-
-__all__ = [
-    "Agent",
-    "AgentSession",
-    "AgentVersion",
-    "ApiKey",
-    "AuditEntry",
-    "Chat",
-    "CriteriaSet",
-    "Entity",
-    "EntityResponse",
-    "EntityType",
-    "EvalRun",
-    "Feedback",
-    "FeedbackComment",
-    "FeedbackDaily",
-    "GoldenSet",
-    "IdempotencyKey",
-    "Import",
-    "LoginSession",
-    "Membership",
-    "Message",
-    "OneTimeLink",
-    "Purge",
-    "SavedView",
-    "ServedPrompt",
-    "SessionDraft",
-    "SessionEvent",
-    "SessionReception",
-    "SharedContext",
-    "SharedContextEmbedding",
-    "SharedContextFeedback",
-    "SharedContextHistory",
-    "SharedContextUsage",
-    "SignInAttempt",
-    "Task",
-    "TaskTick",
-    "Tenant",
-    "User",
-    "UserMemory",
-]

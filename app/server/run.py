@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from flask import Flask
@@ -54,7 +53,7 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
     """Open everything, print where it is, and serve until stopped."""
     write_logs()
     # atexit does not run when SIGTERM ends a process, and the embedded server must stop with us.
-    signal.signal(signal.SIGTERM, _exit)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings.from_env()
     if processes is not None:
         settings = replace(settings, processes_text=str(processes))
@@ -83,10 +82,6 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
             opened.embedded.release()
 
 
-def _exit(_signal: int, _frame: FrameType | None) -> None:
-    sys.exit(0)
-
-
 def listen(settings: Settings) -> socket.socket:
     """Take the port before anything else is touched. Granian shares its port with others that do, so only this shows
     that another server has it."""
@@ -98,12 +93,9 @@ def listen(settings: Settings) -> socket.socket:
             if trouble.errno == errno.EADDRINUSE and time.monotonic() < until:
                 time.sleep(0.05)
                 continue
-            elsewhere = isinstance(trouble, socket.gaierror) or trouble.errno == errno.EADDRNOTAVAIL
-            remedy = (
-                "set UPSHOT_HOST to an address of this machine, such as 127.0.0.1."
-                if elsewhere
-                else "stop what uses it or set UPSHOT_PORT to a free one."
-            )
+            remedy = "stop what uses it or set UPSHOT_PORT to a free one."
+            if isinstance(trouble, socket.gaierror) or trouble.errno == errno.EADDRNOTAVAIL:
+                remedy = "set UPSHOT_HOST to an address of this machine, such as 127.0.0.1."
             raise Unusable(f"Cannot listen on {settings.host}:{settings.port} ({trouble.strerror}); {remedy}") from None
 
 
@@ -199,18 +191,14 @@ def keep_house(app: Flask, report: JobsReport, jobs: Jobs | None) -> None:
             report.write(jobs.trouble())
         try:
             with app.app_context():
-                _keep_house_once(app, usage, number)
+                note_connections(app)
+                if number % COUNTS_EVERY == 0:
+                    write_memory(usage)
+                    count_once()
+                elif number % USAGE_EVERY == 0:
+                    usage.write()
         except Exception:  # A thread that ended would leave counts unwritten until the process ends.
             log.exception("housekeeping failed and is tried again")
-
-
-def _keep_house_once(app: Flask, usage: UsageWriter, number: int) -> None:
-    note_connections(app)
-    if number % COUNTS_EVERY == 0:
-        write_memory(usage)
-        count_once()
-    elif number % USAGE_EVERY == 0:
-        usage.write()
 
 
 def write_memory(usage: UsageWriter) -> None:
