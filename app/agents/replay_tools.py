@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from app.agents.history import OpenCall
 from app.db import db
-from app.evals.recording import READ, RecordedAnswer, recording_of
+from app.evals.recording import READ, RecordedAnswer, Recording
 from app.evals.trace import Event as RecordedEvent
 from app.services.evals.replays import LIVE, Replay
 from app.services.sessions.event_windows import Event
@@ -35,7 +35,7 @@ class RecordedTools:
         self.replay = replay
         self.payloads = payloads
         self.tools = {tool.name: tool for tool in tools}
-        self.recording = recording_of(replay.golden.run)
+        self.recording = Recording(replay.golden.run)
         self._effects = _effects_of(replay.golden.run.events)
 
     def catch_up(self, events: Sequence[Event]) -> None:
@@ -103,7 +103,7 @@ def _effects_of(events: Sequence[RecordedEvent]) -> dict[int, list[RecordedEvent
 def stand_ins_for(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
     """Placeholders for tools that the recording called and the replay does not have, such as those of servers."""
     known = {tool.name for tool in tools}
-    called = recording_of(replay.golden.run).called()
+    called = Recording(replay.golden.run).called()
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
     return [Tool(name, "recorded", "", schema, writes, _refuse) for name, writes in called.items() if name not in known]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from app.cli.output import emit, fail, json_option
 if TYPE_CHECKING:
     from app.actor import Actor
     from app.models import EvalRun
+    from app.services.evals.runs import NewRun
 
 POLL = 0.5
 
@@ -65,6 +67,7 @@ def run_set(
 
     The replays are run by this process, and by any worker that has room for them.
     """
+    from app.services.evals.runs import NewRun
     from app.services.workspaces import store as workspace_store
 
     if version is not None and agent_slug is None:
@@ -72,8 +75,9 @@ def run_set(
     if junit is not None and not junit.parent.is_dir():
         fail(f"There is no directory {junit.parent} to write {junit.name} into.", CONFIGURATION)
     system = workspace_store.system_actor(workspace_store.find_workspace(slug))
-    started = _start(system, set_name, agent_slug, version, "live" if live_context else "frozen", trials, ref)
-    run = _follow(started, system, shown=sys.stderr.isatty() and not as_json)
+    context = "live" if live_context else "frozen"
+    new = NewRun(set_name=set_name, context_mode=context, trials=trials, ref=ref, command_line=True)
+    run = _follow(_start(new, agent_slug, version, system), system, shown=sys.stderr.isatty() and not as_json)
     results = run.results.get("bySession", {})
     if junit is not None:
         _write_junit(junit, run, results, system)
@@ -102,36 +106,18 @@ def exit_code(results: dict[str, Any], fail_under: float, *, whole: bool) -> int
     return PASSED
 
 
-def _start(
-    system: Actor,
-    set_name: str,
-    agent_slug: str | None,
-    version: int | None,
-    context: str,
-    trials: int,
-    ref: str | None,
-) -> UUID:
+def _start(new: NewRun, agent_slug: str | None, version: int | None, system: Actor) -> UUID:
     from app.agents.models import check_model
     from app.db import acting_as, transaction
     from app.services.agents import versions
     from app.services.evals import runs as eval_runs
-    from app.services.evals.runs import NewRun
 
     with acting_as(system), transaction():
-        agent = versions.resolve_agent(agent_slug, actor=system) if agent_slug else None
-        run = eval_runs.start_run(
-            NewRun(
-                set_name=set_name,
-                agent_id=agent.id if agent else None,
-                agent_version_id=versions.version_id(agent, version, field="--version") if agent else None,
-                own_only=agent is not None,
-                context_mode=context,
-                trials=trials,
-                ref=ref,
-                command_line=True,
-            ),
-            actor=system,
-        )
+        if agent_slug:
+            agent = versions.resolve_agent(agent_slug, actor=system)
+            version_id = versions.version_id(agent, version, field="--version")
+            new = replace(new, agent_id=agent.id, agent_version_id=version_id, own_only=True)
+        run = eval_runs.start_run(new, actor=system)
         for model in eval_runs.models_of(run, actor=system):
             # A model that cannot be asked would leave every golden without a verdict.
             check_model(model, current_app.config["SETTINGS"])
@@ -172,24 +158,25 @@ def _progress(run: EvalRun, system: Actor) -> str:
 
     found = eval_results.progress_of(run, eval_results.cases_of(run.id, actor=system))
     left = f", about {found.seconds_left} s left" if found.seconds_left else ""
-    verdicts = ", ".join(f"{count} {name}" for name, count in found.verdicts.items() if count)
+    verdicts = _counted(found.verdicts)
     return f"\r{found.ended} of {found.total} replays{f': {verdicts}' if verdicts else ''}{left}      "
 
 
 def _summarise(run: EvalRun, fail_under: float) -> str:
     from app.services.evals.runs import left_out_notes
 
-    accuracy = run.results.get("accuracy")
-    said = (
-        "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}, at least {fail_under:.0%} wanted"
-    )
-    verdicts = ", ".join(f"{count} {name}" for name, count in run.results.get("verdicts", {}).items() if count)
-    lines = [f"{run.set_name}: {said} ({verdicts})."]
-    lines += left_out_notes(run.options)
+    accuracy, verdicts = run.results.get("accuracy"), _counted(run.results.get("verdicts", {}))
+    wanted = f", at least {fail_under:.0%} wanted"
+    said = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}{wanted}"
+    lines = [f"{run.set_name}: {said} ({verdicts}).", *left_out_notes(run.options)]
     for golden_id, result in run.results.get("bySession", {}).items():
         if result["verdict"] != "pass":
             lines.append(f"  {result['verdict']:<8} {golden_id}  {result.get('reason') or ''}")
     return "\n".join(lines)
+
+
+def _counted(verdicts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in verdicts.items() if count)
 
 
 def _write_junit(path: Path, run: EvalRun, results: dict[str, Any], system: Actor) -> None:

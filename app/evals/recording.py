@@ -7,17 +7,16 @@ another call's result.
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from app.evals.compare.clipping import clip_arguments
+from app.evals.compare import clipping
 from app.evals.trace import NO_RESULT, Call, Run, Tool, calls_of, find_tool
 from app.text.values import TRUNCATED, Leaves, Reader, leaves, likeness
 from app.text.words import WORD, split_name
 
 EXACT, NEAREST, READ, SIMULATED, MISS = "exact", "nearest", "read", "simulated", "miss"
-KINDS = (EXACT, NEAREST, READ, SIMULATED, MISS)
 MIN_SIMILARITY = 0.80
 
 
@@ -25,15 +24,15 @@ MIN_SIMILARITY = 0.80
 class Entry:
     """One recorded call. `epoch` counts the successful writes before it."""
 
-    name: str
-    arguments: Any
-    output: Any
-    is_error: bool
-    writes: bool
+    call: Call
     epoch: int
-    sequence: int
-    result_sequence: int | None = None
-    used: bool = field(default=False, compare=False)
+    used: bool = False
+
+    def as_answer(self, kind: str, similarity: float | None = None) -> "RecordedAnswer":
+        call = self.call
+        self.used = True
+        output = NO_RESULT if call.output is None and call.failed else call.output
+        return RecordedAnswer(kind, output, call.failed, similarity, call.sequence, call.result_sequence)
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,17 @@ class RecordedAnswer:
 
 
 class Recording:
-    """The calls of a golden, played back to one replay."""
+    """The calls of a golden, each with what came back, played back to one replay."""
 
-    def __init__(
-        self, entries: Sequence[Entry], tools: Mapping[str, Tool] | None = None, *, clipped: bool = False
-    ) -> None:
-        self.tools = tools or {}
-        self.clipped = clipped
+    def __init__(self, run: Run) -> None:
+        self.tools, self.clipped = run.tools, run.clipped
         self.epoch = 0
         self.simulated: dict[str, dict[str, Any]] = {}
         self._entries: dict[str, list[Entry]] = defaultdict(list)
-        for entry in entries:
-            self._entries[entry.name].append(entry)
+        epoch = 0
+        for call in calls_of(run, run.tools, Reader()):
+            self._entries[call.name].append(Entry(call, epoch))
+            epoch += call.writes and not call.failed
 
     def answer(
         self, name: str, arguments: Any, *, writes: bool | None = None, own_read: bool = False
@@ -75,19 +73,25 @@ class Recording:
         tool = find_tool(name, self.tools)
         writing = tool.writes if writes is None else writes
         given = Reader().arguments(arguments, tool.schema)
-        kept = Reader().arguments(clip_arguments(arguments), tool.schema) if self.clipped else given
+        kept = (
+            Reader().arguments(clipping.clip_value(arguments, clipping.VALUE_ROOM), tool.schema)
+            if self.clipped
+            else given
+        )
         found = self._exact(name, kept) or self._about_simulated(given, writing)
         if found is None and not writing:
             found = self._nearest(name, kept, tool) or (RecordedAnswer(READ) if own_read else None)
+        if found is None and writing and given is not TRUNCATED:
+            found = self._simulate(given)
         if found is None:
-            found = self._simulate(given) if writing and given is not TRUNCATED else _miss(name)
+            return RecordedAnswer(MISS, f"No recorded answer for {name} with these arguments.", is_error=True)
         if writing and not found.is_error:
             self.epoch += 1
         return found
 
     def called(self) -> dict[str, bool]:
         """The tools that were called, and whether each writes."""
-        return {entry.name: entry.writes for entries in self._entries.values() for entry in entries}
+        return {name: entries[0].call.writes for name, entries in self._entries.items()}
 
     def wrote(self) -> None:
         """A call that was run for real has written: what is read from now on was recorded after a write."""
@@ -97,30 +101,24 @@ class Recording:
         """Of several recorded calls the first unused one that the replay has reached; the last of them again when all
         are used; the first when it has reached none."""
         mine = leaves(given)
-        same = [entry for entry in self._entries.get(name, ()) if likeness(leaves(entry.arguments), mine) == 1.0]
+        same = [entry for entry in self._entries.get(name, ()) if likeness(leaves(entry.call.arguments), mine) == 1.0]
         if not same:
             return None
         reached = [entry for entry in same if entry.epoch <= self.epoch]
         entry = next((one for one in reached if not one.used), reached[-1]) if reached else same[0]
-        entry.used = True
-        return RecordedAnswer(
-            EXACT, entry.output, entry.is_error, golden_seq=entry.sequence, result_seq=entry.result_sequence
-        )
+        return entry.as_answer(EXACT)
 
     def _nearest(self, name: str, given: Any, tool: Tool) -> RecordedAnswer | None:
         wanted = _nonempty_leaves(given)
         scored = [
             (score, -place, entry)
             for place, entry in enumerate(self._entries.get(name, ()))
-            if (score := call_similarity(_nonempty_leaves(entry.arguments), wanted, tool.schema)) is not None
+            if (score := call_similarity(_nonempty_leaves(entry.call.arguments), wanted, tool.schema)) is not None
         ]
         if not scored:
             return None
         score, _, entry = max(scored, key=lambda found: found[:2])
-        entry.used = True
-        return RecordedAnswer(
-            NEAREST, entry.output, entry.is_error, round(score, 4), entry.sequence, entry.result_sequence
-        )
+        return entry.as_answer(NEAREST, round(score, 4))
 
     def _about_simulated(self, given: Any, writing: bool) -> RecordedAnswer | None:
         """A later read of something that was only simulated gives back what it was made of."""
@@ -139,30 +137,10 @@ class Recording:
         return RecordedAnswer(SIMULATED, dict(output))
 
 
-def _miss(name: str) -> RecordedAnswer:
-    return RecordedAnswer(MISS, f"No recorded answer for {name} with these arguments.", is_error=True)
-
-
-def recording_of(run: Run, tools: Mapping[str, Tool] | None = None) -> Recording:
-    """The recording of a golden: its own calls, each with what came back."""
-    known = {**(tools or {}), **run.tools}
-    entries: list[Entry] = []
-    epoch = 0
-    for call in calls_of(run, known, Reader()):
-        entries.append(_entry(call, epoch))
-        epoch += call.writes and not call.failed
-    return Recording(entries, known, clipped=run.clipped)
-
-
-def _entry(call: Call, epoch: int) -> Entry:
-    output = NO_RESULT if call.output is None and call.failed else call.output
-    return Entry(
-        call.name, call.arguments, output, call.failed, call.writes, epoch, call.sequence, call.result_sequence
-    )
-
-
 def call_similarity(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] | None = None) -> float | None:
     """How near two calls are: the mean likeness of their free texts. None unless everything else is equal."""
+    from rapidfuzz import fuzz
+
     if recorded.keys() != given.keys() or not given:
         return None
     scores: list[float] = []
@@ -172,17 +150,11 @@ def call_similarity(recorded: Leaves, given: Leaves, schema: Mapping[str, Any] |
             continue
         if not (_is_free(path, mine, schema) and _is_free(path, other, schema)) or not _same_names(mine, other):
             return None
-        score = _ratio(mine, other)
+        score = fuzz.token_set_ratio(mine.casefold(), other.casefold()) / 100
         if score < MIN_SIMILARITY:
             return None
         scores.append(score)
     return sum(scores) / len(scores) if scores else 1.0
-
-
-def _ratio(a: str, b: str) -> float:
-    from rapidfuzz import fuzz
-
-    return fuzz.token_set_ratio(a.casefold(), b.casefold()) / 100
 
 
 def _is_free(path: tuple[str | int, ...], leaf: Any, schema: Mapping[str, Any] | None) -> bool:
@@ -195,10 +167,9 @@ def _is_free(path: tuple[str | int, ...], leaf: Any, schema: Mapping[str, Any] |
 
 def _is_date(text: str) -> bool:
     try:
-        date.fromisoformat(text[:10])
+        return bool(date.fromisoformat(text[:10]))
     except ValueError:
         return False
-    return True
 
 
 def _has_options(names: Sequence[str], schema: Mapping[str, Any] | None) -> bool:
@@ -213,13 +184,8 @@ def _same_names(a: str, b: str) -> bool:
     """Whether every number and every capitalised word of one text is in the other: another year or another company
     is another question, however alike the rest is."""
     mine, theirs = (WORD.findall(text) for text in (a, b))
-    known = ({word.casefold() for word in theirs}, {word.casefold() for word in mine})
-    return all(
-        word.casefold() in other
-        for words, other in ((mine, known[0]), (theirs, known[1]))
-        for word in words
-        if word != word.lower() or not word.isalpha()
-    )
+    named = {word.casefold() for word in (*mine, *theirs) if word != word.lower() or not word.isalpha()}
+    return all(named <= {word.casefold() for word in words} for words in (mine, theirs))
 
 
 def _nonempty_leaves(arguments: Any) -> Leaves:

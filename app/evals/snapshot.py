@@ -1,8 +1,8 @@
 """Everything that went into a run, frozen: what a golden keeps so that it can always be replayed."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from math import isfinite
@@ -13,55 +13,6 @@ SHAPE = 1
 SNAPSHOT_BYTES = 2_000_000
 # The events that say what went into a run.
 INPUT_EVENTS = ("user.message", "context.loaded", "entity.updated", "response.submitted")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """The inputs of a run, in JSON types. `turns` are the user's messages, `entity` its record before the run."""
-
-    session_type: str
-    output_type: str | None
-    agent: Mapping[str, Any]
-    model: str | None
-    turns: Sequence[str]
-    entity: Mapping[str, Any] | None = None
-    view_context: Mapping[str, Any] = field(default_factory=dict)
-    earlier: Sequence[tuple[str, str]] = ()
-    tools: Sequence[Mapping[str, Any]] = ()
-    rows: Sequence[Mapping[str, Any]] = ()
-    loaded: Mapping[str, Any] = field(default_factory=dict)
-    memories: Mapping[str, Any] = field(default_factory=dict)
-    entity_types: Sequence[Mapping[str, Any]] = ()
-    criteria: Mapping[str, Any] | None = None
-
-
-def build_snapshot(inputs: Inputs) -> dict[str, Any]:
-    """The inputs as a golden keeps them. The golden's own events are the recording and are not copied."""
-    turns = list(inputs.turns)
-    config = inputs.agent.get("config") or {}
-    return {
-        "shape": SHAPE,
-        "session_type": inputs.session_type,
-        "output_type": inputs.output_type,
-        "agent": dict(inputs.agent),
-        "model": inputs.model,
-        "initial_message": turns[0] if turns else None,
-        "turns": turns,
-        "earlier": [list(said) for said in inputs.earlier],
-        "entity": dict(inputs.entity) if inputs.entity else None,
-        "view_context": dict(inputs.view_context),
-        "tool_grants": list(config.get("tool_groups") or []),
-        "tools": [dict(tool) for tool in inputs.tools],
-        "shared_context": {
-            "row_ids": [row["id"] for row in inputs.rows],
-            "sha256": inputs.loaded.get("sha256"),
-            "rows": [dict(row) | {"sha256": text_hash(row)} for row in inputs.rows],
-        },
-        "memories": dict(inputs.memories),
-        "skills": list(config.get("skills") or []),
-        "entity_types": [dict(kind) for kind in inputs.entity_types],
-        "criteria": dict(inputs.criteria) if inputs.criteria else None,
-    }
 
 
 def snapshot_hash(snapshot: Mapping[str, Any]) -> str:

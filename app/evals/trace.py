@@ -78,20 +78,20 @@ def make_run(
     status: str = COMPLETED,
     output_type: str | None = None,
     tools: Iterable[Any] = (),
-    clipped: bool = False,
-    cut: bool = False,
 ) -> Run:
     """A run from plain values: events as they are stored or sent, and tools as MCP lists them."""
     read = [given if isinstance(given, Event) else _event(given, place) for place, given in enumerate(events, 1)]
     known = [tool for given in tools if (tool := make_tool(given)) is not None]
-    return Run(session_type, status, output_type, tuple(read), {tool.name: tool for tool in known}, clipped, cut)
+    return Run(session_type, status, output_type, tuple(read), {tool.name: tool for tool in known})
 
 
 def _event(given: Mapping[str, Any], place: int) -> Event:
-    payload = given.get("payload")
-    sequence = given.get("sequence")
-    kept = payload if isinstance(payload, Mapping) else {}
-    return Event(str(given.get("event_type")), kept, sequence if isinstance(sequence, int) else place)
+    payload, sequence = given.get("payload"), given.get("sequence")
+    return Event(
+        str(given.get("event_type")),
+        payload if isinstance(payload, Mapping) else {},
+        sequence if isinstance(sequence, int) else place,
+    )
 
 
 def make_tool(given: Any) -> Tool | None:

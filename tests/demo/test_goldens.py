@@ -168,6 +168,6 @@ def test_the_row_that_answers_a_complaint_makes_its_golden_pass(
 
 def test_requests_that_went_wrong_wait_among_the_candidates(demo: Any) -> None:
     listed = candidates.list_candidates(actor=demo)
-    found, total = listed.items, listed.total
+    found, total = listed.items, listed.count
     assert total == len(found) >= 2
     assert all(one.promotable for one in found)

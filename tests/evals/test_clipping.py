@@ -11,7 +11,7 @@ import pytest
 from app.evals.compare import clipping
 from app.evals.compare.clipping import TooDense, clip_run, clip_value, read_events
 from app.evals.compare.sessions import Golden, compare
-from app.evals.recording import recording_of
+from app.evals.recording import Recording
 from app.evals.trace import Event, Run, calls_of, make_run
 from app.text.values import Clipped, Reader, holds_truncated
 
@@ -101,7 +101,7 @@ def test_a_small_session_of_too_many_values_is_not_read_whole() -> None:
 
 
 def test_a_clipped_recording_answers_the_calls_it_has() -> None:
-    recording = recording_of(clipped(session({"title": "Heron", "body": LONG}, {"id": "n-1", "body": LONG})))
+    recording = Recording(clipped(session({"title": "Heron", "body": LONG}, {"id": "n-1", "body": LONG})))
     found = recording.answer("save_note", {"title": "Heron", "body": LONG}, writes=False)
     assert (found.kind, found.golden_seq, found.result_seq) == ("exact", 2, 3)
     assert recording.answer("save_note", {"title": "Heron", "body": LONG + "!"}, writes=False).kind == "miss"

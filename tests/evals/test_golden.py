@@ -196,7 +196,7 @@ def test_candidates_are_grouped_by_agent_and_first_request(
     complain(app, member, first, source="tool", context={"tool_slug": "search"})
     with app.app_context(), acting_as(admin), count_queries() as seen:
         listed = candidates.list_candidates(actor=admin)
-        found, total = listed.items, listed.total
+        found, total = listed.items, listed.count
     assert len(seen) == 2
     assert total == 2
     assert [(one.occurrence_count, one.agent_slug) for one in found] == [(2, "deal-analyst"), (1, "deal-analyst")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.evals.recording import Recording, recording_of
+from app.evals.recording import Recording
 from app.evals.trace import make_run
 from tests.evals import mutations
 
@@ -27,7 +27,7 @@ def recording(*calls: Said) -> Recording:
     session: mutations.Session = {"events": [], "tools": TOOLS}
     for said in calls:
         session["events"] += mutations.call(session, *said)
-    return recording_of(make_run(session["events"], tools=TOOLS))
+    return Recording(make_run(session["events"], tools=TOOLS))
 
 
 def test_the_same_arguments_are_exact_whatever_their_order_or_spelling() -> None:
@@ -130,7 +130,7 @@ def test_a_simulated_update_keeps_the_id_of_what_it_updates() -> None:
 def test_a_call_without_a_result_is_recorded_as_an_error() -> None:
     run = make_run([{"event_type": "tool.call", "payload": {"id": "1", "name": "get", "arguments": {}}}], tools=TOOLS)
 
-    answered = recording_of(run).answer("get", {})
+    answered = Recording(run).answer("get", {})
 
     assert (answered.output, answered.is_error) == ("no result recorded", True)
 

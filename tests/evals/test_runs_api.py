@@ -15,7 +15,7 @@ from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, golden_sets, promotion, run_control, run_detail, run_lists
+from app.services.evals import golden_lists, golden_sets, promotion, run_control, run_lists
 from app.services.evals.runs import left_out_notes
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
@@ -219,11 +219,11 @@ def test_a_trial_of_another_version_does_not_speak_for_the_set(bench: Bench, adm
         bench.run(**{"set_name": "default", **more})
     with bench.acting():
         [row] = golden_sets.list_set_rows(actor=bench.admin)
-    assert row.course is not None
-    assert row.course.last.id == now.id
-    assert row.score is not None
-    assert (row.score.passed, row.score.judged) == (0, 1)
-    assert row.course.accuracies == [1.0, 0.0]
+    assert row["course"] is not None
+    assert row["course"].last.id == now.id
+    assert row["score"] is not None
+    assert (row["score"].passed, row["score"].judged) == (0, 1)
+    assert row["course"].accuracies == [1.0, 0.0]
 
 
 def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, admin: Api) -> None:
@@ -237,7 +237,7 @@ def test_a_golden_of_an_agent_that_runs_elsewhere_blocks_no_set(bench: Bench, ad
     assert left_out_notes(run.options)[0].startswith("Left out: 1 golden of agents that run elsewhere")
     assert admin.post(RUNS, {"goldenSessionId": made}).status_code == 409
     with bench.acting():
-        offered = run_detail.list_versions(actor=bench.admin, golden_id=UUID(made))
+        offered = run_lists.list_versions(actor=bench.admin, golden_id=UUID(made))
     assert [(one.agent, one.own) for one in offered] == [("assistant", False)]
     both = bench.run(set_name="default", agent_version_id=offered[0].id)
     assert both.golden_session_count == 2

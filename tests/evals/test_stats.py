@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.evals import stats, trials
+from app.evals import stats
 
 
 def test_wilson_interval() -> None:
@@ -42,19 +42,19 @@ def test_smallest_regression_that_a_set_can_show() -> None:
     ],
 )
 def test_trials_are_combined(verdicts: list[str], combined: str) -> None:
-    assert trials.combine_verdicts(verdicts) == combined
+    assert stats.combine_verdicts(verdicts) == combined
 
 
 def test_pass_power_k() -> None:
     rows = [["pass", "pass"], ["pass", "fail"], ["errored", "pass"], ["pass", "pass"]]
 
-    assert trials.pass_power_k(rows, 2) == pytest.approx(2 / 3)
-    assert trials.pass_power_k(rows, 1) == 1.0
-    assert trials.pass_power_k([], 2) is None
+    assert stats.pass_power_k(rows, 2) == pytest.approx(2 / 3)
+    assert stats.pass_power_k(rows, 1) == 1.0
+    assert stats.pass_power_k([], 2) is None
 
 
 def test_accuracy_leaves_out_what_was_not_judged() -> None:
-    assert trials.accuracy(["pass", "fail", "flaky", "errored", "unknown"]) == pytest.approx(1 / 3)
-    assert trials.accuracy(["errored"]) is None
-    assert trials.is_pass("flaky") is False
-    assert trials.is_pass("unknown") is None
+    assert stats.accuracy(["pass", "fail", "flaky", "errored", "unknown"]) == pytest.approx(1 / 3)
+    assert stats.accuracy(["errored"]) is None
+    assert stats.is_pass("flaky") is False
+    assert stats.is_pass("unknown") is None

@@ -54,8 +54,7 @@ class CriteriaSetList(Answer):
     summary="List criteria sets",
 )
 def list_sets() -> CriteriaSetList:
-    found = entity_store.list_criteria_sets(actor=g.actor)
-    return CriteriaSetList(items=[CriteriaSetAnswer.model_validate(row) for row in found])
+    return CriteriaSetList.model_validate({"items": entity_store.list_criteria_sets(actor=g.actor)})
 
 
 @route(

@@ -1,5 +1,6 @@
 """Eval runs over JSON: started, followed, cancelled, deleted; and the hook that a deployment calls."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal, get_type_hints
 from uuid import UUID
@@ -8,7 +9,8 @@ from flask import g
 from pydantic import Field, create_model
 
 from app.api.admin import bp
-from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
+from app.api.admin.evals import ADMIN, SetQuery
+from app.api.kit.fields import Answer, Body, Id, Moment, SetName
 from app.api.kit.route import route
 from app.db import paging
 from app.errors import NotFound
@@ -20,7 +22,6 @@ from app.services.evals import run_control, run_lists
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun
 
-ADMIN = ("admin", "admin")
 Context = Literal["frozen", "live"]
 Tools = Literal["recorded", "live"]
 MOST_SETS = 20
@@ -100,12 +101,6 @@ class RunPage(Answer):
     next_cursor: str | None
 
 
-class RunQuery(Query):
-    set: SetName | None = Field(None, description="Only runs of this set.")
-    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
-    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
-
-
 class Deployed(Body):
     """What was deployed. Without `sets`, every set that has goldens of the agent is replayed."""
 
@@ -154,15 +149,12 @@ def _started(run: EvalRun) -> Started:
 
 
 @route(
-    bp, "GET", "/api/admin/evals/runs", access=ADMIN, query=RunQuery, answer=RunPage, summary="List runs",
+    bp, "GET", "/api/admin/evals/runs", access=ADMIN, query=SetQuery, answer=RunPage, summary="List runs",
     about="Newest first, without their results.",
 )  # fmt: skip
-def list_runs(query: RunQuery) -> RunPage:
+def list_runs(query: SetQuery) -> RunPage:
     found = run_lists.list_runs(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
-    return RunPage(
-        items=[RunAnswer.model_validate({**vars(row), "results": {}}) for row in found.items],
-        next_cursor=found.next_cursor,
-    )
+    return RunPage.model_validate(found.map(lambda row: {**vars(row), "results": {}}))
 
 
 @route(
@@ -170,7 +162,7 @@ def list_runs(query: RunQuery) -> RunPage:
     about="While it is under way `results` holds what is known so far, and `progress` how far it is.",
 )  # fmt: skip
 def get_run(run_id: UUID) -> RunAnswer:
-    return _run_answer(eval_runs.get_run(run_id, actor=g.actor))
+    return _run_answer(run_id)
 
 
 @route(
@@ -179,7 +171,8 @@ def get_run(run_id: UUID) -> RunAnswer:
     about="What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine.",
 )  # fmt: skip
 def cancel(run_id: UUID, body: Body) -> RunAnswer:
-    return _run_answer(run_control.cancel_run(run_id, actor=g.actor))
+    run_control.cancel_run(run_id, actor=g.actor)
+    return _run_answer(run_id)
 
 
 @route(
@@ -188,7 +181,7 @@ def cancel(run_id: UUID, body: Body) -> RunAnswer:
 )  # fmt: skip
 def retry(run_id: UUID, body: Body) -> RunAnswer:
     run_control.retry_errored(run_id, actor=g.actor)
-    return _run_answer(eval_runs.get_run(run_id, actor=g.actor))
+    return _run_answer(run_id)
 
 
 @route(
@@ -200,13 +193,13 @@ def delete(run_id: UUID) -> None:
     run_control.delete_run(run_id, actor=g.actor)
 
 
-def _run_answer(run: EvalRun) -> RunAnswer:
-    found = {name: getattr(run, name) for name in RunAnswer.model_fields if hasattr(run, name)}
+def _run_answer(run_id: UUID) -> RunAnswer:
+    run = eval_runs.get_run(run_id, actor=g.actor)
+    answer: RunAnswer = RunAnswer.model_validate(run)
     if run.completed_at is None:
         cases = eval_results.cases_of(run.id, actor=g.actor, divergences=True)
-        found["results"] = eval_results.results_of(cases)
-        found["progress"] = Outcome.model_validate(eval_results.progress_of(run, cases))
-    answer: RunAnswer = RunAnswer.model_validate(found)
+        answer.results = eval_results.results_of(cases)
+        answer.progress = Outcome.model_validate(eval_results.progress_of(run, cases))
     return answer
 
 
@@ -222,20 +215,11 @@ def post_deploy(body: Deployed) -> DeployedRuns:
     own = eval_golden.sets_of_agent(agent.id, actor=g.actor)
     if not own and not body.sets:
         raise NotFound(f"{agent.slug} has recorded no golden; promote one of its sessions first.")
-    empty = [
-        one.name for one in eval_golden.list_sets(actor=g.actor) if one.name in body.sets and one.name not in own
-    ]  # fmt: skip
-    runs = [
-        eval_runs.start_run(
-            NewRun(
-                set_name=name, agent_id=agent.id, agent_version_id=version, own_only=True, ref=body.ref,
-                triggered_by="post-deploy",
-            ),
-            actor=g.actor,
-        )
-        for name in dict.fromkeys(body.sets or own)
-        if name not in empty
-    ]  # fmt: skip
+    known = {one.name for one in eval_golden.list_sets(actor=g.actor)}
+    empty = sorted(known & set(body.sets) - set(own))
+    new = NewRun(agent_id=agent.id, agent_version_id=version, own_only=True, ref=body.ref, triggered_by="post-deploy")
+    names = [name for name in dict.fromkeys(body.sets or own) if name not in empty]
+    runs = [eval_runs.start_run(replace(new, set_name=name), actor=g.actor) for name in names]
     return DeployedRuns(
         ids=[run.id for run in runs],
         skipped=[Skipped(set=name, reason=f"{agent.slug} recorded no golden of {name}.") for name in empty],

@@ -1,24 +1,30 @@
-"""Goldens and candidates over JSON, under the names that the page uses."""
+"""Goldens, candidates and comparisons over JSON, under the names that the page uses."""
 
 from typing import Any, Literal
 from uuid import UUID
 
 from flask import g
-from pydantic import Field
+from pydantic import AliasGenerator, ConfigDict, Field
+from pydantic.alias_generators import to_snake
 
 from app.api.admin import bp
-from app.api.kit.fields import Answer, Body, Cursor, Id, Limit, Moment, Query, SetName
+from app.api.kit.fields import Answer, Body, Id, Limit, Moment, Page, SetName
 from app.api.kit.route import route
 from app.db import paging
-from app.evals.grouping import Candidate
 from app.services.evals import candidates, golden_lists, promotion
-from app.services.evals import candidates as eval_candidates
+from app.services.evals import compare as eval_compare
 from app.services.evals import golden as eval_golden
 
 ADMIN = ("admin", "admin")
 
 
-class CandidateItem(Answer):
+class CamelCase(Answer):
+    """Read from attributes in our own spelling."""
+
+    model_config = ConfigDict(alias_generator=AliasGenerator(validation_alias=to_snake))
+
+
+class CandidateItem(CamelCase):
     """A request that people complained about."""
 
     prompt: str
@@ -33,12 +39,11 @@ class CandidateItem(Answer):
 class CandidateList(Answer):
     items: list[CandidateItem]
     next_cursor: str | None
-    total: int
+    total: int = Field(validation_alias="count")
 
 
-class CandidateQuery(Query):
+class CandidateQuery(Page):
     limit: Limit = Field(20, validate_default=False, description="How many groups, 1 to 100.")
-    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
 
 
 class RunAgain(Answer):
@@ -60,12 +65,12 @@ class Resolved(Answer):
     updated: int
 
 
-class GoldenItem(Answer):
+class GoldenItem(CamelCase):
     """A golden without its snapshot."""
 
-    sessionId: UUID  # noqa: N815 - the API speaks camel case here.
+    sessionId: UUID = Field(validation_alias="id")  # noqa: N815 - the API speaks camel case here.
     title: str
-    set: str
+    set: str = Field(validation_alias="set_name")
     note: str | None
     criteriaSetId: UUID | None  # noqa: N815 - the same.
     agent: str
@@ -74,7 +79,7 @@ class GoldenItem(Answer):
     sessionType: str  # noqa: N815 - the same.
     promotedAt: Moment | None  # noqa: N815 - the same.
     promotedBy: UUID | None  # noqa: N815 - the same.
-    sha256: str | None
+    sha256: str | None = Field(validation_alias="sha256")
     baselineRejected: bool  # noqa: N815 - the same.
     expected: dict[str, Any] | None
 
@@ -90,10 +95,8 @@ class GoldenPage(Answer):
     next_cursor: str | None
 
 
-class GoldenQuery(Query):
-    set: SetName | None = Field(None, description="Only goldens of this set.")
-    limit: Limit = Field(50, validate_default=False, description="How many items, 1 to 100.")
-    cursor: Cursor | None = Field(None, description="`next_cursor` of the page before.")
+class SetQuery(Page):
+    set: SetName | None = Field(None, description="Only those of this set.")
 
 
 class NewGolden(Body):
@@ -129,20 +132,7 @@ class GoldenChange(Body):
 )  # fmt: skip
 def list_candidates(query: CandidateQuery) -> CandidateList:
     found = candidates.list_candidates(actor=g.actor, limit=query.limit, cursor=query.cursor)
-    items = [_candidate(one) for one in found.items]
-    return CandidateList(items=items, next_cursor=found.next_cursor, total=found.total)
-
-
-def _candidate(one: Candidate) -> CandidateItem:
-    return CandidateItem(
-        prompt=one.prompt,
-        agentId=one.agent_id,
-        agentSlug=one.agent_slug,
-        occurrenceCount=one.occurrence_count,
-        feedbackIds=one.feedback_ids,
-        representativeSessionId=one.representative_session_id,
-        lastFeedbackAt=one.last_feedback_at,
-    )
+    return CandidateList.model_validate(found)
 
 
 @route(
@@ -157,7 +147,7 @@ def _candidate(one: Candidate) -> CandidateItem:
     " key's person. Once it completed, it is the candidate's `representativeSessionId`.",
 )  # fmt: skip
 def run_again(session_id: UUID, body: Body) -> RunAgain:
-    session = eval_candidates.run_again(session_id, actor=g.actor)
+    session = candidates.run_again(session_id, actor=g.actor)
     return RunAgain(sessionId=session.id, status=session.status)
 
 
@@ -173,12 +163,12 @@ def resolve_candidates(body: Resolution) -> Resolved:
 
 
 @route(
-    bp, "GET", "/api/admin/evals/golden", access=ADMIN, query=GoldenQuery, answer=GoldenPage,
+    bp, "GET", "/api/admin/evals/golden", access=ADMIN, query=SetQuery, answer=GoldenPage,
     summary="List goldens",
 )  # fmt: skip
-def list_goldens(query: GoldenQuery) -> GoldenPage:
+def list_goldens(query: SetQuery) -> GoldenPage:
     found = golden_lists.list_goldens(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
-    return GoldenPage(items=[_golden(row) for row in found.items], next_cursor=found.next_cursor)
+    return GoldenPage.model_validate(found)
 
 
 @route(
@@ -205,15 +195,15 @@ def promote(body: NewGolden) -> NewlyGolden:
         confirm_incomplete=body.confirm_incomplete,
     )
     done = promotion.promote_session(body.sessionId, given, actor=g.actor)
-    made = _golden(golden_lists.get_golden(body.sessionId, actor=g.actor))
-    return NewlyGolden(**made.model_dump(), updated=done.applied)
+    made = golden_lists.get_golden(body.sessionId, actor=g.actor)
+    return NewlyGolden.model_validate({**made._mapping, "updated": done.applied})
 
 
 @route(
     bp, "GET", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, answer=GoldenItem, summary="Read a golden",
 )  # fmt: skip
 def read_golden(session_id: UUID) -> GoldenItem:
-    return _golden(golden_lists.get_golden(session_id, actor=g.actor))
+    return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
 
 
 @route(
@@ -222,7 +212,7 @@ def read_golden(session_id: UUID) -> GoldenItem:
 )  # fmt: skip
 def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
     eval_golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
-    return _golden(golden_lists.get_golden(session_id, actor=g.actor))
+    return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
 
 
 @route(
@@ -233,20 +223,58 @@ def revoke(session_id: UUID) -> None:
     eval_golden.revoke_golden(session_id, actor=g.actor)
 
 
-def _golden(row: golden_lists.GoldenRow) -> GoldenItem:
-    return GoldenItem(
-        sessionId=row.id,
-        title=row.title,
-        set=row.set_name,
-        note=row.note,
-        criteriaSetId=row.criteria_set_id,
-        agent=row.agent,
-        agentId=row.agent_id,
-        agentVersion=row.agent_version,
-        sessionType=row.session_type,
-        promotedAt=row.promoted_at,
-        promotedBy=row.promoted_by,
-        sha256=row.sha256,
-        baselineRejected=row.baseline_rejected,
-        expected=row.expected,
-    )
+class ComparedDimension(Answer):
+    score: float
+    passed: bool
+    weight: float
+    reason: str
+    decides: bool
+
+
+class Divergence(Answer):
+    """One difference. The sequences are those of the events it was found in."""
+
+    dimension: str
+    path: str
+    golden: Any
+    replay: Any
+    weight: float
+    golden_seq: int | None
+    replay_seq: int | None
+    text: str
+
+
+class ComparisonAnswer(Answer):
+    """A verdict. `passed` and `overall_accuracy` are null where nothing could be judged."""
+
+    session_type: str
+    verdict: Literal["pass", "fail", "flaky", "errored", "unknown"]
+    passed: bool | None
+    reason: str
+    overall_accuracy: float | None
+    dimensions: dict[str, ComparedDimension]
+    divergences: list[Divergence]
+    effects: dict[str, list[dict[str, Any]]] = Field(description="What each side changed.")
+    drift: dict[str, Any] | None
+    drifted: bool
+    left_recording: bool
+    truncated: bool
+    baseline: Literal["recorded", "expected", "rejected"]
+
+
+class Pair(Body):
+    """The session that is right, and the one in question."""
+
+    goldenSessionId: Id = Field(strict=False)  # noqa: N815 - the API speaks camel case here.
+    replaySessionId: Id = Field(strict=False)  # noqa: N815 - the same.
+
+
+@route(
+    bp, "POST", "/api/admin/evals/compare", access=("admin", "admin"), body=Pair, answer=ComparisonAnswer,
+    summary="Compare two sessions",
+    also={404: "One of the sessions is not in this workspace."},
+    about="Any two sessions; the first need not be golden. Nothing is stored.",
+)  # fmt: skip
+def compare(body: Pair) -> ComparisonAnswer:
+    found = eval_compare.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
+    return ComparisonAnswer(**found.as_json())

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from app.evals.compare import response, tool
+from app.evals.compare import response
 from app.evals.compare.calls import call_dimensions
-from app.evals.compare.dimensions import Dimension
+from app.evals.compare.dimensions import OUTPUT, Dimension, Divergence, leaf_divergences, standard_dimension
 from app.evals.compare.effect_pairs import effect_dimensions
-from app.evals.compare.effects import RESPONSE, Effect, effects_of
+from app.evals.compare.effects import RESPONSE, Effect, effects_of, rename_ids
 from app.evals.compare.message import answer_figures_dimension, message_dimension, requested_figures_dimension
 from app.evals.expected.corrected_effects import corrected_effects
 from app.evals.expected.expectations import Expected
-from app.evals.trace import Call, Run, Tool, calls_of, last_message
+from app.evals.trace import Call, Run, Tool, calls_of, result_failed, text_of
 from app.text.similarity import Nearness
-from app.text.values import Reader
+from app.text.values import Reader, from_json, leaves, likeness
 
 
 @dataclass(frozen=True)
@@ -67,58 +67,51 @@ def dimensions_of(
 ) -> list[Dimension]:
     """What is compared in a session of the golden's type."""
     kind = golden.run.session_type
-    names = (before.names, after.names)
-    submitted = [response.read_submitted(side.run, side.calls, reader) for side in (before, after)]
-    if before.put_right:
-        submitted[0] = response.expected_values(before.effects, submitted[0])
-    any_values = any(side.values for side in submitted)
     if kind == "tool":
-        output = tool.output_dimension(before.run, after.run, reader, names)
         return [
             *effect_dimensions(before.effects, after.effects, put_right=before.put_right),
-            output,
+            _output_dimension(before, after, reader),
             *_expected_dimensions(golden, before, after, nearness),
         ]
+    mine, theirs = (response.read_submitted(side.run, side.calls, reader) for side in (before, after))
+    if before.put_right:
+        mine = response.expected_values(before.effects, mine)
     extraction = kind == "agent" and golden.run.output_type in ("field", "fields")
-    if any_values and (kind in ("response", "mixed") or extraction):
-        values = response.response_dimensions(
-            submitted[0], submitted[1], golden.criteria, nearness, put_right=before.put_right
-        )
-        rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
-        if kind == "mixed":
-            return [*_agent_dimensions(golden, before, after, rest, nearness), *response.scale_weights(values, 1.0)]
-        other = effect_dimensions(*rest, put_right=before.put_right) if any(rest) else []
-        other += _expected_dimensions(golden, before, after, nearness)
-        if extraction:
-            values = response.scale_weights(values, response.VALUES_WEIGHT)
-            values += response.extraction_dimensions(*submitted)
-        return [*other, *values]
-    return _agent_dimensions(golden, before, after, [before.effects, after.effects], nearness)
+    if not (mine.values or theirs.values) or not (kind in ("response", "mixed") or extraction):
+        return _agent_dimensions(golden, before, after, [before.effects, after.effects], nearness)
+    values = response.response_dimensions(mine, theirs, golden.criteria, nearness, put_right=before.put_right)
+    rest = [[effect for effect in side.effects if effect.kind != RESPONSE] for side in (before, after)]
+    if kind == "mixed":
+        return [*_agent_dimensions(golden, before, after, rest, nearness), *response.scale_weights(values, 1.0)]
+    if extraction:
+        values = response.scale_weights(values, response.VALUES_WEIGHT)
+        values += response.extraction_dimensions(mine, theirs)
+    other = effect_dimensions(*rest, put_right=before.put_right) if any(rest) else []
+    return [*other, *_expected_dimensions(golden, before, after, nearness), *values]
 
 
 def _agent_dimensions(
-    golden: Golden,
-    before: Side,
-    after: Side,
-    effects: Sequence[Sequence[Effect]],
-    nearness: Nearness | None,
+    golden: Golden, before: Side, after: Side, effects: Sequence[Sequence[Effect]], nearness: Nearness | None
 ) -> list[Dimension]:
-    message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
+    message = _message(golden, before, after, nearness)
     if _message_decides(golden, before):
         message = replace(message, decides=True)
     # Where something else should have happened, the figures of the recording are not what is right.
     if before.changes_nothing and golden.expected == Expected():
         asked = requested_figures_dimension(before.run, after.run, message)
-        message = (
-            answer_figures_dimension(before.run, after.run, message) if asked is message and message.decides else asked
-        )
-    elif golden.expected.answer is not None:
-        message = answer_figures_dimension(before.run, after.run, message, golden.expected.answer)
+        if asked is message and message.decides:
+            asked = answer_figures_dimension(before.run, after.run, message)
+        message = asked
     return [
         *effect_dimensions(*effects, put_right=before.put_right),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
         message,
     ]
+
+
+def _message(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> Dimension:
+    message, wanted = message_dimension(before.run, after.run, golden.expected, nearness), golden.expected.answer
+    return message if wanted is None else answer_figures_dimension(before.run, after.run, message, wanted)
 
 
 def _message_decides(golden: Golden, before: Side) -> bool:
@@ -134,11 +127,30 @@ def _expected_dimensions(golden: Golden, before: Side, after: Side, nearness: Ne
     """Dimensions for expected calls and answers, in sessions of every type."""
     found: list[Dimension] = []
     if golden.expected.about_calls:
-        names = (before.names, after.names)
-        found += call_dimensions(before.calls, after.calls, golden.expected, names)
+        found += call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names))
     if golden.expected.about_answer:
-        message = message_dimension(last_message(before.run), last_message(after.run), golden.expected, nearness)
-        if golden.expected.answer is not None:
-            message = answer_figures_dimension(before.run, after.run, message, golden.expected.answer)
-        found.append(message)
+        found.append(_message(golden, before, after, nearness))
     return found
+
+
+def _output_dimension(golden: Side, replay: Side, reader: Reader) -> Dimension:
+    """The result of a tool's last call, leaf by leaf. A failure never equals a success."""
+    (failed, before, seq), (fails, after, other_seq) = _output(golden, reader), _output(replay, reader)
+    seqs = (seq, other_seq)
+    if failed != fails:
+        text = "the tool failed, which it did not before" if fails else "the tool did not fail as before"
+        return standard_dimension(OUTPUT, 0.0, "", [Divergence(OUTPUT, "", before, after, text, *seqs)], decides=True)
+    a, b = leaves(before), leaves(after)
+    found = leaf_divergences(OUTPUT, a, b, about="the output", seqs=seqs)
+    return standard_dimension(OUTPUT, likeness(a, b), "the same output", found, decides=True)
+
+
+def _output(side: Side, reader: Reader) -> tuple[bool, Any, int | None]:
+    """Whether the last call failed, and what it gave; the last message where there was no call."""
+    events = side.run.events
+    result = next((one for one in reversed(events) if one.event_type == "tool.result"), None)
+    if result is not None:
+        value = rename_ids(reader.value(from_json(result.payload.get("output"))), side.names)
+        return result_failed(result.payload), {"output": value}, result.sequence
+    said = next((one for one in reversed(events) if one.event_type == "agent.message"), None)
+    return (False, {"output": reader.value(from_json(text_of(said)))}, said.sequence) if said else (False, {}, None)

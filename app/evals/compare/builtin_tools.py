@@ -3,13 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-READS = frozenset(
-    {
-        "getContext", "listSharedContext", "listFeedback", "getFeedback", "listEntityTypes", "searchEntities",
-        "listEntities", "getEntity", "listResponses", "listCriteriaSets", "listAgents", "getAgent",
-    }
-)  # fmt: skip
-
 # (kind, type, target, fields)
 Change = tuple[str, str, Any, dict[str, Any]]
 # Reasons are worded differently every time, and are no change of the record.
@@ -83,8 +76,6 @@ _MAKES = {
     "reviewFeedback": ("updated", "feedback"),
     "updateAgentConfig": ("updated", "agent"),
 }
-WRITES = frozenset({*_READ, *_MAKES})
-
 # The arguments of each. A test compares this with the tools as well.
 _ADDS = "content context agentId entityTypeId sourceFeedbackId"
 _TAKES = {
@@ -100,23 +91,28 @@ _TAKES = {
     "getFeedback": "id",
     "reviewFeedback": "id action notes",
     "addFeedback": "rating comment sourceType toolSlug toolRunId sessionId agentId entityId messageId",
+    "listEntityTypes": "",
     "searchEntities": "query entityType limit:integer",
     "listEntities": "entityType limit:integer cursor",
     "getEntity": "entityId",
     "listResponses": "entityId",
     "createEntity": "entityType name fields:object",
     "updateEntity": "entityId changes:object",
+    "listCriteriaSets": "",
     "submitResponse": "entityId criteriaSetId values:object",
+    "listAgents": "",
     "getAgent": "id",
     "updateAgentConfig": "id instructions skills:array toolGroups:array reason",
 }
+WRITES = frozenset({*_READ, *_MAKES})
+READS = frozenset(_TAKES) - WRITES
 
 
 def schema_of(name: str) -> dict[str, Any] | None:
     """A JSON schema of what a built-in tool takes; None for any other tool."""
-    if name not in WRITES | READS:
+    if name not in _TAKES:
         return None
-    given = (part.partition(":") for part in _TAKES.get(name, "").split())
+    given = (part.partition(":") for part in _TAKES[name].split())
     properties = {argument: {"type": kind or "string"} for argument, _, kind in given}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 

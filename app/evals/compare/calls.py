@@ -14,6 +14,7 @@ from app.evals.trace import Call
 from app.text.values import Leaves, Reader, leaves, likeness, same_leaf
 
 SUBMIT = "submitResponse"
+NO_CALLS = "called no tool, as before"
 
 
 def call_dimensions(
@@ -47,19 +48,12 @@ def _names_dimension(golden: Sequence[_NamedCall], replay: Sequence[_NamedCall])
     before, after = Counter(call.name for call in golden), Counter(call.name for call in replay)
     total = before.total() + after.total()
     score = 2 * (before & after).total() / total if total else 1.0
-    found = [
-        Divergence(
-            CALLS,
-            name,
-            before[name],
-            after[name],
-            f"{name} was called {_times(after[name])} instead of {_times(before[name])}",
-        )
-        for name in dict.fromkeys([*before, *after])
-        if before[name] != after[name]
-    ]
-    reason = found[0].text if found else "called the same tools" if total else "called no tool, as before"
-    return standard_dimension(CALLS, score, reason, found)
+    found = []
+    for name in dict.fromkeys([*before, *after]):
+        if before[name] != after[name]:
+            text = f"{name} was called {_times(after[name])} instead of {_times(before[name])}"
+            found.append(Divergence(CALLS, name, before[name], after[name], text))
+    return standard_dimension(CALLS, score, "called the same tools" if total else NO_CALLS, found)
 
 
 def _times(number: int) -> str:
@@ -77,11 +71,10 @@ def _arguments_dimension(golden: Sequence[_NamedCall], replay: Sequence[_NamedCa
             total, count = total + like, count + 1
             if like < 1.0:
                 found += leaf_divergences(ARGUMENTS, a.leaves, b.leaves, about=name, seqs=(a.sequence, b.sequence))
-    none = not golden and not replay
-    score = total / count if count else 1.0 if none else 0.0
-    same_words = "called with the same arguments" if count else "no call in common"
-    reason = found[0].text if found else "called no tool, as before" if none else same_words
-    return standard_dimension(ARGUMENTS, score, reason, found)
+    if not golden and not replay:
+        return standard_dimension(ARGUMENTS, 1.0, NO_CALLS)
+    fine = "called with the same arguments" if count else "no call in common"
+    return standard_dimension(ARGUMENTS, total / count if count else 0.0, fine, found)
 
 
 def _by_name(calls: Sequence[_NamedCall]) -> dict[str, list[_NamedCall]]:
@@ -97,12 +90,10 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
     likes: list[float] = []
     for place, (name, given) in enumerate(expected.calls or ()):
         wanted = Reader().arguments(given)
-        best = max(
-            (covered_share(name, wanted, called.arguments) for called in worked if called.name == name), default=None
-        )
-        likes.append(0.0 if best is None else best)
-        if best is None or best < 1.0:
-            text = f"{name} was not called" if best is None else f"{name} was not called with the expected arguments"
+        shares = [covered_share(name, wanted, called.arguments) for called in worked if called.name == name]
+        likes.append(max(shares, default=0.0))
+        if likes[-1] < 1.0:
+            text = f"{name} was not called{' with the expected arguments' if shares else ''}"
             found.append(Divergence(CALLS, f"calls[{place}]", {"name": name, "arguments": given}, None, text))
     share = sum(like == 1.0 for like in likes) / len(likes) if likes else 1.0
     for name in expected.no_calls or ():
@@ -112,8 +103,7 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
             text = f"{name} was called, which must not happen"
             found.insert(0, Divergence(CALLS, name, None, name, text, replay_seq=called.sequence))
     fine = "made the expected calls" if likes else "called nothing that must not be called"
-    reason = found[0].text if found else fine
-    decided = replace(standard_dimension(CALLS, share, reason, found, decides=True), threshold=1.0)
+    decided = replace(standard_dimension(CALLS, share, fine, found, decides=True), threshold=1.0)
     if not likes:
         return [decided]
     like = sum(likes) / len(likes)

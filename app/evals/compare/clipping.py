@@ -6,11 +6,12 @@ sides of a comparison are clipped, or neither.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
-from app.evals.trace import Event, Run
+from app.evals.trace import COMPLETED, Event, Run, make_run
 from app.text.values import Clipped, canonical, from_json
 
 # A session up to this size is compared as it is.
@@ -39,52 +40,46 @@ class TooDense(Exception):
     """A session of few bytes has too many values to be read whole."""
 
 
-@dataclass
-class EventReader:
-    """Takes the events of one session in order, each with the JSON text of its payload, and keeps what fits."""
+@dataclass(frozen=True)
+class LoadedEvents:
+    """The events of one session that fit; `cut` says that events at the end are left out."""
 
-    clip: bool
-    events: list[Event] = field(default_factory=list)
+    events: tuple[Event, ...]
+    clipped: bool
     cut: bool = False
-    _bytes: int = 0
-    _nodes: int = 0
 
-    def add(self, event_type: str, text: str, sequence: int) -> bool:
-        """Take one event; false when there is no room for more."""
-        if not self.clip:
-            self._count(text)
-            if self._nodes > MAX_NODES:
-                raise TooDense
-            self.events.append(Event(event_type, json.loads(text), sequence))
-            return True
-        event = clip_event(Event(event_type, json.loads(text), sequence))
-        self._count(text if len(text) <= RESULT_ROOM else _json(event.payload))
-        if self._bytes > MAX_BYTES or self._nodes > MAX_NODES:
-            self.cut = True
-            return False
-        self.events.append(event)
-        return True
-
-    def _count(self, text: str) -> None:
-        self._bytes += len(text)
-        self._nodes += count_members(text)
+    def as_run(self, session_type: str, output_type: str | None, tools: Iterable[Any], status: str = COMPLETED) -> Run:
+        """The session as the comparer takes it."""
+        found = make_run(self.events, session_type=session_type, status=status, output_type=output_type, tools=tools)
+        return replace(found, clipped=self.clipped, cut=self.cut)
 
 
-def read_events(events: Iterable[tuple[str, str, int]], *, clip: bool) -> EventReader:
-    """As many of the events as fit. Raises TooDense where they are not clipped and should be."""
-    reader = EventReader(clip)
+def read_events(events: Iterable[tuple[str, str, int]], *, clip: bool) -> LoadedEvents:
+    """As many events as fit, each given with the JSON text of its payload. TooDense if they should be clipped."""
+    found: list[Event] = []
+    size = nodes = 0
     for event_type, text, sequence in events:
-        if not reader.add(event_type, text, sequence):
-            break
-    return reader
+        if not clip:
+            nodes += count_members(text)
+            if nodes > MAX_NODES:
+                raise TooDense
+            found.append(Event(event_type, json.loads(text), sequence))
+            continue
+        event = clip_event(Event(event_type, json.loads(text), sequence))
+        held = text if len(text) <= RESULT_ROOM else _json(event.payload)
+        size, nodes = size + len(held), nodes + count_members(held)
+        if size > MAX_BYTES or nodes > MAX_NODES:
+            return LoadedEvents(tuple(found), clipped=True, cut=True)
+        found.append(event)
+    return LoadedEvents(tuple(found), clipped=clip)
 
 
 def clip_run(run: Run) -> Run:
     """A run that was read whole, clipped like the run that it is compared with."""
     if run.clipped:
         return run
-    reader = read_events(((one.event_type, _json(one.payload), one.sequence) for one in run.events), clip=True)
-    return replace(run, events=tuple(reader.events), clipped=True, cut=reader.cut)
+    found = read_events(((one.event_type, _json(one.payload), one.sequence) for one in run.events), clip=True)
+    return replace(run, events=found.events, clipped=True, cut=found.cut)
 
 
 def count_members(text: str) -> int:
@@ -94,20 +89,11 @@ def count_members(text: str) -> int:
 
 def clip_event(event: Event) -> Event:
     """The event with the long parts of its payload clipped. What names it and its call stays."""
-    return Event(event.event_type, _clip_payload(event.event_type, event.payload), event.sequence)
-
-
-def _clip_payload(event_type: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    room = ROOMS.get(event_type, VALUE_ROOM)
-    return {
-        name: clip_arguments(value) if name == "arguments" else clip_value(value, room)
-        for name, value in payload.items()
+    room = ROOMS.get(event.event_type, VALUE_ROOM)
+    clipped = {
+        name: clip_value(value, VALUE_ROOM if name == "arguments" else room) for name, value in event.payload.items()
     }
-
-
-def clip_arguments(given: Any) -> Any:
-    """The arguments of a call, as those of a clipped recording are kept."""
-    return clip_value(given, VALUE_ROOM)
+    return Event(event.event_type, clipped, event.sequence)
 
 
 def clip_value(value: Any, room: int, *, outermost: bool = True) -> Any:
@@ -134,13 +120,12 @@ def clip_value(value: Any, room: int, *, outermost: bool = True) -> Any:
 
 def _short_members(value: Mapping[str, Any]) -> dict[str, Any]:
     """The ids, names and numbers of an object that is not kept."""
-    found: dict[str, Any] = {}
-    for name, one in value.items():
-        if len(found) == MAX_SHORT_MEMBERS:
-            break
-        if len(name) <= SHORT_CHARS and not isinstance(one, dict | list) and len(str(one)) <= SHORT_CHARS:
-            found[name] = one
-    return found
+    short = (
+        (name, one)
+        for name, one in value.items()
+        if len(name) <= SHORT_CHARS and not isinstance(one, dict | list) and len(str(one)) <= SHORT_CHARS
+    )
+    return dict(islice(short, MAX_SHORT_MEMBERS))
 
 
 def _clip_text(text: str, room: int) -> Clipped:

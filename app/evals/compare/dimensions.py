@@ -1,18 +1,35 @@
 """One thing that is compared: its score, whether it passes, why, and where the two sides differ."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
-from app.text.values import TRUNCATED, Leaves, Path, differences, format_path, shorten
+from app.text.values import TRUNCATED, Leaves, differences, format_path, shorten
 
 CREATED, UPDATED = "entities_created", "entities_updated"
 CALLS, ARGUMENTS, MESSAGE = "tool_calls", "tool_args", "final_message"
-WEIGHTS = {CREATED: 0.30, UPDATED: 0.30, CALLS: 0.10, ARGUMENTS: 0.10, MESSAGE: 0.20}
-PASS_AT = {CREATED: 1.0, UPDATED: 1.0, CALLS: 0.60, ARGUMENTS: 0.80, MESSAGE: 0.60}
+OUTPUT, SOURCES, CONFIDENCE = "output", "sources", "confidence"
+WEIGHTS = {
+    CREATED: 0.30,
+    UPDATED: 0.30,
+    CALLS: 0.10,
+    ARGUMENTS: 0.10,
+    MESSAGE: 0.20,
+    OUTPUT: 0.40,
+    SOURCES: 0.10,
+    CONFIDENCE: 0.10,
+}
+PASS_AT = {
+    CREATED: 1.0,
+    UPDATED: 1.0,
+    CALLS: 0.60,
+    ARGUMENTS: 0.80,
+    MESSAGE: 0.60,
+    OUTPUT: 1.0,
+    SOURCES: 0.60,
+    CONFIDENCE: 1.0,
+}
 # More than this many differences of one dimension are never listed.
 MAX_LISTED = 200
 
@@ -35,16 +52,8 @@ class Divergence:
         return min((seq for seq in (self.golden_seq, self.replay_seq) if seq is not None), default=0)
 
     def as_json(self, weight: float) -> dict[str, Any]:
-        return {
-            "dimension": self.dimension,
-            "path": self.path,
-            "golden": shorten(self.golden),
-            "replay": shorten(self.replay),
-            "weight": round(weight, 6),
-            "golden_seq": self.golden_seq,
-            "replay_seq": self.replay_seq,
-            "text": self.text,
-        }
+        short = {"golden": shorten(self.golden), "replay": shorten(self.replay)}
+        return {**vars(self), **short, "weight": round(weight, 6)}
 
 
 @dataclass(frozen=True)
@@ -57,21 +66,23 @@ class Dimension:
     threshold: float
     reason: str
     decides: bool = False
-    divergences: tuple[Divergence, ...] = field(default=())
+    divergences: tuple[Divergence, ...] = ()
 
     @property
     def passed(self) -> bool:
         # A hair below the threshold is the arithmetic, not the session.
         return self.score >= self.threshold - 1e-9
 
-    def with_weight(self, weight: float) -> Dimension:
-        return replace(self, weight=weight)
+    def as_json(self) -> dict[str, Any]:
+        rounded = {"score": round(self.score, 6), "weight": round(self.weight, 6)}
+        return {**rounded, "passed": self.passed, "reason": self.reason, "decides": self.decides}
 
 
 def standard_dimension(
-    name: str, score: float, reason: str, found: Sequence[Divergence] = (), *, decides: bool = False
+    name: str, score: float, fine: str, found: Sequence[Divergence] = (), *, decides: bool = False
 ) -> Dimension:
-    """One of the five dimensions of an agent, with its usual weight and threshold."""
+    """A dimension with its usual weight and threshold. Its reason is the first divergence, or `fine` without one."""
+    reason = found[0].text if found else fine
     return Dimension(name, score, WEIGHTS[name], PASS_AT[name], reason, decides, tuple(found))
 
 
@@ -87,31 +98,19 @@ def leaf_divergences(
 ) -> list[Divergence]:
     """One divergence for every leaf that differs. The first `skip` parts of a path are not shown; `put_right` says that
     the golden's side is what should have happened."""
-    return [
-        Divergence(
-            dimension,
-            format_path(path[skip:]) or format_path(path),
-            golden.get(path),
-            replay.get(path),
-            leaf_text(about, path[skip:] or path, golden, replay, path, put_right=put_right),
-            *seqs,
-        )
-        for path in differences(golden, replay)[:MAX_LISTED]
-    ]
-
-
-def leaf_text(about: str, named: Path, golden: Leaves, replay: Leaves, path: Path, *, put_right: bool = False) -> str:
-    """A difference in words: `updateEntity d-1: stage is "won" instead of "open"`."""
-    name = format_path(named)
-    if path not in replay:
-        was = "expected is" if put_right else "it was"
-        return f"{about}: {name} is missing; {was} {quote_value(golden[path])}"
-    if path not in golden:
-        was = "it is not expected" if put_right else "it was not there before"
-        return f"{about}: {name} is {quote_value(replay[path])}; {was}"
-    if replay[path] is TRUNCATED or golden[path] is TRUNCATED:
-        return f"{about}: {name} is too large to compare"
-    return f"{about}: {name} is {quote_value(replay[path])} instead of {quote_value(golden[path])}"
+    found = []
+    for path in differences(golden, replay)[:MAX_LISTED]:
+        name, before, after = format_path(path[skip:] or path), golden.get(path), replay.get(path)
+        if path not in replay:
+            says = f"missing; {'expected is' if put_right else 'it was'} {quote_value(before)}"
+        elif path not in golden:
+            says = f"{quote_value(after)}; {'it is not expected' if put_right else 'it was not there before'}"
+        elif before is TRUNCATED or after is TRUNCATED:
+            says = "too large to compare"
+        else:
+            says = f"{quote_value(after)} instead of {quote_value(before)}"
+        found.append(Divergence(dimension, name, before, after, f"{about}: {name} is {says}", *seqs))
+    return found
 
 
 def quote_value(value: Any) -> str:
@@ -120,7 +119,3 @@ def quote_value(value: Any) -> str:
     if isinstance(value, str):
         return f"“{short}”"
     return "empty" if value is None else short if isinstance(short, str) else json.dumps(short, ensure_ascii=False)
-
-
-def plural(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -4,22 +4,13 @@ from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from app.evals.compare.dimensions import (
-    CREATED,
-    UPDATED,
-    Dimension,
-    Divergence,
-    leaf_divergences,
-    plural,
-    standard_dimension,
-)
+from app.evals.compare.dimensions import CREATED, UPDATED, Dimension, Divergence, leaf_divergences, standard_dimension
 from app.evals.compare.effects import UPDATED as UPDATE
 from app.evals.compare.effects import Effect
 from app.text.values import Leaves, likeness
 
 # With more candidates than this, the next one is taken instead of the best match, so that time stays linear.
 MAX_PAIRS = 2_500
-NOTHING = "changed nothing"
 
 
 def effect_dimensions(
@@ -27,53 +18,42 @@ def effect_dimensions(
 ) -> list[Dimension]:
     """What was created and what was updated, each as one dimension that decides. `put_right` says that the golden's
     side is not what was recorded but what should have happened."""
+    made, changed = (
+        [[one for one in side if (one.kind == UPDATE) == update] for side in (golden, replay)]
+        for update in (False, True)
+    )
     return [
-        _effects(CREATED, *(_of_kind(side, created=True) for side in (golden, replay)), put_right=put_right),
-        _effects(UPDATED, *(_of_kind(side, created=False) for side in (golden, replay)), put_right=put_right),
+        _effects(CREATED, "created", made[0], made[1], put_right),
+        _effects(UPDATED, "updated", changed[0], changed[1], put_right),
     ]
 
 
-def _of_kind(effects: Sequence[Effect], *, created: bool) -> list[Effect]:
-    return [effect for effect in effects if (effect.kind != UPDATE) == created]
-
-
-def _effects(name: str, golden: list[Effect], replay: list[Effect], *, put_right: bool) -> Dimension:
+def _effects(name: str, done: str, golden: list[Effect], replay: list[Effect], put_right: bool) -> Dimension:
     if not golden and not replay:
-        return standard_dimension(name, 1.0, f"{NOTHING}, as {'expected' if put_right else 'before'}", decides=True)
+        return standard_dimension(
+            name, 1.0, f"changed nothing, as {'expected' if put_right else 'before'}", decides=True
+        )
     pairs, lost, added = pair_effects(golden, replay)
     total, found = 0.0, []
     for before, after in pairs:
         like = 1.0 if before.print == after.print else likeness(before.leaves, after.leaves)
         total += like
         if like < 1.0:
-            found += _changed(name, before, after, put_right=put_right)
-    done = "created" if name == CREATED else "updated"
-    why = "which should not happen" if put_right else "which did not happen before"
-    found += [_lost(name, effect, done) for effect in lost]
-    found += [_added(name, effect, f"{done}, {why}") for effect in added]
-    score = total / max(len(golden), len(replay))
-    things = plural(len(golden), "thing")
+            seqs = (before.sequence or None, after.sequence or None)
+            # The first part of a path says `fields`; the path of the target is that one word.
+            found += leaf_divergences(
+                name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1, put_right=put_right
+            )
+    for one in lost:
+        text = f"{one.words} was not {done}"
+        found.append(Divergence(name, one.words, one.as_json(), None, text, golden_seq=one.sequence or None))
+    for one in added:
+        text = f"{one.words} was {done}, which {'should not happen' if put_right else 'did not happen before'}"
+        found.append(Divergence(name, one.words, None, one.as_json(), text, replay_seq=one.sequence or None))
+    number = len(golden)
+    things = "1 thing" if number == 1 else f"{number} things"
     fine = f"{done} {things} as expected" if put_right else f"{done} the same {things.removeprefix('1 ')}"
-    reason = found[0].text if found else fine
-    return standard_dimension(name, score, reason, found, decides=True)
-
-
-def _changed(name: str, before: Effect, after: Effect, *, put_right: bool) -> list[Divergence]:
-    seqs = (before.sequence or None, after.sequence or None)
-    # The first part of a path says `fields`; the path of the target is that one word.
-    return leaf_divergences(
-        name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1, put_right=put_right
-    )
-
-
-def _lost(name: str, effect: Effect, done: str) -> Divergence:
-    text = f"{effect.words} was not {done}"
-    return Divergence(name, effect.words, effect.as_json(), None, text, golden_seq=effect.sequence or None)
-
-
-def _added(name: str, effect: Effect, done: str) -> Divergence:
-    text = f"{effect.words} was {done}"
-    return Divergence(name, effect.words, None, effect.as_json(), text, replay_seq=effect.sequence or None)
+    return standard_dimension(name, total / max(number, len(replay)), fine, found, decides=True)
 
 
 def pair_effects(

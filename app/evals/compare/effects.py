@@ -44,13 +44,8 @@ class Effect:
 
     def as_json(self) -> dict[str, Any]:
         """The effect as a page or a file shows it."""
-        return {
-            "kind": self.kind,
-            "type": self.type,
-            "target": shorten(self.target),
-            "fields": shorten(self.fields, 4000),
-            "sequence": self.sequence,
-        }
+        short = {"target": shorten(self.target), "fields": shorten(self.fields, 4000)}
+        return {"kind": self.kind, "type": self.type, **short, "sequence": self.sequence}
 
     @property
     def words(self) -> str:
@@ -71,15 +66,10 @@ def changes_of(run: Run, calls: Sequence[Call], reader: Reader) -> list[Effect]:
 
 
 def final_effects(made: list[Effect]) -> tuple[list[Effect], dict[Any, str]]:
-    """What is left of changes in the end, and the names of what they made."""
-    names = _name_created(made)
+    """What is left of changes in the end, and shared names for the ids that creations returned."""
+    created = [each.returned for each in made if each.kind != UPDATED and isinstance(each.returned, str | int)]
+    names = {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
     return merge_updates(rename_effects(made, names)), names
-
-
-def _name_created(effects: Sequence[Effect]) -> dict[Any, str]:
-    """Shared names for the ids that creations returned."""
-    created = [each.returned for each in effects if each.kind != UPDATED and isinstance(each.returned, str | int)]
-    return {found: f"${number}" for number, found in enumerate(dict.fromkeys(created), 1)}
 
 
 def change_of_call(call: Call) -> Effect:
@@ -90,8 +80,9 @@ def change_of_call(call: Call) -> Effect:
     if ours is not None:
         kind, of, target, fields = ours
         fields = plain_values(fields) if kind == RESPONSE else fields
-        returned = None if kind == UPDATED else _returned_id(call)
-        return Effect(kind, of, target, fields, call.sequence, call.id, returned, _record_name(call, kind))
+        if kind == UPDATED:
+            return Effect(kind, of, target, fields, call.sequence, call.id, name=_returned_name(call))
+        return Effect(kind, of, target, fields, call.sequence, call.id, _returned_id(call))
     name = target_of(call)
     if name is None:
         return Effect(CREATED, call.name, None, call.arguments, call.sequence, call.id, _returned_id(call))
@@ -128,9 +119,9 @@ def _returned_id(call: Call) -> Any:
     return found if isinstance(found, str | int) and not isinstance(found, bool) else None
 
 
-def _record_name(call: Call, kind: str) -> str | None:
-    """What the record that a call updated is called, as its result says."""
-    output = from_json(call.output) if kind == UPDATED else None
+def _returned_name(call: Call) -> str | None:
+    """What a record is called, as the result of a call says."""
+    output = from_json(call.output)
     name = output.get("name") if isinstance(output, dict) else None
     return name if isinstance(name, str) and name else None
 
@@ -156,8 +147,7 @@ def _event_effects(events: Sequence[Event], called: Sequence[Effect], reader: Re
             updates.setdefault(str(event.payload.get("entity_id")), []).append(event)
             continue
         effect = _event_effect(event, reader)
-        thing = _identity(effect)
-        if thing[1] is None or thing not in known:
+        if _identity(effect)[1] is None or _identity(effect) not in known:
             found.append(effect)
     told = (_update_effect(same, reader) for target, same in updates.items() if (UPDATED, target) not in known)
     return found + [effect for effect in told if effect is not None]
@@ -169,17 +159,12 @@ def _identity(effect: Effect) -> tuple[str, Any]:
     return effect.kind, repr(named) if isinstance(named, dict | list) else named
 
 
-_EVENTS = frozenset(
-    {
-        "entity.created", "entity.updated", "response.submitted", "knowledge.changed", "feedback.reviewed",
-        "agent.updated",
-    }
-)  # fmt: skip
 _RECORDS = {
     "knowledge.changed": ("knowledge", ("id", "row_id", "knowledge_id")),
     "feedback.reviewed": ("feedback", ("feedback_id", "id")),
     "agent.updated": ("agent", ("agent_id", "id")),
 }
+_EVENTS = {"entity.created", "entity.updated", "response.submitted", *_RECORDS}
 _NOT_COMPARED = frozenset({"call_id", "notes", "reason", "outcome", "version"})
 
 
@@ -225,14 +210,15 @@ def rename_effects(effects: list[Effect], names: Mapping[Any, str]) -> list[Effe
     """The changes with the ids of things that the session made under the names of both sessions."""
     if not names:
         return effects
+    # An id is replaced wherever it is a target, however short it is.
     return [
-        replace(effect, target=_renamed_target(effect.target, names), fields=rename_ids(effect.fields, names))
-        for effect in effects
+        replace(
+            one,
+            target=one.target if isinstance(one.target, dict | list) else rename_ids(one.target, names, "id"),
+            fields=rename_ids(one.fields, names),
+        )
+        for one in effects
     ]
-
-
-def _renamed_target(target: Any, names: Mapping[Any, str]) -> Any:
-    return names.get(target, target) if isinstance(target, str | int) and not isinstance(target, bool) else target
 
 
 def rename_ids(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
@@ -241,9 +227,8 @@ def rename_ids(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
         return {name: rename_ids(held, names, name) for name, held in value.items()}
     if isinstance(value, list):
         return [rename_ids(held, names, key) for held in value]
-    if isinstance(value, str) and (len(value) >= MIN_ID_CHARS or split_name(key)[-1:] == ["id"]):
-        return names.get(value, value)
-    if isinstance(value, int) and not isinstance(value, bool) and split_name(key)[-1:] == ["id"]:
+    long = isinstance(value, str) and len(value) >= MIN_ID_CHARS
+    if long or (isinstance(value, str | int) and not isinstance(value, bool) and split_name(key)[-1:] == ["id"]):
         return names.get(value, value)
     return value
 
@@ -267,9 +252,7 @@ def merge_updates(effects: list[Effect]) -> list[Effect]:
 
 def overlay(earlier: Any, later: Any) -> Any:
     """A value with another written over it: leaf by leaf where both are objects, else whole."""
-    if isinstance(earlier, dict) and isinstance(later, dict):
-        return {
-            **earlier,
-            **{name: overlay(earlier[name], held) if name in earlier else held for name, held in later.items()},
-        }
-    return later
+    if not isinstance(earlier, dict) or not isinstance(later, dict):
+        return later
+    over = {name: overlay(earlier[name], held) if name in earlier else held for name, held in later.items()}
+    return {**earlier, **over}

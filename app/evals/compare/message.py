@@ -1,59 +1,57 @@
-"""Compare the last answer: required facts, requested figures, and wording."""
+"""Compare what was said: facts, figures and wording of the last answer, and where the conversation drifts."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from app.evals.compare.dimensions import MESSAGE, PASS_AT, Dimension, Divergence, standard_dimension
 from app.evals.expected.expectations import Expected
-from app.evals.expected.requested_figures import all_figures, answer_figures, asks_for_figure, requested_figures
-from app.evals.trace import Run, turns_of
-from app.text.similarity import FactIndex, Nearness, text_similarity
+from app.evals.trace import Run, Turn, last_message, text_of, turns_of
+from app.text.similarity import FactIndex, Nearness, text_similarity, tokens
 from app.text.values import canonical
 
-Message = tuple[str, int | None]
 SAME = "the answer is the same, word for word"
 
 
-def message_dimension(golden: Message, replay: Message, expected: Expected, nearness: Nearness | None) -> Dimension:
+def message_dimension(golden: Run, replay: Run, expected: Expected, nearness: Nearness | None) -> Dimension:
     """The last message: by the facts that it must and must not say if they are known, and by its text."""
-    wanted = golden[0] if expected.answer is None else expected.answer
-    text = text_similarity([(wanted, replay[0])], nearness)[0]
-    seqs = {"golden_seq": golden[1] if expected.answer is None else None, "replay_seq": replay[1]}
-    same = canonical(wanted) == canonical(replay[0])
-    if not same and expected.answer is not None and canonical(replay[0]) == canonical(golden[0]):
-        told = "the answer is the recorded one, which was wrong"
-        return standard_dimension(
-            MESSAGE, 0.0, told, [Divergence(MESSAGE, "text", wanted, replay[0], told, **seqs)], decides=True
-        )
-    words = (
-        []
-        if same
-        else [Divergence(MESSAGE, "text", wanted, replay[0], _wording_reason(wanted, replay[0], text), **seqs)]
-    )
-    if not expected.mentions and not expected.must_not_mention:
-        return standard_dimension(MESSAGE, text, words[0].text if words else SAME, words, decides=expected.about_answer)
-    said, must, must_not = FactIndex(replay[0]), expected.mentions or (), expected.must_not_mention or ()
-    missing = [fact for fact in must if not said.mentions(fact)]
-    wrong = [fact for fact in must_not if said.mentions(fact)]
-    found = [
-        Divergence(MESSAGE, "must_not_mention", None, fact, f"the answer mentions “{fact}”, which it must not", **seqs)
-        for fact in wrong
+    (recorded, golden_seq), (said, replay_seq) = last_message(golden), last_message(replay)
+    wanted, golden_seq = (recorded, golden_seq) if expected.answer is None else (expected.answer, None)
+
+    def divergence(path: str, before: str | None, after: str | None, text: str) -> Divergence:
+        return Divergence(MESSAGE, path, before, after, text, golden_seq, replay_seq)
+
+    text = text_similarity([(wanted, said)], nearness)[0]
+    same = canonical(wanted) == canonical(said)
+    if not same and expected.answer is not None and canonical(said) == canonical(recorded):
+        found = divergence("text", wanted, said, "the answer is the recorded one, which was wrong")
+        return standard_dimension(MESSAGE, 0.0, "", [found], decides=True)
+    words = [] if same else [divergence("text", wanted, said, _wording_reason(wanted, said, text))]
+    must, must_not = expected.mentions or (), expected.must_not_mention or ()
+    if not must and not must_not:
+        return standard_dimension(MESSAGE, text, SAME, words, decides=expected.about_answer)
+    facts = FactIndex(said)
+    wrong = [fact for fact in must_not if facts.mentions(fact)]
+    missing = [fact for fact in must if not facts.mentions(fact)]
+    listed = [
+        divergence("must_not_mention", None, fact, f"the answer mentions “{fact}”, which it must not") for fact in wrong
     ]
-    found += [
-        Divergence(MESSAGE, "mentions", fact, None, f"the answer does not mention “{fact}”", **seqs) for fact in missing
-    ]
-    if must:
+    listed += [divergence("mentions", fact, None, f"the answer does not mention “{fact}”") for fact in missing]
+    if wrong:
+        score = 0.0
+    elif must:
         score = 0.7 * (1 - len(missing) / len(must)) + 0.3 * text
     else:
         # A recorded answer with a forbidden fact is no measure for the wording of another.
-        score = 1.0 if _recording_is_wrong(golden[0], expected) else text
-    score = 0.0 if wrong else score
-    reason = _facts_reason(found, len(must), len(missing), score, words)
-    return standard_dimension(MESSAGE, score, reason, found or words, decides=True)
+        score = 1.0 if expected.answer is None and _mentions_any(recorded, must_not) else text
+    reason = _facts_reason(listed, len(must), len(missing), score, words)
+    return replace(standard_dimension(MESSAGE, score, "", listed or words, decides=True), reason=reason)
 
 
-def _recording_is_wrong(recorded: str, expected: Expected) -> bool:
-    said = FactIndex(recorded)
-    return expected.answer is None and any(said.mentions(fact) for fact in expected.must_not_mention or ())
+def _mentions_any(text: str, facts: Sequence[str]) -> bool:
+    said = FactIndex(text)
+    return any(said.mentions(fact) for fact in facts)
 
 
 def _facts_reason(found: list[Divergence], must: int, missing: int, score: float, words: list[Divergence]) -> str:
@@ -63,45 +61,45 @@ def _facts_reason(found: list[Divergence], must: int, missing: int, score: float
     if missing:
         return f"the answer says {must - missing} of the {must} facts that it must; {found[0].text}"
     if must:
-        return (
-            "the answer says the fact that it must" if must == 1 else f"the answer says the {must} facts that it must"
-        )
+        return f"the answer says the {'fact' if must == 1 else f'{must} facts'} that it must"
     if score < PASS_AT[MESSAGE] and words:
         return words[0].text
     return "the answer says nothing that it must not"
 
 
 def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
-    """The last answer of a session that changed nothing and in which the user asked for figures: the golden's must
-    occur.
+    """The last answer where the session changed nothing and the user asked for figures: the golden's must occur.
 
-    A replay whose user asked for none is not checked. The words around a figure differ from run to run and count only
-    where the answer decides anyway.
+    The words around a figure differ from run to run and count only where the answer decides anyway.
     """
-    figures = requested_figures(golden)
-    if not figures or not asks_for_figure(turns_of(replay)):
+    figures = _requested_figures(golden)
+    if not figures or not any(_ASKS.search(turn.user) for turn in turns_of(replay)):
         return message
-    said = all_figures(replay)
-    missing = [figure for figure in figures if figure not in said]
-    found = tuple(
+    said = _all_figures(replay)
+    found = [
         Divergence(MESSAGE, "figures", figure, None, f"the agent never said {figure:g}, which was asked for")
-        for figure in missing
-    )
-    said_so = 1 - len(missing) / len(figures)
-    score = min(said_so, message.score) if message.decides else said_so
+        for figure in figures
+        if figure not in said
+    ]
     if message.decides and not found:
-        if message.passed:
-            return message
-        return replace(message, reason=f"{message.reason}, though the figures that were asked for were said")
-    reason = found[0].text if found else "the agent said the figures that were asked for"
-    return replace(message, score=score, reason=reason, decides=True, divergences=(*found, *message.divergences))
+        more = "" if message.passed else ", though the figures that were asked for were said"
+        return replace(message, reason=f"{message.reason}{more}")
+    share = 1 - len(found) / len(figures)
+    return replace(
+        message,
+        score=min(share, message.score) if message.decides else share,
+        reason=found[0].text if found else "the agent said the figures that were asked for",
+        decides=True,
+        divergences=(*found, *message.divergences),
+    )
 
 
 def answer_figures_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
     """The last answer where it decides: other figures in place of the golden's, or of the `wanted` answer's, make it a
     different answer, however similar the words are. Fewer or additional figures are a matter of wording."""
-    told, other = answer_figures(golden, wanted), answer_figures(replay)
-    said = all_figures(replay)
+    answer = last_message(golden)[0] if wanted is None else wanted
+    told, other = _new_figures(answer, turns_of(golden)), _new_figures(last_message(replay)[0], turns_of(replay))
+    said = _all_figures(replay)
     missing = [figure for figure in told if figure not in said]
     instead = [figure for figure in other if figure not in told]
     if not missing or not instead:
@@ -125,9 +123,57 @@ def _wording_reason(golden: str, replay: str, text: float) -> str:
         return "there was an answer, which did not happen before"
     if text >= PASS_AT[MESSAGE]:
         return f"the answer's words are close ({text:.2f}); no fact was ticked to hold it to"
-    return f"the answer's words are not close ({_below(text)} of {PASS_AT[MESSAGE]:.2f})"
+    # The two digits are never rounded up to the mark.
+    return f"the answer's words are not close ({min(text, PASS_AT[MESSAGE] - 0.01):.2f} of {PASS_AT[MESSAGE]:.2f})"
 
 
-def _below(score: float) -> str:
-    """Two digits that are never rounded up to the mark."""
-    return f"{min(score, PASS_AT[MESSAGE] - 0.01):.2f}"
+# Figures that a user asked for: where a session changed nothing, they are its purpose. The rule reads English.
+_ASKS = re.compile(
+    r"\bhow (?:many|much|long|old|far)\b|\bin total\b|\btotal (?:number|cost|price|amount|sum)\b|\bnumber of\b"
+    r"|\bwhat(?: is|'s|’s| are| was| were) (?:the|my|our|its|their) (?:\w+ ){0,2}"
+    r"(?:amount|average|balance|cost|count|figure|number|percentage|price|sum|total)\b",
+    re.IGNORECASE,
+)
+
+
+def _requested_figures(run: Run) -> list[float]:
+    """The figures in the answer to the last such question, without those that the user had mentioned before."""
+    turns = turns_of(run)
+    asked = [turn for turn in turns if _ASKS.search(turn.user) and turn.answer]
+    return _new_figures(asked[-1].answer, turns[: asked[-1].number]) if asked else []
+
+
+def _new_figures(answer: str, turns: Sequence[Turn]) -> list[float]:
+    """The figures in an answer, without those that the user mentioned in these turns."""
+    known = {token for turn in turns for token in tokens(turn.user)}
+    return list(dict.fromkeys(one for one in tokens(answer) if isinstance(one, float) and one not in known))
+
+
+def _all_figures(run: Run) -> set[float]:
+    """Every figure in any message of the agent."""
+    said = (text_of(event) for event in run.events if event.event_type == "agent.message")
+    return {token for text in said for token in tokens(text) if isinstance(token, float)}
+
+
+# Drift: the recorded user answers a question that this agent did not ask.
+MIN_SIMILARITY = 0.35
+_ENDS_IN_QUESTION = re.compile(r"\?[\s\"'”’)\]*_`~]*\Z")
+
+
+def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> tuple[int, Divergence] | None:
+    """The first turn with a different answer although the user continues as recorded, and the difference."""
+    pairs = _paired_turns(turns_of(golden), turns_of(replay))
+    likes = text_similarity([(a.answer, b.answer) for a, b in pairs], nearness, enough=MIN_SIMILARITY)
+    for (a, b), like in zip(pairs, likes, strict=True):
+        asks = [bool(_ENDS_IN_QUESTION.search(turn.answer[-200:])) for turn in (a, b)]
+        if like < MIN_SIMILARITY or asks[0] != asks[1]:
+            text = f"in turn {a.number} the agent said something else than the recorded person answers to"
+            return a.number, Divergence("turns", f"turn {a.number}", a.answer, b.answer, text, a.sequence, b.sequence)
+    return None
+
+
+def _paired_turns(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
+    """Pairs of turns followed by the same user message, as long as the user says the same in both."""
+    said = zip(golden, replay, strict=False)
+    same = list(takewhile(lambda pair: pair[0].user == pair[1].user, said))
+    return same[:-1]

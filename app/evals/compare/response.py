@@ -3,21 +3,21 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from math import isfinite
 from typing import Any
 
-from app.evals.compare.dimensions import Dimension, Divergence, quote_value
+from app.evals.compare.dimensions import CONFIDENCE, SOURCES, Dimension, Divergence, quote_value, standard_dimension
 from app.evals.compare.effects import RESPONSE, Effect
 from app.evals.trace import Call, Run
 from app.text.similarity import Nearness, text_similarity
 from app.text.values import TRUNCATED, Reader, as_number, equal, from_json
 from app.text.words import words
 
-TEXT_PASS, KEYWORD_PASS, RANK_PASS, SOURCES_PASS = 0.60, 0.80, 0.80, 0.60
-VALUES_WEIGHT, SOURCES_WEIGHT, CONFIDENCE_WEIGHT = 0.80, 0.10, 0.10
+TEXT_PASS, KEYWORD_PASS, RANK_PASS = 0.60, 0.80, 0.80
+VALUES_WEIGHT = 0.80
 CONFIDENCE_WITHIN = 0.10
 # Kendall's distance looks at every pair of shared items.
 MAX_RANKED = 200
-MISSING: Any = object()
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Submitted:
 
 def read_submitted(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted:
     """All that was submitted, by successful calls of `submitResponse` and by events that no such call explains."""
-    worked = {call.id: call for call in calls if call.name == "submitResponse" and not call.failed}
+    worked = {call.id for call in calls if call.name == "submitResponse" and not call.failed}
     found: dict[str, Any] = {}
     last: int | None = None
     for event in run.events:
@@ -80,16 +80,17 @@ def response_dimensions(
 ) -> list[Dimension]:
     """One dimension for each criterion and for each other field that either side submitted. All decide. `put_right`
     says that the golden's side is what should have been submitted."""
-    known = criteria or {}
-    names = list(dict.fromkeys([*known, *golden.values, *replay.values]))
-    words = _EXPECTED if put_right else _BEFORE
-    return [_criterion(name, _rule(known.get(name)), golden, replay, nearness, words) for name in names]
+    rules = {name: rule if isinstance(rule, Mapping) else {} for name, rule in (criteria or {}).items()}
+    return [
+        _criterion(name, rules.get(name, {}), golden, replay, nearness, put_right)
+        for name in dict.fromkeys([*rules, *golden.values, *replay.values])
+    ]
 
 
 def scale_weights(dimensions: Sequence[Dimension], total: float) -> list[Dimension]:
     """The same dimensions with weights that add up to `total`."""
     whole = sum(dimension.weight for dimension in dimensions)
-    return [each.with_weight(each.weight * total / whole if whole else 0.0) for each in dimensions]
+    return [replace(each, weight=each.weight * total / whole if whole else 0.0) for each in dimensions]
 
 
 def extraction_dimensions(golden: Submitted, replay: Submitted) -> list[Dimension]:
@@ -97,106 +98,54 @@ def extraction_dimensions(golden: Submitted, replay: Submitted) -> list[Dimensio
     before = {(name, str(source)) for name, source in golden.sources.items()}
     after = {(name, str(source)) for name, source in replay.sources.items()}
     score = len(before & after) / len(before | after) if before | after else 1.0
-    seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
+    seqs = golden.sequence, replay.sequence
     read = [
         Divergence(
-            "sources",
-            name,
-            golden.sources.get(name),
-            replay.sources.get(name),
-            f"{name} was read somewhere else",
-            **seqs,
+            SOURCES, name, golden.sources.get(name), replay.sources.get(name), f"{name} was read somewhere else", *seqs
         )
         for name in dict.fromkeys([*golden.sources, *replay.sources])
         if (name, str(golden.sources.get(name))) not in after or name not in golden.sources
     ]
     shared = [name for name in golden.confidences if name in replay.confidences]
-    off = [
-        name for name in shared if abs(golden.confidences[name] - replay.confidences[name]) > CONFIDENCE_WITHIN + 1e-9
-    ]
-    sure = [
-        Divergence(
-            "confidence", name, golden.confidences[name], replay.confidences[name],
-            f"the confidence in {name} is {replay.confidences[name]:g} instead of {golden.confidences[name]:g}", **seqs,
-        )
-        for name in off
-    ]  # fmt: skip
+    off = []
+    for name in shared:
+        a, b = golden.confidences[name], replay.confidences[name]
+        if abs(a - b) > CONFIDENCE_WITHIN + 1e-9:
+            text = f"the confidence in {name} is {b:g} instead of {a:g}"
+            off.append(Divergence(CONFIDENCE, name, a, b, text, *seqs))
     within = 1 - len(off) / len(shared) if shared else 1.0
     return [
-        Dimension(
-            "sources",
-            score,
-            SOURCES_WEIGHT,
-            SOURCES_PASS,
-            read[0].text if read else "read at the same places",
-            False,
-            tuple(read),
-        ),
-        Dimension(
-            "confidence",
-            within,
-            CONFIDENCE_WEIGHT,
-            1.0,
-            sure[0].text if sure else "as confident as before",
-            False,
-            tuple(sure),
-        ),
+        standard_dimension(SOURCES, score, "read at the same places", read),
+        standard_dimension(CONFIDENCE, within, "as confident as before", off),
     ]
-
-
-@dataclass(frozen=True)
-class _Words:
-    """How the golden's side is spoken of: as what was recorded, or as what should have been."""
-
-    before: str
-    same: str
-    was: str
-    empty: str
-
-
-_BEFORE = _Words("before", "the same", "it was", "it was empty before")
-_EXPECTED = _Words("expected", "as expected", "expected is", "it is expected to be empty")
-
-
-def _rule(given: Any) -> Mapping[str, Any]:
-    return given if isinstance(given, Mapping) else {}
 
 
 def _criterion(
-    name: str,
-    rule: Mapping[str, Any],
-    golden: Submitted,
-    replay: Submitted,
-    nearness: Nearness | None,
-    words: _Words,
+    name: str, rule: Mapping[str, Any], golden: Submitted, replay: Submitted, nearness: Nearness | None, put_right: bool
 ) -> Dimension:
-    a, b = golden.values.get(name, MISSING), replay.values.get(name, MISSING)
+    a, b = golden.values.get(name), replay.values.get(name)
     weight = _number(rule.get("weight", rule.get("importance")))
     weight = 1.0 if weight is None or weight < 0 else weight
-    if a is MISSING and b is MISSING:
-        return Dimension(name, 1.0, weight, 1.0, f"{name} was left empty, as {words.before}", True)
-    if a is MISSING or b is MISSING:
-        score, threshold = 0.0, 1.0
-    else:
-        score, threshold = _score(rule, a, b, nearness)
+    if a is None and b is None:
+        reason = f"{name} was left empty, as {'expected' if put_right else 'before'}"
+        return Dimension(name, 1.0, weight, 1.0, reason, True)
+    score, threshold = (0.0, 1.0) if a is None or b is None else _score(rule, a, b, nearness)
     if score == 1.0 or (score >= threshold and equal(a, b)):
-        return Dimension(name, score, weight, threshold, f"{name} is {words.same}", True)
-    text = _difference_text(name, a, b, score >= threshold, words)
-    seqs = {"golden_seq": golden.sequence, "replay_seq": replay.sequence}
-    found = Divergence(name, name, None if a is MISSING else a, None if b is MISSING else b, text, **seqs)
+        reason = f"{name} is {'as expected' if put_right else 'the same'}"
+        return Dimension(name, score, weight, threshold, reason, True)
+    text = _difference_text(name, a, b, score >= threshold, put_right)
+    found = Divergence(name, name, a, b, text, golden.sequence, replay.sequence)
     return Dimension(name, score, weight, threshold, text, True, (found,))
 
 
-def _difference_text(name: str, a: Any, b: Any, near: bool, words: _Words) -> str:
-    if b is MISSING:
-        return f"{name} was left empty; {words.was} {quote_value(a)}"
-    if a is MISSING:
-        return f"{name} is {quote_value(b)}; {words.empty}"
-    return (
-        f"{name} is near: {quote_value(b)}, {words.before} {quote_value(a)}"
-        if near
-        else f"{name} is {quote_value(b)} instead of {quote_value(a)}"
-    )
+def _difference_text(name: str, a: Any, b: Any, near: bool, put_right: bool) -> str:
+    if b is None:
+        return f"{name} was left empty; {'expected is' if put_right else 'it was'} {quote_value(a)}"
+    if a is None:
+        return f"{name} is {quote_value(b)}; {'it is expected to be empty' if put_right else 'it was empty before'}"
+    if near:
+        return f"{name} is near: {quote_value(b)}, {'expected' if put_right else 'before'} {quote_value(a)}"
+    return f"{name} is {quote_value(b)} instead of {quote_value(a)}"
 
 
 def _score(rule: Mapping[str, Any], a: Any, b: Any, nearness: Nearness | None) -> tuple[float, float]:
@@ -263,12 +212,10 @@ def _ranked(value: Any) -> dict[str, int]:
 
 def _number(value: Any) -> float | None:
     """A finite number, also when it came as text; true and false are none."""
-    if isinstance(value, str):
-        value = as_number(value.strip())
+    value = as_number(value.strip()) if isinstance(value, str) else value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
+        return float(value) if isfinite(value) else None
     except OverflowError:
         return None
-    return number if number == number and abs(number) != float("inf") else None

@@ -8,8 +8,8 @@ from typing import Any
 from app.evals import verdict
 from app.evals.compare.agent import Golden, apply_expectations, dimensions_of, read_side
 from app.evals.compare.dimensions import Dimension, Divergence
-from app.evals.compare.drift import Drift, first_drift
 from app.evals.compare.effects import Effect
+from app.evals.compare.message import first_drift
 from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import COMPLETED, Call, Run, last_message, make_run
 from app.evals.verdict import ERRORED, FAIL, UNKNOWN, Policy
@@ -25,7 +25,7 @@ OPEN_STATUSES = ("pending", "running")
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of a comparison. `drift` names the turn; `drifted` says that the failure comes after it."""
+    """The result of a comparison. `drift` has the turn and a text; `drifted` says that the failure comes after it."""
 
     session_type: str
     verdict: str
@@ -35,7 +35,7 @@ class Comparison:
     divergences: list[dict[str, Any]]
     golden_effects: tuple[Effect, ...] = ()
     replay_effects: tuple[Effect, ...] = ()
-    drift: Drift | None = None
+    drift: dict[str, Any] | None = None
     drifted: bool = False
     left_recording: bool = False
     truncated: bool = False
@@ -47,32 +47,12 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as it is stored and sent."""
+        found = {**vars(self), "passed": self.passed}
+        effects = {side: found.pop(f"{side}_effects")[:MAX_EFFECTS] for side in ("golden", "replay")}
         return {
-            "session_type": self.session_type,
-            "verdict": self.verdict,
-            "passed": self.passed,
-            "reason": self.reason,
-            "overall_accuracy": self.overall_accuracy,
-            "dimensions": {
-                each.name: {
-                    "score": round(each.score, 6),
-                    "passed": each.passed,
-                    "weight": round(each.weight, 6),
-                    "reason": each.reason,
-                    "decides": each.decides,
-                }
-                for each in self.dimensions
-            },
-            "divergences": self.divergences,
-            "effects": {
-                "golden": [effect.as_json() for effect in self.golden_effects[:MAX_EFFECTS]],
-                "replay": [effect.as_json() for effect in self.replay_effects[:MAX_EFFECTS]],
-            },
-            "drift": {"turn": self.drift.turn, "text": self.drift.text} if self.drift else None,
-            "drifted": self.drifted,
-            "left_recording": self.left_recording,
-            "truncated": self.truncated,
-            "baseline": self.baseline,
+            **found,
+            "dimensions": {each.name: each.as_json() for each in self.dimensions},
+            "effects": {side: [effect.as_json() for effect in made] for side, made in effects.items()},
         }
 
 
@@ -118,11 +98,11 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
         return unknown(_TOO_LARGE, truncated=True)
     dimensions = [policy.apply_to(each) for each in dimensions_of(golden, before, after, nearness, reader)]
     found, reason = verdict.decide_verdict(dimensions)
-    drift = first_drift(golden.run, replay, nearness)
+    turn, drift = first_drift(golden.run, replay, nearness) or (0, None)
     drifted = drift is not None and found == FAIL and _fails_after(dimensions, drift)
     misses = _recording_misses(after.calls)
-    if drifted and drift is not None:
-        reason = f"{reason}; {drift.reason}"
+    if drifted:
+        reason = f"{reason}; from turn {turn} on, the recorded user answers a question this agent did not ask"
     found, reason = _unjudged(replay, reader, policy, drifted, bool(misses)) or (found, reason)
     return Comparison(
         session_type=kind,
@@ -130,10 +110,10 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
         reason=reason,
         overall_accuracy=verdict.weighted_accuracy(dimensions, found),
         dimensions=tuple(dimensions),
-        divergences=verdict.sort_divergences(dimensions, [*misses, *_drift_divergences(drift)]),
+        divergences=verdict.sort_divergences(dimensions, [*misses, drift] if drift else misses),
         golden_effects=tuple(before.effects),
         replay_effects=tuple(after.effects),
-        drift=drift,
+        drift={"turn": turn, "text": drift.text} if drift else None,
         drifted=drifted,
         left_recording=bool(misses),
         truncated=reader.cut,
@@ -154,39 +134,22 @@ def _too_long(run: Run) -> bool:
     return calls > MAX_CALLS or len(last_message(run)[0]) > MAX_TEXT_CHARS
 
 
-def _fails_after(dimensions: Sequence[Dimension], drift: Drift) -> bool:
+def _fails_after(dimensions: Sequence[Dimension], drift: Divergence) -> bool:
     """Whether the first difference that decides comes after the drift."""
-    found = [
-        each for dimension in dimensions if dimension.decides and not dimension.passed for each in dimension.divergences
-    ]
-    if not found:
-        return False
-    return all(
-        (each.golden_seq or each.replay_seq or 0) > (drift.golden_seq if each.golden_seq else drift.replay_seq)
+    found = [each for one in dimensions if one.decides and not one.passed for each in one.divergences]
+    after = [
+        (each.golden_seq or each.replay_seq or 0) > ((drift.golden_seq if each.golden_seq else drift.replay_seq) or 0)
         for each in found
-    )
+    ]
+    return bool(after) and all(after)
 
 
 def _recording_misses(calls: Sequence[Call]) -> list[Divergence]:
+    missed = [call for call in calls if call.replay is not None and call.replay.get("kind") == "miss"]
     return [
-        Divergence(
-            "recording",
-            call.name,
-            None,
-            call.arguments,
-            f"no recorded answer for {call.name}",
-            replay_seq=call.sequence,
-        )
-        for call in calls
-        if call.replay is not None and call.replay.get("kind") == "miss"
+        Divergence("recording", one.name, None, one.arguments, f"no recorded answer for {one.name}", None, one.sequence)
+        for one in missed
     ]
-
-
-def _drift_divergences(drift: Drift | None) -> list[Divergence]:
-    if drift is None:
-        return []
-    where = f"turn {drift.turn}"
-    return [Divergence("turns", where, drift.golden, drift.replay, drift.text, drift.golden_seq, drift.replay_seq)]
 
 
 def _unjudged(replay: Run, reader: Reader, policy: Policy, drifted: bool, missed: bool) -> tuple[str, str] | None:

@@ -1,29 +1,62 @@
 """What should have happened where the recorded run was wrong: each key replaces that part of the recording."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from app.errors import Invalid
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merge_updates
+from app.formats.messages import sentence
 from app.text.values import MAX_BYTES, Reader
 
 MAX_MENTIONS = 8
 MAX_CALLS = 50
 MAX_FACT_CHARS = 200
-KEYS = ("answer", "mentions", "must_not_mention", "calls", "no_calls", "effects")
 
 
-@dataclass(frozen=True)
-class Expected:
-    """None means: as recorded."""
+def _read_call(call: Any) -> tuple[str, dict[str, Any]]:
+    known = isinstance(call, dict) and not call.keys() - {"name", "arguments"}
+    name, arguments = (call.get("name"), call.get("arguments", {})) if known else (None, None)
+    if not isinstance(name, str) or not name or not isinstance(arguments, dict):
+        raise ValueError("Send an object with a name and arguments, nothing else.")
+    return name, arguments
 
-    answer: str | None = None
-    mentions: tuple[str, ...] | None = None
-    must_not_mention: tuple[str, ...] | None = None
-    calls: tuple[tuple[str, dict[str, Any]], ...] | None = None
-    no_calls: tuple[str, ...] | None = None
-    effects: tuple[dict[str, Any], ...] | None = None
+
+def _check_effect(effect: dict[str, Any]) -> dict[str, Any]:
+    kind, target = effect.get("kind"), effect.get("target")
+    if kind not in (CREATED, UPDATED, RESPONSE) or not isinstance(effect.get("type"), str):
+        raise ValueError("Send kind (created, updated or response), type, target and fields.")
+    if not isinstance(effect.get("fields", {}), dict):
+        raise ValueError("Send fields as an object.")
+    if isinstance(target, bool) or not isinstance(target, str | int | None):
+        raise ValueError("Send the id of the record as text.")
+    if kind != RESPONSE and (kind == UPDATED) != (target is not None):
+        raise ValueError("An update has a target and a creation has none.")
+    return effect
+
+
+def _unique(texts: list[str]) -> list[str]:
+    return list(dict.fromkeys(texts))
+
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_FACT_CHARS)]
+_Facts = Annotated[list[_Text], Field(max_length=MAX_MENTIONS), AfterValidator(_unique)]
+_Names = Annotated[list[_Text], Field(max_length=MAX_CALLS), AfterValidator(_unique)]
+_Calls = Annotated[list[Annotated[Any, AfterValidator(_read_call)]], Field(max_length=MAX_CALLS)]
+_Effects = Annotated[list[Annotated[dict[str, Any], AfterValidator(_check_effect)]], Field(max_length=MAX_CALLS)]
+
+
+class Expected(BaseModel):
+    """None means: as recorded. A call is a name with arguments."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    answer: Annotated[str, Field(min_length=1, max_length=MAX_BYTES)] | None = None
+    mentions: _Facts | None = None
+    must_not_mention: _Facts | None = None
+    calls: _Calls | None = None
+    no_calls: _Names | None = None
+    effects: _Effects | None = None
 
     @property
     def about_answer(self) -> bool:
@@ -35,84 +68,20 @@ class Expected:
 
     def read_effects(self, reader: Reader) -> list[Effect]:
         """The expected effects as the comparer takes them: everything about one record is one effect."""
+        given = self.effects or ()
         return merge_updates(
             [
-                Effect(given["kind"], given["type"], given.get("target"), reader.value(given.get("fields") or {}))
-                for given in self.effects or ()
+                Effect(one["kind"], one["type"], one.get("target"), reader.value(one.get("fields") or {}))
+                for one in given
             ]
         )
 
 
 def read_expected(given: Any) -> Expected:
-    """What was sent, checked; Invalid with one sentence that names the key."""
-    if given is None:
-        return Expected()
-    if not isinstance(given, Mapping):
-        raise _invalid("", "Send a JSON object.")
-    unknown = sorted(str(key) for key in given.keys() - set(KEYS))
-    if unknown:
-        raise _invalid(unknown[0][:60], f"This name is not known here; use {', '.join(KEYS)}.")
-    answer = given.get("answer")
-    if answer is not None and (not isinstance(answer, str) or not 1 <= len(answer) <= MAX_BYTES):
-        raise _invalid("answer", f"Send text of 1 to {MAX_BYTES:,} characters.")
-    return Expected(
-        answer=answer,
-        mentions=_texts(given, "mentions", MAX_MENTIONS),
-        must_not_mention=_texts(given, "must_not_mention", MAX_MENTIONS),
-        calls=_calls(given.get("calls")),
-        no_calls=_texts(given, "no_calls", MAX_CALLS),
-        effects=_effects(given.get("effects")),
-    )
-
-
-def _invalid(name: str, sentence: str) -> Invalid:
-    name = f"expected.{name}" if name else "expected"
-    return Invalid.of({name: sentence})
-
-
-def _texts(given: Mapping[str, Any], name: str, most: int) -> tuple[str, ...] | None:
-    found = given.get(name)
-    if found is None:
-        return None
-    if not isinstance(found, list) or len(found) > most:
-        raise _invalid(name, f"Send a list of at most {most} texts.")
-    if not all(isinstance(text, str) and 1 <= len(text.strip()) <= MAX_FACT_CHARS for text in found):
-        raise _invalid(name, f"Send texts of 1 to {MAX_FACT_CHARS} characters.")
-    return tuple(dict.fromkeys(text.strip() for text in found))
-
-
-def _calls(found: Any) -> tuple[tuple[str, dict[str, Any]], ...] | None:
-    if found is None:
-        return None
-    if not isinstance(found, list) or len(found) > MAX_CALLS:
-        raise _invalid("calls", f"Send a list of at most {MAX_CALLS} calls.")
-    return tuple(_call(call, f"calls.{place}") for place, call in enumerate(found))
-
-
-def _call(call: Any, name: str) -> tuple[str, dict[str, Any]]:
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str) or not call["name"]:
-        raise _invalid(name, "Send an object with a name and arguments.")
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, dict):
-        raise _invalid(f"{name}.arguments", "Send a JSON object.")
-    if call.keys() - {"name", "arguments"}:
-        raise _invalid(name, "Send a name and arguments, nothing else.")
-    return call["name"], arguments
-
-
-def _effects(found: Any) -> tuple[dict[str, Any], ...] | None:
-    if found is None:
-        return None
-    if not isinstance(found, list) or len(found) > MAX_CALLS:
-        raise _invalid("effects", f"Send a list of at most {MAX_CALLS} effects.")
-    for place, effect in enumerate(found):
-        name = f"effects.{place}"
-        if not isinstance(effect, dict) or effect.get("kind") not in (CREATED, UPDATED, RESPONSE):
-            raise _invalid(name, "Send an object with kind (created, updated or response), type, target and fields.")
-        if not isinstance(effect.get("type"), str) or not isinstance(effect.get("fields", {}), dict):
-            raise _invalid(name, "Send type as text and fields as an object.")
-        if not isinstance(effect.get("target"), str | int | None) or isinstance(effect.get("target"), bool):
-            raise _invalid(f"{name}.target", "Send the id of the record as text.")
-        if (effect["kind"] == UPDATED) != (effect.get("target") is not None) and effect["kind"] != RESPONSE:
-            raise _invalid(f"{name}.target", "An update has a target and a creation has none.")
-    return tuple(found)
+    """What was sent, checked; Invalid with a sentence for each key that is wrong."""
+    try:
+        return Expected() if given is None else Expected.model_validate(given)
+    except ValidationError as wrong:
+        errors = wrong.errors(include_url=False, include_input=False)
+        places = [".".join(["expected", *(str(part)[:60] for part in error["loc"])]) for error in errors]
+        raise Invalid.of(dict(zip(places, map(sentence, errors), strict=True))) from None

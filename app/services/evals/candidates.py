@@ -1,7 +1,7 @@
 """Candidates: requests with negative feedback, to be promoted to goldens, dismissed or run again."""
 
-import base64
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,9 +13,8 @@ from sqlalchemy.dialects.postgresql import distinct_on
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import not_a_cursor
+from app.db.paging import Cursor, Slice, not_a_cursor
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale, Unprocessable
-from app.evals.grouping import Candidate, Complaint, group_complaints
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
 from app.services.evals.golden import lock_session, require_admin
@@ -35,41 +34,54 @@ SETTLED = "Somebody settled this request a moment ago."
 
 
 @dataclass(frozen=True)
-class CandidatePage:
-    """Some candidates, how many there are in all, and where the next page begins."""
+class Candidate:
+    """A request that went wrong. The representative session is that of the latest complaint, or of the latest whose
+    session can be golden; `promotable` says whether it can. Where all sessions failed and the agent runs here, the
+    request can run again; `rerun` is the session that does so now."""
 
-    items: list[Candidate]
-    total: int
-    next_cursor: str | None
+    prompt: str
+    agent_id: UUID
+    agent_slug: str
+    occurrence_count: int
+    feedback_ids: list[UUID]
+    representative_session_id: UUID
+    last_feedback_at: datetime
+    session_ids: frozenset[UUID]
+    people: int
+    agent_version: int | None
+    promotable: bool
+    can_run_again: bool
+    rerun: UUID | None = None
+
+    @property
+    def key(self) -> tuple[int, float, str]:
+        """Its place in the list: more complaints first, then the latest."""
+        return -self.occurrence_count, -self.last_feedback_at.timestamp(), str(self.feedback_ids[0])
 
 
-def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> CandidatePage:
+def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None) -> Slice[Candidate]:
     """The candidates with most complaints. Three queries at most."""
     if not actor.is_admin:
         raise Forbidden("Only an admin sees what could become golden.")
-    groups = group_complaints(_complaints(actor))
+    groups = _groups(actor)
     after = _read_cursor(cursor) if cursor else None
     left = [one for one in groups if after is None or one.key > after]
     shown = left[: min(max(limit, 1), MAX_GROUPS)]
     following = _cursor_text(shown[-1]) if len(shown) < len(left) else None
-    return CandidatePage(_with_reruns(shown, actor), len(groups), following)
+    return Slice(_with_reruns(shown, actor), following, count=len(groups))
 
 
 def _cursor_text(last: Candidate) -> str:
     """The place right after a candidate. New complaints may move others, never this place."""
-    plain = f"{last.occurrence_count}|{last.last_feedback_at.isoformat()}|{last.feedback_ids[0]}"
-    return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+    return f"{last.occurrence_count}.{Cursor(True, last.last_feedback_at, last.feedback_ids[0]).text()}"
 
 
 def _read_cursor(given: str) -> tuple[int, float, str]:
-    try:
-        plain = base64.b64decode(given.encode("ascii") + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
-        count, at, feedback_id = plain.decode("ascii").split("|")
-        if not re.fullmatch(r"[0-9]{1,9}", count, re.ASCII):
-            raise ValueError
-        return -int(count), -datetime.fromisoformat(at).timestamp(), str(UUID(feedback_id))
-    except (ValueError, OverflowError):
-        raise not_a_cursor() from None
+    count, _, place = given.partition(".")
+    if not re.fullmatch(r"[0-9]{1,9}", count, re.ASCII):
+        raise not_a_cursor()
+    found = Cursor.read(place)
+    return -int(count), -found.at.timestamp(), str(found.id)
 
 
 def _with_reruns(groups: Sequence[Candidate], actor: Actor) -> list[Candidate]:
@@ -111,11 +123,46 @@ def _with_rerun(one: Candidate, newest: Mapping[UUID, Any]) -> Candidate:
     )
 
 
-def _complaints(actor: Actor) -> list[Complaint]:
-    rows = db.session.execute(
+def _groups(actor: Actor) -> list[Candidate]:
+    """One candidate for each request and agent: those with most complaints first, then the latest."""
+    complaints = _complaints(actor)
+    prompts = _prompts(sorted({row.session_id for row in complaints}), actor)
+    groups: dict[tuple[UUID, str], list[Any]] = defaultdict(list)
+    for row in complaints:
+        if row.session_id in prompts:
+            # Differences in case and white space do not make another request.
+            groups[row.agent_id, " ".join(prompts[row.session_id].split()).lower()].append(row)
+    found = [_candidate(group, prompts[group[0].session_id]) for group in groups.values()]
+    return sorted(found, key=lambda one: one.key)
+
+
+def _candidate(group: list[Any], prompt: str) -> Candidate:
+    """A candidate of complaints, the latest first."""
+    latest = group[0]
+    shown = next((row for row in group if row.promotable), latest)
+    return Candidate(
+        prompt=prompt.strip(),
+        agent_id=latest.agent_id,
+        agent_slug=latest.slug,
+        occurrence_count=len(group),
+        feedback_ids=[row.id for row in group],
+        representative_session_id=shown.session_id,
+        last_feedback_at=latest.created_at,
+        session_ids=frozenset(row.session_id for row in group),
+        people=len({row.created_by for row in group}),
+        agent_version=shown.version,
+        promotable=shown.promotable,
+        can_run_again=latest.agent_runs and all(row.failed for row in group),
+    )
+
+
+def _complaints(actor: Actor) -> Sequence[Any]:
+    promotable = (AgentSession.status == "completed") & AgentSession.golden_set.is_(None)
+    return db.session.execute(
         select(
             Feedback.id, Feedback.session_id, Feedback.agent_id, Agent.slug, Feedback.created_at, Feedback.created_by,
-            AgentVersion.version, AgentSession.status, AgentSession.golden_set,
+            AgentVersion.version, promotable.label("promotable"),
+            AgentSession.status.in_(("failed", "cancelled")).label("failed"),
             (can_replay() & ~Agent.is_system).label("agent_runs"),
         )
         .join(Agent, (Agent.tenant_id == Feedback.tenant_id) & (Agent.id == Feedback.agent_id))
@@ -130,19 +177,9 @@ def _complaints(actor: Actor) -> list[Complaint]:
             ~Feedback.details.has_key("retracted_at"),
             AgentSession.eval_source.is_(None),
         )
-        .order_by(Feedback.created_at.desc(), Feedback.id)
+        .order_by(Feedback.created_at.desc(), Feedback.id.desc())
         .limit(SCAN_LIMIT)
     ).all()  # fmt: skip
-    prompts = _prompts(sorted({row.session_id for row in rows}), actor)
-    return [
-        Complaint(
-            row.id, row.session_id, row.agent_id, row.slug, row.created_at, prompts[row.session_id], row.created_by,
-            row.version, row.status == "completed" and row.golden_set is None, row.status in ("failed", "cancelled"),
-            row.agent_runs,
-        )
-        for row in rows
-        if row.session_id in prompts
-    ]  # fmt: skip
 
 
 def _prompts(session_ids: list[UUID], actor: Actor) -> dict[UUID, str]:
@@ -173,9 +210,8 @@ def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
 
 def _group_of(session_id: UUID, actor: Actor) -> Candidate | None:
     """The candidate of a session with a complaint, or of one that ran such a session again."""
-    groups = group_complaints(_complaints(actor))
     wanted = {session_id, _rerun_of(session_id, actor)}
-    found = next((one for one in groups if one.session_ids & wanted), None)
+    found = next((one for one in _groups(actor) if one.session_ids & wanted), None)
     return _with_reruns([found], actor)[0] if found else None
 
 

@@ -1,29 +1,32 @@
 """Load stored sessions, whole or clipped, and compare any two of them. Nothing is written."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import Text, cast, func, select
 
 from app.actor import Actor
 from app.db import db, run
 from app.errors import NotFound
-from app.evals.compare.clipping import WHOLE_BYTES, TooDense, read_events
+from app.evals.compare.clipping import WHOLE_BYTES, LoadedEvents, TooDense, read_events
 from app.evals.compare.sessions import Comparison, Golden, compare
 from app.evals.expected.expectations import read_expected
-from app.evals.trace import COMPLETED, Event, Run, make_run
+from app.evals.trace import Run
 from app.evals.verdict import Policy
 from app.formats.ids import parse_id
-from app.models import AgentSession, CriteriaSet
+from app.models import Agent, AgentSession, AgentVersion, CriteriaSet
 from app.services.sessions.event_windows import iterate_events
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
+
+LOAD_EVENTS = """
+SELECT session_id, event_type, payload::text, sequence FROM session_events
+ WHERE tenant_id = %(tenant)s AND session_id = ANY (%(sessions)s::uuid[])
+ ORDER BY session_id, occurred_at, sequence
+"""
 
 
 def compare_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor, policy: Policy | None = None) -> Comparison:
@@ -38,58 +41,57 @@ def nearness() -> Nearness:
     return nearness_of(embed)
 
 
-def load_run(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> tuple[Golden, Run]:
-    """Both sessions as the comparer reads them, events in order of time."""
-    rows = _sessions({golden_id, replay_id}, actor)
-    loaded = load_events({one: rows[one].event_bytes for one in (golden_id, replay_id)}, actor=actor)
-    golden, replay = (_as_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
-    return _as_golden(golden, rows[golden_id], actor), replay
-
-
-def _sessions(ids: set[UUID], actor: Actor) -> dict[UUID, Any]:
+def load_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[UUID, Any]:
+    """Both sessions by id, with what comparing and showing them needs; `who` names the agent and its version."""
     found = db.session.execute(
         select(
-            AgentSession.id,
-            AgentSession.session_type,
-            AgentSession.output_type,
-            AgentSession.status,
-            AgentSession.meta,
-            AgentSession.event_bytes,
-        ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
-    ).all()
-    if len(found) < len(ids):
+            AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.session_type,
+            AgentSession.output_type, AgentSession.status, AgentSession.meta, AgentSession.event_bytes,
+            AgentSession.truncated, AgentSession.golden_set, AgentSession.eval_source, AgentSession.eval_run_id,
+            AgentSession.agent_id, AgentSession.agent_version_id,
+            (Agent.slug + func.coalesce(" v" + cast(AgentVersion.version, Text), "")).label("who"),
+        )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_({golden_id, replay_id}))
+    ).all()  # fmt: skip
+    if len(found) < len({golden_id, replay_id}):
         raise NotFound("There is no such session in this workspace.")
     return {row.id: row for row in found}
 
 
+def load_run(
+    golden_id: UUID, replay_id: UUID, *, actor: Actor, rows: Mapping[UUID, Any] | None = None
+) -> tuple[Golden, Run]:
+    """Both sessions as the comparer reads them, events in order of time. `rows` are the sessions if already loaded."""
+    rows = rows or load_sessions(golden_id, replay_id, actor=actor)
+    loaded = load_events({one: rows[one].event_bytes for one in (golden_id, replay_id)}, actor=actor)
+    golden, replay = (_as_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
+    marks = rows[golden_id].meta.get("golden") or {}
+    return golden_of(golden, marks, None if _frozen_criteria(marks) else _criteria(golden, actor)), replay
+
+
 def _as_run(row: Any, found: LoadedEvents) -> Run:
     loaded = next((event.payload for event in found.events if event.event_type == "context.loaded"), {})
-    given = row.meta.get("tools") or loaded.get("tools") or _snapshot(row.meta).get("tools") or ()
+    snapshot = (row.meta.get("golden") or {}).get("snapshot") or {}
+    given = row.meta.get("tools") or loaded.get("tools") or snapshot.get("tools")
     return found.as_run(row.session_type, row.output_type, given if isinstance(given, list) else (), row.status)
 
 
-def _as_golden(run: Run, row: Any, actor: Actor) -> Golden:
-    """A golden with what was frozen with it; another session with the criteria that its response was judged by."""
-    marks: Mapping[str, Any] = row.meta.get("golden") or {}
-    criteria = _snapshot(row.meta).get("criteria")
-    dimensions = criteria.get("dimensions") if isinstance(criteria, Mapping) else None
-    return Golden(
-        run,
-        read_expected(marks.get("expected")),
-        dimensions or _criteria(run, actor),
-        rejected=bool(marks.get("baseline_rejected")),
-    )
+def golden_of(recorded: Run, marks: Mapping[str, Any], criteria: Mapping[str, Any] | None = None) -> Golden:
+    """A golden as the comparer takes it, with what promoting froze; `criteria` apply where it froze none."""
+    criteria = _frozen_criteria(marks) or criteria
+    return Golden(recorded, read_expected(marks.get("expected")), criteria, marks.get("baseline_rejected") is True)
 
 
-def _snapshot(meta: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = (meta.get("golden") or {}).get("snapshot")
-    return found if isinstance(found, Mapping) else {}
+def _frozen_criteria(marks: Mapping[str, Any]) -> Any:
+    return ((marks.get("snapshot") or {}).get("criteria") or {}).get("dimensions")
 
 
 def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
+    """The criteria that the session's response was judged by."""
     submitted = (event.payload for event in run.events if event.event_type == "response.submitted")
-    named = next((payload.get("criteria_set_id") for payload in submitted if payload.get("criteria_set_id")), None)
-    wanted = parse_id(named)
+    wanted = parse_id(next((named for payload in submitted if (named := payload.get("criteria_set_id"))), None))
     if wanted is None:
         return None
     return db.session.scalar(
@@ -97,55 +99,21 @@ def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
     )
 
 
-LOAD_EVENTS = """
-SELECT session_id, event_type, payload::text, sequence FROM session_events
- WHERE tenant_id = %(tenant)s AND session_id = ANY (%(sessions)s::uuid[])
- ORDER BY session_id, occurred_at, sequence
-"""
-
-
-@dataclass(frozen=True)
-class LoadedEvents:
-    """The events of a session as the comparer takes them, and how they were read."""
-
-    events: tuple[Event, ...]
-    clipped: bool
-    cut: bool
-
-    def as_run(self, session_type: str, output_type: str | None, tools: Iterable[Any], status: str = COMPLETED) -> Run:
-        """The session as the comparer takes it."""
-        return make_run(
-            self.events,
-            session_type=session_type,
-            status=status,
-            output_type=output_type,
-            tools=tools,
-            clipped=self.clipped,
-            cut=self.cut,
-        )
-
-
 def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) -> dict[UUID, LoadedEvents]:
     """The events of sessions that are compared, by id. `sizes` says how many bytes each holds. When one of them is
     large, all are clipped, since only what was read alike can be compared. One query for all that are small."""
     if not clip and all(size <= WHOLE_BYTES for size in sizes.values()):
+        rows: dict[UUID, list[tuple[str, str, int]]] = defaultdict(list)
+        wanted = {"tenant": actor.tenant_id, "sessions": f"{{{','.join(map(str, sizes))}}}"}
+        for session_id, *event in run(LOAD_EVENTS, wanted):
+            rows[session_id].append((event[0], event[1], event[2]))
         try:
-            return _load_whole(sizes, actor)
+            return {one: read_events(rows[one], clip=False) for one in sizes}
         except TooDense:
             pass
-    return {session_id: _load_clipped(session_id, actor) for session_id in sizes}
-
-
-def _load_whole(session_ids: Collection[UUID], actor: Actor) -> dict[UUID, LoadedEvents]:
-    rows: dict[UUID, list[tuple[str, str, int]]] = defaultdict(list)
-    wanted = f"{{{','.join(map(str, session_ids))}}}"
-    for session_id, kind, text, sequence in run(LOAD_EVENTS, {"tenant": actor.tenant_id, "sessions": wanted}):
-        rows[session_id].append((kind, text, sequence))
-    loaded = {one: read_events(rows[one], clip=False) for one in session_ids}
-    return {one: LoadedEvents(tuple(found.events), clipped=False, cut=False) for one, found in loaded.items()}
+    return {one: _load_clipped(one, actor) for one in sizes}
 
 
 def _load_clipped(session_id: UUID, actor: Actor) -> LoadedEvents:
     rows = iterate_events(session_id, actor=actor, as_text=True)
-    found = read_events(((one.event_type, one.payload, one.sequence) for one in rows), clip=True)
-    return LoadedEvents(tuple(found.events), clipped=True, cut=found.cut)
+    return read_events(((one.event_type, one.payload, one.sequence) for one in rows), clip=True)

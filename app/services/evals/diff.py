@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -10,7 +9,6 @@ from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
-from app.errors import NotFound
 from app.evals.compare import align
 from app.evals.compare.effect_pairs import pair_effects
 from app.evals.compare.effects import RESPONSE, Effect
@@ -18,36 +16,14 @@ from app.evals.compare.sessions import OPEN_STATUSES, compare
 from app.evals.expected.expectations import Expected, read_expected
 from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
-from app.services.evals.compare import load_run, nearness
-from app.services.evals.run_detail import row_contents
+from app.services.evals.compare import load_run, load_sessions, nearness
+from app.services.evals.run_lists import row_contents
 from app.text.values import Reader, differences, equal
 
 MAX_ANSWER_CHARS = 8_000
 MAX_EFFECTS = 50
 MAX_ROWS = 200
 MAX_OTHERS = 12
-
-
-@dataclass(frozen=True)
-class DiffSide:
-    """One of the two sessions."""
-
-    id: UUID
-    title: str
-    agent: str
-    agent_version: int | None
-    agent_version_id: UUID | None
-    created_at: datetime
-    status: str
-    golden_set: str | None
-    eval_source: str | None
-    eval_run_id: UUID | None
-    truncated: bool
-    meta: dict[str, Any]
-
-    @property
-    def who(self) -> str:
-        return f"{self.agent} v{self.agent_version}" if self.agent_version else self.agent
 
 
 @dataclass(frozen=True)
@@ -64,86 +40,53 @@ class EffectPair:
 
 
 @dataclass(frozen=True)
-class KnowledgeDiff:
-    """Knowledge rows by who had them, each as (id, what it says)."""
-
-    only_golden: list[tuple[str, str]]
-    only_replay: list[tuple[str, str]]
-    both: int
-
-
-@dataclass(frozen=True)
 class Diff:
-    """Everything about two sessions. `stored` says that the verdict is the one that the replay ended with."""
+    """Everything about two sessions. `stored` says that the verdict is the one that the replay ended with;
+    `still_running` that one of them has not ended, so that differences cannot be judged yet; `is_case` that the second
+    is a replay of the first."""
 
-    golden: DiffSide
-    replay: DiffSide
+    golden: Any
+    replay: Any
     result: Mapping[str, Any]
     stored: bool
+    is_case: bool
+    still_running: bool
     effects: list[EffectPair]
     effects_left: int
     rows: list[align.Row]
     answer: tuple[str, str]
     answer_cut: bool
-    knowledge: KnowledgeDiff | None
+    knowledge: dict[str, Any] | None
     expected: Expected
-
-    @property
-    def still_running(self) -> bool:
-        """Whether one of them has not ended, so that differences cannot be judged yet."""
-        return _is_open(self.golden) or _is_open(self.replay)
-
-    @property
-    def is_case(self) -> bool:
-        """Whether the second is a replay of the first."""
-        return self.replay.eval_source == str(self.golden.id)
 
 
 def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
-    """Both sessions, aligned. A verdict that was stored with the replay is shown as stored. Four queries."""
-    sides = _sides({golden_id, replay_id}, actor)
+    """Both sessions, aligned. A verdict that was stored with the replay is shown as stored. Three queries."""
+    sides = load_sessions(golden_id, replay_id, actor=actor)
     golden, replay = sides[golden_id], sides[replay_id]
-    before, after = load_run(golden_id, replay_id, actor=actor)
-    kept = replay.meta.get("eval_result") if replay.eval_source == str(golden_id) else None
-    result = kept if kept else compare(before, after, nearness()).as_json()
+    before, after = load_run(golden_id, replay_id, actor=actor, rows=sides)
+    is_case = replay.eval_source == str(golden_id)
+    still_running = golden.status in OPEN_STATUSES or replay.status in OPEN_STATUSES
+    kept = replay.meta.get("eval_result") if is_case else None
+    result = kept or compare(before, after, nearness()).as_json()
     effects = _effects(result)
-    rows = [] if _is_open(golden) or _is_open(replay) else align.align(before.run, after)
     expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
     answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
     return Diff(
         golden=golden,
         replay=replay,
         result=result,
-        stored=kept is not None,
+        stored=bool(kept),
+        is_case=is_case,
+        still_running=still_running,
         effects=effects[:MAX_EFFECTS],
         effects_left=max(len(effects) - MAX_EFFECTS, 0),
-        rows=rows,
+        rows=[] if still_running else align.align(before.run, after),
         answer=(answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
         answer_cut=max(map(len, answers)) > MAX_ANSWER_CHARS,
-        knowledge=_knowledge(golden, before.run, after, actor),
+        knowledge=_knowledge(golden.meta, before.run, after, actor),
         expected=expected,
     )
-
-
-def _is_open(side: DiffSide) -> bool:
-    return side.status in OPEN_STATUSES
-
-
-def _sides(ids: set[UUID], actor: Actor) -> dict[UUID, DiffSide]:
-    rows = db.session.execute(
-        select(
-            AgentSession.id, AgentSession.title, Agent.slug, AgentVersion.version, AgentSession.agent_version_id,
-            AgentSession.created_at, AgentSession.status, AgentSession.golden_set, AgentSession.eval_source,
-            AgentSession.eval_run_id, AgentSession.truncated, AgentSession.meta,
-        )
-        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
-        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(ids))
-    )  # fmt: skip
-    found: list[Any] = list(rows)
-    if len(found) < len(ids):
-        raise NotFound("There is no such session in this workspace.")
-    return {row[0]: DiffSide(*row) for row in found}
 
 
 def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
@@ -157,11 +100,8 @@ def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
 
 
 def _effect(told: Mapping[str, Any]) -> Effect:
-    reader = Reader()
-    return Effect(
-        str(told.get("kind")), str(told.get("type")), reader.value(told.get("target")),
-        reader.value(told.get("fields") or {}), int(told.get("sequence") or 0),
-    )  # fmt: skip
+    target, fields = (Reader().value(value) for value in (told.get("target"), told.get("fields") or {}))
+    return Effect(str(told.get("kind")), str(told.get("type")), target, fields, int(told.get("sequence") or 0))
 
 
 def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
@@ -183,19 +123,22 @@ def changed_arguments(golden: Any, replay: Any) -> set[str]:
     }
 
 
-def _knowledge(golden: DiffSide, before: Run, after: Run, actor: Actor) -> KnowledgeDiff | None:
-    """Which knowledge only one of them had in its prompt; None where neither says what it had."""
-    frozen = ((golden.meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
+def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -> dict[str, Any] | None:
+    """The knowledge rows that only one of them had in its prompt, as (id, content), and how many both had; None where
+    neither says what it had."""
+    frozen = ((meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
     said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
-    had = list(said) or _loaded(before)
-    got = _loaded(after)
+    had, got = list(said) or _loaded(before), _loaded(after)
     if not had and not got:
         return None
-    only = [[one for one in had if one not in set(got)], [one for one in got if one not in set(had)]]
-    missing = [one for side in only for one in side[:MAX_ROWS] if one not in said]
-    said |= row_contents([one for one in missing if len(one) == 36], actor=actor)
-    shown = [[(one, said.get(one, "a row that is gone")) for one in side[:MAX_ROWS]] for side in only]
-    return KnowledgeDiff(shown[0], shown[1], len(set(had) & set(got)))
+    only = {
+        "only_golden": [one for one in had if one not in set(got)][:MAX_ROWS],
+        "only_replay": [one for one in got if one not in set(had)][:MAX_ROWS],
+    }
+    missing = [one for side in only.values() for one in side if one not in said and len(one) == 36]
+    said |= row_contents(missing, actor=actor)
+    named = {name: [(one, said.get(one, "a row that is gone")) for one in side] for name, side in only.items()}
+    return {**named, "both": len(set(had) & set(got))}
 
 
 def _loaded(run: Run) -> list[str]:
@@ -207,30 +150,22 @@ def _loaded(run: Run) -> list[str]:
 
 
 def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
-    """Sessions that this one could be compared with: of the same title first, then of the same agent. Two queries."""
-    mine = db.session.execute(
-        select(AgentSession.title, AgentSession.agent_id, AgentSession.eval_source).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
-        )
-    ).one_or_none()
-    if mine is None:
-        raise NotFound("There is no such session in this workspace.")
+    """Sessions that this one could be compared with: of the same title first, then of the same agent."""
+    mine = load_sessions(session_id, session_id, actor=actor)[session_id]
     same = AgentSession.title == mine.title
-    return list(
-        db.session.execute(
-            select(
-                AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.status,
-                AgentSession.golden_set, AgentSession.eval_source, AgentVersion.version, Agent.slug,
-                same.label("same"),
-            )
-            .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
-            .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-            .where(
-                AgentSession.tenant_id == actor.tenant_id,
-                AgentSession.agent_id == mine.agent_id,
-                AgentSession.id != session_id,
-            )
-            .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
-            .limit(MAX_OTHERS)
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.status,
+            AgentSession.golden_set, AgentSession.eval_source, AgentVersion.version, Agent.slug, same.label("same"),
         )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.agent_id == mine.agent_id,
+            AgentSession.id != session_id,
+        )
+        .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
+        .limit(MAX_OTHERS)
     )  # fmt: skip
+    return list(rows)

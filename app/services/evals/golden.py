@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused, Unprocessable
+from app.evals.snapshot import SNAPSHOT_BYTES
 from app.models import Agent, AgentSession, CriteriaSet, GoldenSet, SessionEvent
 from app.models.agents import REPLAYABLE_KINDS
 from app.services import audit
 from app.services.evals.golden_lists import another_can_replay, can_replay
-from app.services.evals.snapshot import check_input_size
+from app.services.evals.snapshot import TooMuchInput
 
 SET_NAME = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
 DEFAULT_SET = "default"
@@ -51,7 +52,9 @@ def edit_golden(session_id: UUID, changes: dict[str, Any], *, actor: Actor) -> d
     """Rename, annotate or judge a golden by other criteria; `changes` has some of `set`, `note`, `criteriaSetId`."""
     require_admin(actor)
     session = lock_session(session_id, actor=actor)
-    golden = _golden_of(session)
+    golden = session.meta.get("golden")
+    if not isinstance(golden, dict):
+        raise NotFound("This session is not golden.")
     after = dict(golden)
     if "set" in changes:
         after["set"] = clean_set_name(changes["set"])
@@ -79,7 +82,7 @@ def move_goldens(session_ids: Sequence[UUID], set_name: str, *, actor: Actor) ->
     target = clean_set_name(set_name)
     moved = 0
     for session_id in wanted:
-        before = _golden_of(lock_session(session_id, actor=actor))["set"]
+        before = lock_session(session_id, actor=actor).golden_set
         edit_golden(session_id, {"set": target}, actor=actor)
         moved += before != target
     return moved
@@ -158,13 +161,6 @@ def lock_session(session_id: UUID, *, actor: Actor) -> AgentSession:
     return session
 
 
-def _golden_of(session: AgentSession) -> dict[str, Any]:
-    golden = session.meta.get("golden")
-    if not isinstance(golden, dict):
-        raise NotFound("This session is not golden.")
-    return golden
-
-
 def check_promotable(session: AgentSession, actor: Actor) -> None:
     """Refuses with the reason why a session cannot be golden."""
     if session.golden_set is not None:
@@ -173,19 +169,18 @@ def check_promotable(session: AgentSession, actor: Actor) -> None:
         raise Refused("A replay cannot be golden itself; promote the replay instead of its golden from their diff.")
     if session.status != "completed":
         raise Refused(f"Only a completed session can be golden; this one is {session.status}.", current=session.status)
-    if not has_user_message(session.id, actor=actor):
+    said = func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != ""
+    asked, size = db.session.execute(
+        select(func.bool_or(said), func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
+            SessionEvent.tenant_id == actor.tenant_id,
+            SessionEvent.session_id == session.id,
+            SessionEvent.event_type == "user.message",
+        )
+    ).one()
+    if not asked:
         raise Unprocessable("Nobody said anything in this session, so there is nothing to replay.")
-    check_input_size(session, actor)
-
-
-def has_user_message(session_id: UUID, *, actor: Actor) -> bool:
-    said = exists().where(
-        SessionEvent.tenant_id == actor.tenant_id,
-        SessionEvent.session_id == session_id,
-        SessionEvent.event_type == "user.message",
-        func.btrim(func.coalesce(SessionEvent.payload["text"].astext, "")) != "",
-    )
-    return bool(db.session.scalar(select(said)))
+    if size > SNAPSHOT_BYTES:
+        raise TooMuchInput
 
 
 def check_criteria_set(criteria_set_id: UUID | None, actor: Actor) -> None:
@@ -199,17 +194,9 @@ def check_criteria_set(criteria_set_id: UUID | None, actor: Actor) -> None:
 
 def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
     """The sets that hold goldens of an agent."""
-    names = db.session.scalars(
-        select(AgentSession.golden_set)
-        .distinct()
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.golden_set.is_not(None),
-            AgentSession.agent_id == agent_id,
-        )
-        .order_by(AgentSession.golden_set)
-    ).all()
-    return [str(name) for name in names]
+    own = AgentSession.golden_set.is_not(None) & (AgentSession.agent_id == agent_id)
+    names = select(AgentSession.golden_set).distinct().where(AgentSession.tenant_id == actor.tenant_id, own)
+    return [str(name) for name in db.session.scalars(names.order_by(AgentSession.golden_set))]
 
 
 def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
@@ -225,6 +212,3 @@ def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
         .limit(1)
     )
     return db.session.scalar(last) or DEFAULT_SET
-
-
-# Promote a replay in place of its golden

@@ -1,12 +1,11 @@
 """Goldens as they are listed. Of their metadata only what a list shows is read, never the snapshot."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import DateTime, Float, Text, Uuid, cast, func, select, text
+from sqlalchemy import DateTime, Float, Integer, Text, Uuid, cast, func, select, text
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql import Select
 
@@ -14,52 +13,25 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
-from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
+from app.models import Agent, AgentSession, AgentVersion, EvalRun, SessionEvent, SharedContext, User
 from app.models.agents import REPLAYABLE_KINDS
-
-
-@dataclass(frozen=True)
-class GoldenRow:
-    """A golden in a list: whether its own agent can replay it here, and whether another could; `elsewhere` says that
-    its own runs there."""
-
-    id: UUID
-    title: str
-    session_type: str
-    created_at: datetime
-    set_name: str
-    note: str | None
-    criteria_set_id: UUID | None
-    agent_id: UUID
-    agent: str
-    agent_name: str
-    replayable: bool
-    another: bool
-    elsewhere: bool
-    agent_version: int | None
-    promoted_at: datetime | None
-    promoted_by: UUID | None
-    sha256: str | None
-    baseline_rejected: bool
-    recorded_is_right: bool
-    expected: dict[str, Any] | None
-    person: str | None = None
 
 
 def list_goldens(
     page: Page, *, actor: Actor, set_name: str | None = None, count: int | None = None
-) -> Slice[GoldenRow]:
+) -> Slice[SimpleNamespace]:
     """One page of goldens, newest session first. Passing `count` saves a query."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if set_name is not None:
         where.append(AgentSession.golden_set == set_name)
-    found = read_page(_statement(actor), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
-    return found.map(_row)
+    columns = _columns(actor)
+    found = read_page(_select(columns), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
+    return found.map(lambda row: SimpleNamespace(**dict(zip(columns, row, strict=True))))
 
 
-def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
+def get_golden(session_id: UUID, *, actor: Actor) -> Any:
     row = db.session.execute(
-        _statement(actor).where(
+        _select(_columns(actor)).where(
             AgentSession.tenant_id == actor.tenant_id,
             AgentSession.id == session_id,
             AgentSession.golden_set.is_not(None),
@@ -67,7 +39,7 @@ def get_golden(session_id: UUID, *, actor: Actor) -> GoldenRow:
     ).one_or_none()
     if row is None:
         raise NotFound("There is no such golden in this workspace.")
-    return _row(tuple(row))
+    return row
 
 
 def can_replay(agent: Any = Agent) -> Any:
@@ -81,28 +53,42 @@ def another_can_replay(actor: Actor) -> Any:
     return select(other.id).where(other.tenant_id == actor.tenant_id, can_replay(other), ~other.is_system).exists()
 
 
-def _statement(actor: Actor) -> Select[*tuple[Any, ...]]:
+def _columns(actor: Actor) -> dict[str, Any]:
+    """What lists show of a golden: whether its own agent can replay it here, and whether another could; `elsewhere`
+    says that its own runs there."""
     golden: Any = AgentSession.meta["golden"]
+    return {
+        "id": AgentSession.id,
+        "title": AgentSession.title,
+        "session_type": AgentSession.session_type,
+        "set_name": AgentSession.golden_set,
+        "note": golden["note"].astext,
+        "criteria_set_id": cast(golden["criteriaSetId"].astext, Uuid),
+        "agent_id": AgentSession.agent_id,
+        "agent": Agent.slug,
+        "agent_version": AgentVersion.version,
+        "replayable": can_replay(),
+        "another": another_can_replay(actor),
+        "elsewhere": Agent.kind.not_in(REPLAYABLE_KINDS),
+        "promoted_at": cast(golden["promoted_at"].astext, DateTime(timezone=True)),
+        "promoted_by": cast(golden["promoted_by"].astext, Uuid),
+        "sha256": golden["sha256"].astext,
+        "baseline_rejected": func.coalesce(golden["baseline_rejected"].astext, "") == "true",
+        "recorded_is_right": func.coalesce(golden["recorded_is_right"].astext, "") == "true",
+        "expected": golden["expected"],
+        "person": User.name,
+    }
+
+
+def _select(columns: Mapping[str, Any]) -> Select[*tuple[Any, ...]]:
     return (
-        select(
-            AgentSession.id, AgentSession.title, AgentSession.session_type, AgentSession.created_at,
-            AgentSession.golden_set, golden["note"].astext, cast(golden["criteriaSetId"].astext, Uuid),
-            AgentSession.agent_id, Agent.slug, Agent.name,
-            can_replay(), another_can_replay(actor), Agent.kind.not_in(REPLAYABLE_KINDS), AgentVersion.version,
-            cast(golden["promoted_at"].astext, DateTime(timezone=True)), cast(golden["promoted_by"].astext, Uuid),
-            golden["sha256"].astext, golden["baseline_rejected"].astext, golden["recorded_is_right"].astext,
-            golden["expected"], User.name,
+        select(*(column.label(name) for name, column in columns.items()))
+        .join_from(
+            AgentSession, Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id)
         )
-        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .outerjoin(User, User.id == cast(golden["promoted_by"].astext, Uuid))
-    )  # fmt: skip
-
-
-def _row(row: tuple[Any, ...]) -> GoldenRow:
-    values = [*row]
-    values[-4:-2] = [flag == "true" for flag in row[-4:-2]]
-    return GoldenRow(*values)
+        .outerjoin(User, User.id == columns["promoted_by"])
+    )
 
 
 def titles_of(session_ids: Sequence[str | UUID], *, actor: Actor) -> dict[str, str]:
@@ -120,60 +106,22 @@ def titles_of(session_ids: Sequence[str | UUID], *, actor: Actor) -> dict[str, s
 MAX_REPLAYS = 20
 
 
-@dataclass(frozen=True)
-class GoldenHealth:
-    """What a list says beside a golden."""
-
-    tools_gone: tuple[str, ...] = ()
-    rows_inactive: int = 0
-    duplicate: bool = False
-
-
-@dataclass(frozen=True)
-class FrozenCounts:
-    """What a golden keeps, in numbers."""
-
-    agent: str
-    version: int | None
-    model: str | None
-    turns: int
-    knowledge_rows: int
-    recordings: int
-
-
-@dataclass(frozen=True)
-class ReplayRow:
-    """A replay of a golden."""
-
-    id: UUID
-    status: str
-    verdict: str | None
-    accuracy: float | None
-    reason: str | None
-    run_id: UUID | None
-    run: str | None
-    context_mode: str | None
-    agent: str
-    agent_version: int | None
-    created_at: Any
-
-
 _SNAPSHOT: Any = AgentSession.meta["golden"]["snapshot"]
 _HTTP_TOOLS = text("'$.golden.snapshot.agent.config.http_tools[*].name'")
 
 
-def health_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, GoldenHealth]:
-    """The marks of some goldens of a set. Two queries."""
+def health_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
+    """The marks that a list shows beside goldens of a set: `tools_gone`, `rows_inactive`, `duplicate`. Two queries."""
     if not session_ids:
         return {}
     rows = _frozen_inputs(set_name, session_ids, actor)
     has = _current_tools({row.agent_id for row in rows}, actor)
     return {
-        row.id: GoldenHealth(
-            tools_gone=_missing_tools(row, has),
-            rows_inactive=row.inactive,
-            duplicate=row.twins > 1,
-        )
+        row.id: {
+            "tools_gone": _missing_tools(row, has),
+            "rows_inactive": row.inactive,
+            "duplicate": row.twins > 1,
+        }
         for row in rows
     }
 
@@ -221,35 +169,38 @@ def _missing_tools(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
     return tuple(name for name in (*(row.grants or ()), *(row.tools or ())) if name not in has[row.agent_id])
 
 
-def count_frozen(session_id: UUID, *, actor: Actor) -> FrozenCounts:
+def count_frozen(session_id: UUID, *, actor: Actor) -> Any:
     """What a golden keeps, in numbers. Its recordings are its own events."""
-    recordings = text(
-        "(SELECT count(*) FROM session_events e WHERE e.tenant_id = sessions.tenant_id AND e.session_id = sessions.id"
-        " AND e.event_type = 'tool.result')"
+    recordings = (
+        select(func.count())
+        .where(
+            SessionEvent.tenant_id == AgentSession.tenant_id,
+            SessionEvent.session_id == AgentSession.id,
+            SessionEvent.event_type == "tool.result",
+        )
+        .scalar_subquery()
     )
-    row = db.session.execute(
+    nothing = func.jsonb_build_array()
+    knowledge_rows = func.jsonb_array_length(func.coalesce(_SNAPSHOT["shared_context"]["row_ids"], nothing))
+    return db.session.execute(
         select(
-            _SNAPSHOT["agent"]["slug"].astext, cast(_SNAPSHOT["agent"]["version"].astext, Float),
-            _SNAPSHOT["model"].astext,
-            func.jsonb_array_length(func.coalesce(_SNAPSHOT["turns"], func.jsonb_build_array())),
-            func.jsonb_array_length(
-                func.coalesce(_SNAPSHOT["shared_context"]["row_ids"], func.jsonb_build_array())
-            ),
-            recordings,
+            func.coalesce(_SNAPSHOT["agent"]["slug"].astext, "").label("agent"),
+            cast(_SNAPSHOT["agent"]["version"].astext, Integer).label("version"),
+            func.jsonb_array_length(func.coalesce(_SNAPSHOT["turns"], nothing)).label("turns"),
+            knowledge_rows.label("knowledge_rows"),
+            recordings.label("recordings"),
         ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-    ).one()  # fmt: skip
-    slug, version, model, turns, rows, calls = row
-    return FrozenCounts(slug or "", int(version) if version else None, model, turns, rows, calls)
+    ).one()
 
 
-def list_replays(session_id: UUID, *, actor: Actor) -> list[ReplayRow]:
+def list_replays(session_id: UUID, *, actor: Actor) -> list[Any]:
     """The newest replays of a golden. One query."""
     result: Any = AgentSession.meta["eval_result"]
     rows = db.session.execute(
         select(
-            AgentSession.id, AgentSession.status, result["verdict"].astext,
-            cast(result["overall_accuracy"].astext, Float), result["reason"].astext, EvalRun.id, EvalRun.name,
-            EvalRun.context_mode, Agent.slug, AgentVersion.version, AgentSession.created_at,
+            AgentSession.id, AgentSession.status, AgentSession.created_at, result["verdict"].astext.label("verdict"),
+            cast(result["overall_accuracy"].astext, Float).label("accuracy"), result["reason"].astext.label("reason"),
+            EvalRun.context_mode, Agent.slug.label("agent"), AgentVersion.version.label("agent_version"),
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
@@ -260,4 +211,4 @@ def list_replays(session_id: UUID, *, actor: Actor) -> list[ReplayRow]:
         .order_by(AgentSession.created_at.desc(), AgentSession.id.desc())
         .limit(MAX_REPLAYS)
     )  # fmt: skip
-    return [ReplayRow(*row) for row in rows]
+    return list(rows)

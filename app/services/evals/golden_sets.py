@@ -1,7 +1,6 @@
 """Golden sets: their scores, their policies and their names."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -15,43 +14,28 @@ from app.evals.verdict import read_policy
 from app.models import AgentSession, EvalRun, GoldenSet, Task
 from app.services import audit
 from app.services.evals import golden, run_lists
-from app.services.evals.run_lists import Score, SetTrend
 from app.services.evals.runs import OPEN_STATUSES
 
 
-@dataclass(frozen=True)
-class SetRow:
-    """A set with its latest run and the one under way, if there are; `why_not` as in `SetCount`."""
-
-    name: str
-    sessions: int
-    why_not: str
-    another: bool
-    course: SetTrend | None
-    score: Score | None
-    under_way: UUID | None
-
-    @property
-    def change(self) -> int | None:
-        """In points, from the run before to the latest."""
-        found = self.course.accuracies[-2:] if self.course else []
-        return round((found[1] - found[0]) * 100) if len(found) == 2 else None
-
-
-def list_set_rows(*, actor: Actor) -> list[SetRow]:
-    """The sets by name. Three queries."""
+def list_set_rows(*, actor: Actor) -> list[dict[str, Any]]:
+    """The sets by name, each with its latest run and the one under way, if there are. Three queries."""
     sets = golden.list_sets(actor=actor)
     names = [one.name for one in sets]
     courses = run_lists.trends_of(names, actor=actor) if names else {}
     running = open_runs(names, actor=actor)
     return [
-        SetRow(
-            one.name, one.sessions, one.why_not, one.another, course,
-            course.last.score if course else None, running.get(one.name),
-        )
+        {
+            "name": one.name,
+            "sessions": one.sessions,
+            "why_not": one.why_not,
+            "another": one.another,
+            "course": course,
+            "score": course.last.score if course else None,
+            "under_way": running.get(one.name),
+        }
         for one in sets
         for course in [courses.get(one.name)]
-    ]  # fmt: skip
+    ]
 
 
 def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
@@ -121,12 +105,8 @@ def rename_set(name: str, new_name: str, *, actor: Actor) -> int:
     for start in range(0, len(ids), golden.MAX_SESSIONS):
         moved += golden.move_goldens(ids[start : start + golden.MAX_SESSIONS], target, actor=actor)
     for model, column in ((EvalRun, EvalRun.set_name), (GoldenSet, GoldenSet.name)):
-        db.session.execute(
-            update(model)
-            .where(model.tenant_id == actor.tenant_id, column == name)
-            .values({column: target})
-            .execution_options(synchronize_session=False)
-        )
+        renamed = update(model).where(model.tenant_id == actor.tenant_id, column == name).values({column: target})
+        db.session.execute(renamed.execution_options(synchronize_session=False))
     _rename_in_schedules(name, target, actor)
     return moved
 

@@ -1,12 +1,13 @@
 """Promote sessions to goldens: what the form offers, the one way to promote, and a replay in its golden's place."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import case, func, select, text
+from sqlalchemy import select, text
 
 from app.actor import Actor
 from app.db import db
@@ -60,11 +61,9 @@ class Incomplete(Refused):
 class Promotion:
     """What is kept with a golden, and the complaints that promoting it settles.
 
-    `feedback_ids` names the complaints; None means all that are pending about the session and the request that it
-    represents. `of_candidate` requires that request to be an open candidate. `expected` is what should have happened
-    where the recorded run was wrong; `changes` says in lines what it should have changed, and no line that nothing may
-    change. `kept` says whether its own changes were right; None where the caller did not ask. `recorded_is_right` says
-    that the complaint was wrong.
+    `feedback_ids` None means all that are pending about the session and the request that it represents; `of_candidate`
+    requires that request to be an open candidate. `changes` says in lines what should have changed, and no line that
+    nothing may. `kept` says whether its own changes were right; None where the caller did not ask.
     """
 
     set_name: str | None = None
@@ -154,12 +153,13 @@ def _baseline(
 ) -> dict[str, Any]:
     """What replays are measured by where that is not simply what was recorded."""
     expected = _check_expected(given, session, complained, actor)
-    marks: dict[str, Any] = {"expected": expected} if expected else {}
     if given.recorded_is_right:
-        marks["recorded_is_right"] = True
-    elif not expected and _was_rejected(session, signals, actor):
-        marks["baseline_rejected"] = True
-    return marks
+        return {"recorded_is_right": True}
+    if expected:
+        return {"expected": expected}
+    # A session that ran a failed request again has no complaint of its own.
+    rejected = bool(signals) and "rerun_of" not in session.meta
+    return {"baseline_rejected": True} if rejected or negative.has_open_negative(session.id, actor=actor) else {}
 
 
 def _check_expected(given: Promotion, session: AgentSession, complained: bool, actor: Actor) -> dict[str, Any]:
@@ -178,12 +178,6 @@ def _check_expected(given: Promotion, session: AgentSession, complained: bool, a
     if undecided:
         check_changes_decided(expected, run, actor=actor)
     return found
-
-
-def _was_rejected(session: AgentSession, signals: Sequence[UUID], actor: Actor) -> bool:
-    """Whether the recorded run itself has a complaint. One that ran a failed request again has none of its own."""
-    about_others = "rerun_of" in session.meta
-    return (bool(signals) and not about_others) or negative.has_open_negative(session.id, actor=actor)
 
 
 def _apply_feedback(signals: Sequence[UUID], session: AgentSession, set_name: str, actor: Actor) -> int:
@@ -212,17 +206,13 @@ def promote_replay(
         raise Refused("This session is no replay of that golden.")
     if replay.status != "completed":
         raise Refused(f"Only a completed replay can become golden; this one is {replay.status}.", current=replay.status)
-    set_name = golden.golden_set
+    given = Promotion(
+        set_name=golden.golden_set, note=note, recorded_is_right=True, confirm_incomplete=confirm_incomplete,
+        feedback_ids=_replay_failures(golden_id, actor),
+    )  # fmt: skip
     copy = _copy_session(replay, actor)
     revoke_golden(golden_id, actor=actor)
-    return promote_session(
-        copy.id,
-        Promotion(
-            set_name=set_name, note=note, recorded_is_right=True, feedback_ids=_replay_failures(golden_id, actor),
-            confirm_incomplete=confirm_incomplete,
-        ),
-        actor=actor,
-    )  # fmt: skip
+    return promote_session(copy.id, given, actor=actor)
 
 
 def _copy_session(replay: AgentSession, actor: Actor) -> AgentSession:
@@ -255,39 +245,9 @@ def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
     return list(db.session.scalars(pending.limit(100)))
 
 
-@dataclass(frozen=True)
-class Offer:
-    """A session that can be golden. `facts` of its answer can be required; `preferred` is a better answer from
-    feedback; `tools` are those that it called, `changes` its changes as text."""
-
-    session_id: UUID
-    title: str
-    agent_id: UUID
-    agent: str
-    version: int | None
-    turns: int
-    knowledge_rows: int
-    recordings: int
-    complained: bool
-    facts: list[str]
-    preferred: str | None
-    tools: list[str]
-    changes: list[str]
-    truncated: bool
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of several sessions that were picked: why it cannot be golden with the others, or None."""
-
-    id: UUID
-    title: str
-    agent_id: UUID
-    refusal: str | None
-
-
-def load_offer(session_id: UUID, *, actor: Actor) -> Offer:
-    """What a promotion would keep, or the reason why there can be none."""
+def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
+    """What a promotion would keep, or the reason why there can be none. `facts` of the answer can be required;
+    `preferred` is a better answer from feedback; `changes` are its changes as text."""
     row = db.session.execute(
         select(AgentSession, Agent.slug, AgentVersion.version)
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
@@ -299,50 +259,31 @@ def load_offer(session_id: UUID, *, actor: Actor) -> Offer:
     session, slug, version = row
     check_promotable(session, actor)
     run = recorded_run(session, actor=actor)
-    turns, recordings, rows = _counts(session_id, actor)
-    called = [str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"]
-    return Offer(
-        session_id=session.id,
-        title=session.title,
-        agent_id=session.agent_id,
-        agent=slug,
-        version=version,
-        turns=turns,
-        knowledge_rows=rows,
-        recordings=recordings,
-        complained=negative.has_open_negative(session_id, actor=actor),
-        facts=suggest_facts(run),
-        preferred=negative.preferred_answer(session_id, actor=actor),
-        tools=sorted(set(called)),
-        changes=recorded_changes(run, actor=actor),
-        truncated=session.truncated,
-    )
+    payloads: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for event in run.events:
+        payloads[event.event_type].append(event.payload)
+    loaded = next((payload.get("row_ids") for payload in payloads["context.loaded"]), None)
+    return {
+        "session_id": session.id,
+        "title": session.title,
+        "agent_id": session.agent_id,
+        "agent": slug,
+        "version": version,
+        "turns": sum(bool(str(payload.get("text") or "").strip()) for payload in payloads["user.message"]),
+        "knowledge_rows": len(loaded) if isinstance(loaded, list) else 0,
+        "recordings": len(payloads["tool.result"]),
+        "complained": negative.has_open_negative(session_id, actor=actor),
+        "facts": suggest_facts(run),
+        "preferred": negative.preferred_answer(session_id, actor=actor),
+        "tools": sorted({str(payload.get("name")) for payload in payloads["tool.call"]}),
+        "changes": recorded_changes(run, actor=actor),
+        "truncated": session.truncated,
+    }
 
 
-def _counts(session_id: UUID, actor: Actor) -> tuple[int, int, int]:
-    """How many messages and results a golden would keep, and how many knowledge rows it had in its prompt."""
-    event = SessionEvent
-    of_session = [event.tenant_id == actor.tenant_id, event.session_id == session_id]
-    loaded = (
-        select(case((func.jsonb_typeof(event.payload["row_ids"]) == "array", event.payload["row_ids"])))
-        .where(*of_session, event.event_type == "context.loaded")
-        .order_by(event.occurred_at, event.sequence)
-        .limit(1)
-        .scalar_subquery()
-    )
-    said = func.btrim(func.coalesce(event.payload["text"].astext, "")) != ""
-    row = db.session.execute(
-        select(
-            func.count().filter(event.event_type == "user.message", said),
-            func.count().filter(event.event_type == "tool.result"),
-            func.coalesce(func.jsonb_array_length(loaded), 0),
-        ).where(*of_session, event.event_type.in_(("user.message", "tool.result")))
-    ).one()
-    return row[0], row[1], row[2]
-
-
-def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
-    """Which of several sessions can be golden without a further word. Three queries."""
+def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any, str | None]]:
+    """Which of several sessions can be golden without a further word: each with the reason why not, or None. Three
+    queries."""
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.status, AgentSession.golden_set,
@@ -351,15 +292,17 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[Choice]:
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.created_at.desc())
     ).all()  # fmt: skip
-    asked = _with_message(session_ids, actor)
-    unhappy = negative.sessions_with_negative(session_ids, actor=actor)
-    return [Choice(row.id, row.title, row.agent_id, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
-
-
-def _with_message(session_ids: Sequence[UUID], actor: Actor) -> set[UUID]:
     event = SessionEvent
-    found = select(event.session_id).distinct().where(event.tenant_id == actor.tenant_id)
-    return set(db.session.scalars(found.where(event.session_id.in_(session_ids), event.event_type == "user.message")))
+    messages = (
+        select(event.session_id)
+        .distinct()
+        .where(
+            event.tenant_id == actor.tenant_id, event.session_id.in_(session_ids), event.event_type == "user.message"
+        )
+    )
+    asked = set(db.session.scalars(messages))
+    unhappy = negative.sessions_with_negative(session_ids, actor=actor)
+    return [(row, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]
 
 
 def _refusal(row: Any, asked: bool, unhappy: bool) -> str | None:

@@ -13,13 +13,12 @@ from app.db import db, run
 from app.errors import Refused
 from app.evals.compare.clipping import clip_event, clip_run
 from app.evals.compare.sessions import Golden, compare
-from app.evals.expected.expectations import read_expected
 from app.evals.trace import Event, Run
 from app.evals.verdict import ERRORED, FAIL, PASS, Policy, read_policy
 from app.learning.prompt import DEFAULT_BUDGET, Prompt, PromptRow, format_prompt, scope_of
 from app.models import AgentSession, AgentVersion, Feedback, SharedContext
 from app.services import audit
-from app.services.evals.compare import LoadedEvents, load_events, nearness
+from app.services.evals.compare import golden_of, load_events, nearness
 from app.services.evals.results import Case, cases_of, finish_run_of_case, verdict_of
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
@@ -58,6 +57,9 @@ SELECT id FROM feedback
 """
 
 
+Replayed = AgentSession | LeasedSession
+
+
 @dataclass(frozen=True)
 class Replay:
     """What a replay takes its inputs from and is measured by. `tools` says what each tool may do."""
@@ -88,24 +90,17 @@ def load_replay(session: LeasedSession, *, actor: Actor) -> tuple[Replay, Prompt
     if recorded is None or not recorded.events:
         raise Refused("The golden was deleted before its replay began.")
     snapshot = kept["snapshot"]
+    as_recorded = recorded.as_run(snapshot["session_type"], snapshot.get("output_type"), snapshot.get("tools") or ())
     replay = Replay(
         golden_id=golden_id,
         run_id=UUID(meta["eval_run_id"]),
         context_mode=context_mode,
         snapshot=snapshot,
-        golden=golden_of(recorded, kept),
+        golden=golden_of(as_recorded, kept),
         policy=read_policy(policy) if policy else Policy(),
         tools=options.get("tools") or {},
     )
     return replay, None if context_mode == LIVE else frozen_prompt(snapshot, options, secret, actor=actor)
-
-
-def golden_of(found: LoadedEvents, kept: Mapping[str, Any]) -> Golden:
-    """A golden as the comparer has it, from its events and from what promoting froze."""
-    snapshot = kept["snapshot"]
-    recorded = found.as_run(snapshot["session_type"], snapshot.get("output_type"), snapshot.get("tools") or ())
-    criteria = (snapshot.get("criteria") or {}).get("dimensions")
-    return Golden(recorded, read_expected(kept.get("expected")), criteria, kept.get("baseline_rejected") is True)
 
 
 def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
@@ -171,23 +166,19 @@ def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, 
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
     [(context_mode, cancelled, trial)] = run(LOAD_RUN, {"tenant": actor.tenant_id, "run": run_id})
     # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
-    _lock_golden(golden_id, actor)
+    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
     judged = {"eval_result": {**result, "judged_at": datetime.now(UTC).isoformat()}}
     leases.end(session, ending, actor=actor, marks=judged)
     if not cancelled and not trial:
         group = cases_of(run_id, actor=actor, golden_id=golden_id, divergences=True)
-        _report_verdict(verdict_of(group), group, session, context_mode, actor)
+        report_verdict(verdict_of(group), group, session, context_mode, actor=actor)
     finish_run_of_case(run_id, actor=actor)
-
-
-def _lock_golden(golden_id: str, actor: Actor) -> None:
-    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": golden_id})
 
 
 def report_verdict(
     verdict: str | None,
     group: Sequence[Case],
-    session: AgentSession | LeasedSession,
+    session: Replayed,
     context_mode: str,
     *,
     actor: Actor,
@@ -196,43 +187,29 @@ def report_verdict(
 
     Runs that end at once take turns, by the lock on the golden.
     """
-    if verdict in (PASS, FAIL):
-        _lock_golden(session.meta["eval_source"], actor)
-        _report_verdict(verdict, group, session, context_mode, actor)
-
-
-def _report_verdict(
-    verdict: str | None, group: Sequence[Case], session: AgentSession | LeasedSession, context_mode: str, actor: Actor
-) -> None:
+    if verdict not in (PASS, FAIL):
+        return
+    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]})
+    row = _find_report(session, context_mode, actor)
     if verdict == FAIL:
-        _report_failure(group, session, context_mode, actor)
-    elif verdict == PASS:
-        row = _find_report(session, context_mode, actor)
-        if row is not None and row.status == "pending":
-            version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
-            feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
+        _report_failure(row, group, session, context_mode, actor)
+    elif row is not None and row.status == "pending":
+        version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
+        feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
 
 
-def _find_report(session: AgentSession | LeasedSession, context_mode: str, actor: Actor) -> Feedback | None:
-    found = run(
-        OPEN_REPORT,
-        {
-            "tenant": actor.tenant_id,
-            "golden": session.meta["eval_source"],
-            "version": session.agent_version_id,
-            "mode": context_mode,
-        },
-    )
+def _find_report(session: Replayed, context_mode: str, actor: Actor) -> Feedback | None:
+    of_golden = {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]}
+    found = run(OPEN_REPORT, of_golden | {"version": session.agent_version_id, "mode": context_mode})
     return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
 
 
 def _report_failure(
-    group: Sequence[Case], session: AgentSession | LeasedSession, context_mode: str, actor: Actor
+    row: Feedback | None, group: Sequence[Case], session: Replayed, context_mode: str, actor: Actor
 ) -> None:
     failed = [case for case in group if case.verdict == FAIL]
     replays = [str(case.session_id) for case in failed]
     divergences = (failed[0].divergences or [])[:MAX_DIVERGENCES]
-    row = _find_report(session, context_mode, actor)
     if row is not None:
         before = row.context["replay_session_ids"]
         row.context = {
@@ -267,12 +244,5 @@ def _report_failure(
 
 def errored_result(reason: str) -> dict[str, Any]:
     """The result of a replay that did not complete."""
-    return {
-        "verdict": ERRORED,
-        "passed": None,
-        "reason": reason,
-        "overall_accuracy": None,
-        "dimensions": {},
-        "divergences": [],
-        "baseline": None,
-    }
+    nothing = dict.fromkeys(("passed", "overall_accuracy", "baseline"))
+    return {"verdict": ERRORED, "reason": reason, **nothing, "dimensions": {}, "divergences": []}

@@ -1,22 +1,22 @@
-"""The results of a run: computed from its cases, and stored when the last of them has ended."""
+"""The results of a run: computed from its cases, stored when the last has ended; errored cases are retried once."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from sqlalchemy import select
+from sqlalchemy import insert, select
 
 from app.actor import Actor
 from app.db import db, run
 from app.errors import NotFound
-from app.evals import trials
+from app.evals import stats
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
-from app.models import EvalRun
+from app.models import Agent, AgentSession, EvalRun
 from app.services import audit
-from app.services.evals.case_retries import retry_once
+from app.services.evals.golden_lists import can_replay
 from app.services.sessions.task_outcome import note_run_end
 
 ENDED_STATUSES = ("completed", "failed", "cancelled")
@@ -107,7 +107,7 @@ def verdict_of(group: Sequence[Case]) -> str | None:
     """The verdict of a golden, when all its trials have ended; a cancelled trial was not judged."""
     if any(case.status not in ENDED_STATUSES for case in group):
         return None
-    return trials.combine_verdicts([case.verdict or ERRORED for case in group])
+    return stats.combine_verdicts([case.verdict or ERRORED for case in group])
 
 
 def explaining_case(group: Sequence[Case], verdict: str | None) -> Case:
@@ -119,7 +119,7 @@ def explaining_case(group: Sequence[Case], verdict: str | None) -> Case:
 def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     """How far a run is, and how long it will take at the pace so far."""
     ended = sum(case.status in ENDED_STATUSES for case in cases)
-    verdicts = trials.count_verdicts(
+    verdicts = stats.count_verdicts(
         verdict for group in group_by_golden(cases).values() if (verdict := verdict_of(group)) is not None
     )
     left = None
@@ -129,42 +129,44 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     return Progress(len(cases), ended, verdicts, left)
 
 
+def mean_accuracy(group: Sequence[Case]) -> float | None:
+    """The mean over the trials of a golden that were judged."""
+    judged = [case.accuracy for case in group if case.accuracy is not None]
+    return sum(judged) / len(judged) if judged else None
+
+
 def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     """`bySession` of a run, with the figures over all of it."""
     goldens = group_by_golden(cases)
-    found: dict[str, Any] = {}
-    verdicts: dict[str, str] = {}
-    for golden_id, group in goldens.items():
-        verdict = verdict_of(group)
-        if verdict is None:
-            continue
-        verdicts[golden_id] = verdict
-        telling = explaining_case(group, verdict)
-        judged = [case.accuracy for case in group if case.accuracy is not None]
-        found[golden_id] = {
-            "passed": trials.is_pass(verdict),
-            "verdict": verdict,
-            "overall_accuracy": round(sum(judged) / len(judged), 6) if judged else None,
-            "reason": telling.reason,
-            "divergences": (telling.divergences or [])[:MAX_DIVERGENCES],
-            "replay_session_id": str(telling.session_id),
-            "baseline": telling.baseline,
-            "trials": [
-                {"trial": case.trial, "verdict": case.verdict or ERRORED, "replay_session_id": str(case.session_id)}
-                for case in group
-            ],
-        }
-    trusted = [verdict for golden_id, verdict in verdicts.items() if found[golden_id]["baseline"] != "rejected"]
-    judged_goldens = sum(verdict in (PASS, FAIL, FLAKY) for verdict in trusted)
+    found = {golden_id: _golden_result(group) for golden_id, group in goldens.items() if verdict_of(group) is not None}
+    trusted = [one["verdict"] for one in found.values() if one["baseline"] != "rejected"]
     per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
-    most = max((len(group) for group in per_golden), default=0)
+    most = max(map(len, per_golden), default=0)
     return {
         "bySession": found,
-        "accuracy": trials.accuracy(trusted),
-        "judged": judged_goldens,
-        "verdicts": trials.count_verdicts(verdicts.values()),
+        "accuracy": stats.accuracy(trusted),
+        "judged": sum(verdict in (PASS, FAIL, FLAKY) for verdict in trusted),
+        "verdicts": stats.count_verdicts(one["verdict"] for one in found.values()),
         "models": sorted({case.model for case in cases if case.model}),
-        "pass_power_k": trials.pass_power_k(per_golden, most) if most > 1 else None,
+        "pass_power_k": stats.pass_power_k(per_golden, most) if most > 1 else None,
+    }
+
+
+def _golden_result(group: Sequence[Case]) -> dict[str, Any]:
+    verdict, accuracy = verdict_of(group) or ERRORED, mean_accuracy(group)
+    telling = explaining_case(group, verdict)
+    return {
+        "passed": stats.is_pass(verdict),
+        "verdict": verdict,
+        "overall_accuracy": None if accuracy is None else round(accuracy, 6),
+        "reason": telling.reason,
+        "divergences": (telling.divergences or [])[:MAX_DIVERGENCES],
+        "replay_session_id": str(telling.session_id),
+        "baseline": telling.baseline,
+        "trials": [
+            {"trial": case.trial, "verdict": case.verdict or ERRORED, "replay_session_id": str(case.session_id)}
+            for case in group
+        ],
     }
 
 
@@ -201,3 +203,68 @@ def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
 def _under_way(run_id: UUID, actor: Actor) -> bool:
     [(found,)] = run(ANY_OPEN_CASE, {"tenant": actor.tenant_id, "run": run_id})
     return bool(found)
+
+
+# What a retry shares with the case that errored.
+COPIED = (
+    "tenant_id", "title", "session_type", "output_type", "agent_id", "agent_version_id", "entity_id", "created_by",
+)  # fmt: skip
+
+
+def errored_cases(run_id: UUID, *, actor: Actor) -> tuple[list[AgentSession], list[AgentSession]]:
+    """The errored cases of a run that were not retried, locked until the transaction ends; and those of them whose
+    agent can still replay: it may have been archived or become an endpoint since."""
+    found = db.session.execute(
+        select(AgentSession, can_replay())
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.eval_run_id == run_id,
+            AgentSession.meta["eval_result"]["verdict"].astext == "errored",
+            AgentSession.meta["eval_retried"].is_(None),
+        )
+        .with_for_update(of=AgentSession)
+    ).all()
+    return [case for case, _ in found], [case for case, can in found if can]
+
+
+def retry_once(run: EvalRun, *, actor: Actor) -> int:
+    """Retry, at the end of a run, what errored in it for the first time; returns how many cases.
+
+    A model that was down for a minute should not leave a hole in the result. A replay that a person cancelled stays
+    cancelled.
+    """
+    _, able = errored_cases(run.id, actor=actor)
+    # The trial of a retry has a suffix.
+    again = [case for case in able if case.status == "failed" and "." not in case.meta["eval_trial"]]
+    if again:
+        add_retries(again, actor=actor)
+        mark_retried(again)
+        audit.record(actor, "eval_run.retried", "eval_run", run.id, cases=len(again), automatic=True)
+    return len(again)
+
+
+def add_retries(cases: Sequence[AgentSession], *, actor: Actor) -> None:
+    """Queue a replay in place of each of these."""
+    db.session.execute(insert(AgentSession.__table__).inline(), [_retry_row(case, actor) for case in cases])  # type: ignore[arg-type]
+
+
+def mark_retried(cases: Sequence[AgentSession]) -> None:
+    """Leave these out of the results, since another replay replaces them."""
+    for case in cases:
+        case.meta = {**case.meta, "eval_retried": True}
+    db.session.flush()
+
+
+def _retry_row(old: AgentSession, actor: Actor) -> dict[str, Any]:
+    trial = old.meta["eval_trial"].partition(".")[0]
+    fresh = {name: value for name, value in old.meta.items() if name != "eval_result"}
+    return {
+        **{name: getattr(old, name) for name in COPIED},
+        "id": uuid4(),
+        "status": "pending",
+        "trace_id": uuid4().hex,
+        "tags": [],
+        "metadata": fresh | {"eval_trial": f"{trial}.{uuid4().hex[:8]}"},
+        "key_scopes": actor.limited_to(old.key_scopes).stored_scopes,
+    }

@@ -12,9 +12,14 @@ from app.db import db
 from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
-from app.services.evals.case_retries import add_retries, errored_cases, keep_replayable, mark_retried
 from app.services.evals.golden import require_admin
-from app.services.evals.results import finish_if_done, lock_run
+from app.services.evals.results import (
+    add_retries,
+    errored_cases,
+    finish_if_done,
+    lock_run,
+    mark_retried,
+)
 from app.services.evals.runs import OPEN_STATUSES
 from app.services.sessions.delete import remove_sessions
 
@@ -49,18 +54,11 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
         run.cancel_requested_at = datetime.now(UTC)
         audit.record(actor, "eval_run.cancelled", "eval_run", run.id)
     cases = list(db.session.scalars(open_cases.with_for_update(skip_locked=True)))
-    db.session.execute(
-        update(AgentSession)
-        .where(AgentSession.id.in_(cases), AgentSession.status == "pending")
-        .values(status="cancelled", finished_at=func.now(), lease_owner=None, lease_until=None)
-        .execution_options(synchronize_session=False)
-    )
-    db.session.execute(
-        update(AgentSession)
-        .where(AgentSession.id.in_(cases), AgentSession.status == "running", AgentSession.cancel_requested_at.is_(None))
-        .values(cancel_requested_at=func.now())
-        .execution_options(synchronize_session=False)
-    )
+    change = update(AgentSession).where(AgentSession.id.in_(cases)).execution_options(synchronize_session=False)
+    ended = {"status": "cancelled", "finished_at": func.now(), "lease_owner": None, "lease_until": None}
+    db.session.execute(change.where(AgentSession.status == "pending").values(ended))
+    running = (AgentSession.status == "running") & AgentSession.cancel_requested_at.is_(None)
+    db.session.execute(change.where(running).values(cancel_requested_at=func.now()))
     finish_if_done(run, actor=actor)
     return run
 
@@ -74,10 +72,9 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
         raise Refused("This run is still under way.", current=run.status)
     if run.status == "cancelled":
         raise Refused("This run was cancelled; start another.", current=run.status)
-    failed = errored_cases(run_id, actor=actor)
-    if not failed:
+    errored, failed = errored_cases(run_id, actor=actor)
+    if not errored:
         raise Refused("Nothing in this run errored.")
-    failed = keep_replayable(failed, actor=actor)
     if not failed:
         raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.

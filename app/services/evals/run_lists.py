@@ -1,21 +1,38 @@
-"""Lists of runs, and the accuracy of each set over time."""
+"""Runs as lists and pages show them, the accuracy of each set over time, and what a run can be started with."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Float, Integer, cast, func, select
+from sqlalchemy import Float, Integer, cast, func, select, text
 
 from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.evals.stats import wilson
-from app.models import Agent, AgentVersion, EvalRun, User
+from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
+from app.services.evals import runs
+from app.services.evals.golden_lists import can_replay
+from app.services.evals.results import (
+    Case,
+    Progress,
+    cases_of,
+    explaining_case,
+    group_by_golden,
+    mean_accuracy,
+    progress_of,
+    verdict_of,
+)  # fmt: skip
 
 MAX_SPARK_RUNS = 12
+MAX_VERSIONS = 100
+MAX_OFFERED = 60
+# What wants to be read comes first.
+ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
 
 
 @dataclass(frozen=True)
@@ -93,11 +110,17 @@ class SetTrend:
     accuracies: list[float]
     last: RunRow
 
+    @property
+    def change(self) -> int | None:
+        """In points, from the run before to the latest."""
+        found = self.accuracies[-2:]
+        return round((found[1] - found[0]) * 100) if len(found) == 2 else None
 
-_ACCURACY = cast(EvalRun.results["accuracy"].astext, Float)
+
 _COLUMNS: tuple[Any, ...] = (
     *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
-    _ACCURACY, Agent.slug, AgentVersion.version, User.name, cast(EvalRun.results["judged"].astext, Integer),
+    cast(EvalRun.results["accuracy"].astext, Float), Agent.slug, AgentVersion.version, User.name,
+    cast(EvalRun.results["judged"].astext, Integer),
     cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.results["models"],
     EvalRun.cancel_requested_at.is_not(None), EvalRun.options.has_key("trial"), EvalRun.options.has_key("command_line"),
 )  # fmt: skip
@@ -137,46 +160,160 @@ def get_run_row(run_id: UUID, *, actor: Actor) -> RunRow:
 
 
 def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
-    """The newest runs of a set, so many of those that speak for it and so many of the others. One query."""
-    place = func.row_number().over(
-        partition_by=counts_for_set(), order_by=(EvalRun.created_at.desc(), EvalRun.id.desc())
-    )
-    ranked = (
-        select(EvalRun.id, place.label("place"))
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.set_name == set_name)
-        .subquery()
-    )
-    rows = db.session.execute(
-        _statement()
-        .join(ranked, ranked.c.id == EvalRun.id)
-        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= limit)
-        .order_by(EvalRun.created_at.desc(), EvalRun.id.desc())
-    )
-    return [RunRow(*row) for row in rows]
+    """The newest runs of a set, so many of those that count for it and so many of the others. One query."""
+    return _newest(limit, counts_for_set(), EvalRun.set_name == set_name, actor=actor)
 
 
 def trends_of(set_names: Sequence[str], *, actor: Actor) -> dict[str, SetTrend]:
     """The accuracy of each set in its latest completed runs, without trial runs. One query."""
-    place = func.row_number().over(partition_by=EvalRun.set_name, order_by=(EvalRun.created_at.desc(), EvalRun.id))
-    ranked = (
-        select(EvalRun.id, place.label("place"))
-        .where(
-            EvalRun.tenant_id == actor.tenant_id,
-            EvalRun.set_name.in_(set_names),
-            counts_for_set(),
-        )
-        .subquery()
-    )
-    rows = db.session.execute(
-        _statement()
-        .join(ranked, ranked.c.id == EvalRun.id)
-        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= MAX_SPARK_RUNS)
-        .order_by(EvalRun.set_name, ranked.c.place)
-    )
-    grouped: dict[str, list[RunRow]] = {}
-    for row in rows:
-        grouped.setdefault(str(row.set_name), []).append(RunRow(*row))
+    of_sets = EvalRun.set_name.in_(set_names) & counts_for_set()
+    grouped: dict[str, list[RunRow]] = defaultdict(list)
+    for run in _newest(MAX_SPARK_RUNS, EvalRun.set_name, of_sets, actor=actor):
+        grouped[str(run.set_name)].append(run)
     return {
         name: SetTrend([run.accuracy for run in reversed(runs) if run.accuracy is not None], runs[0])
         for name, runs in grouped.items()
     }
+
+
+def _newest(limit: int, partition_by: Any, where: Any, *, actor: Actor) -> list[RunRow]:
+    """The newest runs, at most `limit` of each part."""
+    order = EvalRun.created_at.desc(), EvalRun.id.desc()
+    place = func.row_number().over(partition_by=partition_by, order_by=order)
+    ranked = select(EvalRun.id, place.label("place")).where(EvalRun.tenant_id == actor.tenant_id, where).subquery()
+    rows = db.session.execute(
+        _statement()
+        .join(ranked, ranked.c.id == EvalRun.id)
+        .where(EvalRun.tenant_id == actor.tenant_id, ranked.c.place <= limit)
+        .order_by(*order)
+    )
+    return [RunRow(*row) for row in rows]
+
+
+# One run: what was tested, and the result of each golden
+
+
+@dataclass(frozen=True)
+class GoldenResult:
+    """One golden of a run. `replay_id` is the trial that explains the verdict, which is None while trials are open."""
+
+    golden_id: UUID
+    title: str
+    is_golden: bool
+    verdict: str | None
+    accuracy: float | None
+    reason: str | None
+    rejected: bool
+    replay_id: UUID
+    trials: Sequence[Case]
+
+    @property
+    def running(self) -> bool:
+        return any(case.status == "running" for case in self.trials)
+
+
+def read_progress(run_id: UUID, *, actor: Actor) -> tuple[RunRow, Progress]:
+    """A run and how far it is, without its goldens."""
+    run = runs.get_run(run_id, actor=actor)
+    return get_run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
+
+
+def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[GoldenResult]:
+    """A line for each golden of a run, failures first. One query."""
+    grouped = group_by_golden(cases)
+    rows = db.session.execute(
+        select(AgentSession.id, AgentSession.title, AgentSession.golden_set).where(
+            AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(grouped)
+        )
+    )
+    known = {str(row.id): row for row in rows}
+    lines = [_golden_result(golden_id, group, known.get(golden_id)) for golden_id, group in grouped.items()]
+    return sorted(lines, key=lambda line: (ORDER[line.verdict], line.title.lower(), str(line.golden_id)))
+
+
+def _golden_result(golden_id: str, group: Sequence[Case], row: Any) -> GoldenResult:
+    verdict = verdict_of(group)
+    telling = explaining_case(group, verdict)
+    return GoldenResult(
+        golden_id=UUID(golden_id),
+        title=row.title if row else "a golden that was deleted",
+        is_golden=row is not None and row.golden_set is not None,
+        verdict=verdict,
+        accuracy=mean_accuracy(group),
+        reason=telling.reason,
+        rejected=telling.baseline == "rejected",
+        replay_id=telling.session_id,
+        trials=group,
+    )
+
+
+def find_neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
+    """The place of a case in the order of the run's page, and the cases beside it as (golden, replay). Two queries."""
+    lines = golden_results(cases_of(run_id, actor=actor), actor=actor)
+    place = next((at for at, line in enumerate(lines, 1) if line.golden_id == golden_id), None)
+    if place is None:
+        return None
+    pairs = [None, *((line.golden_id, line.replay_id) for line in lines), None]
+    return {"place": place, "total": len(lines), "previous": pairs[place - 1], "following": pairs[place + 1]}
+
+
+# What a run can be started with
+
+
+def list_versions(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None) -> list[Any]:
+    """Versions that the goldens can be replayed with: all of the agents that ran them, newest first, and of every other
+    agent that runs here the current one. One query."""
+    mine = select(AgentSession.agent_id).where(
+        AgentSession.tenant_id == actor.tenant_id,
+        AgentSession.id == golden_id if golden_id else AgentSession.golden_set.in_(set_names),
+    )
+    own, current = Agent.id.in_(mine), AgentVersion.version == Agent.current_version
+    rows = db.session.execute(
+        select(
+            AgentVersion.id, Agent.slug.label("agent"), AgentVersion.version, current.label("current"), own.label("own")
+        )
+        .join(Agent, (Agent.tenant_id == AgentVersion.tenant_id) & (Agent.id == AgentVersion.agent_id))
+        .where(Agent.tenant_id == actor.tenant_id, own | current, can_replay(), Agent.is_system.is_(False))
+        .order_by(own.desc(), Agent.slug, AgentVersion.version.desc())
+        .limit(MAX_VERSIONS)
+    )
+    return list(rows)
+
+
+def list_addable_rows(*, actor: Actor) -> list[Any]:
+    """Knowledge rows that can be tried: id, what they say, their state; the newest first. One query."""
+    rows = db.session.execute(
+        select(SharedContext.id, func.left(SharedContext.content, 160), SharedContext.state)
+        .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("proposed", "active", "inactive")))
+        .order_by(SharedContext.created_at.desc(), SharedContext.id)
+        .limit(MAX_OFFERED)
+    )
+    return list(rows)
+
+
+def list_removable_rows(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None) -> list[Any]:
+    """Knowledge rows in the goldens' prompts: id and content. One query."""
+    given = "s.id = :golden" if golden_id else "s.golden_set = ANY(:sets)"
+    rows = db.session.execute(
+        text(f"""
+            SELECT row ->> 'id', coalesce(max(left(row ->> 'content', 160)), '') AS said
+              FROM sessions AS s,
+                   jsonb_array_elements(s.metadata #> '{{golden,snapshot,shared_context,rows}}') AS row
+             WHERE s.tenant_id = :tenant AND s.golden_set IS NOT NULL AND {given}
+             GROUP BY 1 ORDER BY said LIMIT :most
+        """),
+        {"tenant": actor.tenant_id, "golden": golden_id, "sets": list(set_names), "most": MAX_OFFERED},
+    )
+    return list(rows)
+
+
+def row_contents(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
+    """What knowledge rows say, by id."""
+    if not ids:
+        return {}
+    rows = db.session.execute(
+        select(SharedContext.id, func.left(SharedContext.content, 160)).where(
+            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([UUID(one) for one in ids])
+        )
+    )
+    return {str(row[0]): row[1] for row in rows}

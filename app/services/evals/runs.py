@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, insert, select, true
 
 from app.actor import Actor
 from app.db import db
@@ -35,27 +35,33 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     require_admin(actor, "starts evals")
     _check_new_run(new)
     chosen = plan_run(new, actor=actor)
-    goldens, tested = chosen.goldens, chosen.tested
+    goldens, versions = chosen.goldens, {one.version_id for one in chosen.tested.values()}
+    agents = {new.agent_id} if new.agent_id else {one.agent_id for one in chosen.tested.values()}
     options = _run_options(new, actor)
     run = EvalRun(
         id=uuid4(),
         tenant_id=actor.tenant_id,
-        name=_run_name(new, goldens),
+        name=f"{new.set_name or goldens[0].title[:80]} {datetime.now(UTC):%Y-%m-%d %H:%M}",
         set_name=new.set_name,
-        agent_id=new.agent_id or _only({one.agent_id for one in tested.values()}),
-        agent_version_id=_only({one.version_id for one in tested.values()}),
+        agent_id=agents.pop() if len(agents) == 1 else None,
+        agent_version_id=versions.pop() if len(versions) == 1 else None,
         triggered_by=new.triggered_by,
         context_mode=new.context_mode,
         trials=new.trials,
         options=options | _run_marks(new, chosen),
-        config_hash=config_hash(new, options),
+        config_hash=_config_hash(new, options),
         ref=new.ref,
         golden_session_count=len(goldens),
         created_by=actor.id,
     )
     db.session.add(run)
     db.session.flush()
-    _add_cases(run, goldens, tested, actor)
+    cases = [
+        _case_row(run, row, chosen.tested[row.agent_id], trial, actor)
+        for row in goldens
+        for trial in range(1, run.trials + 1)
+    ]
+    db.session.execute(insert(AgentSession.__table__).inline(), cases)  # type: ignore[arg-type]
     audit.record(
         actor, "eval_run.started", "eval_run", run.id, set=new.set_name, goldens=len(goldens), trials=new.trials,
         context=new.context_mode, live_tools=[name for name, what in options["tools"].items() if what == "live"],
@@ -68,15 +74,17 @@ def _run_marks(new: NewRun, chosen: RunPlan) -> dict[str, Any]:
     """Marks that are kept with a run. A run on another version, with other knowledge or over a part of its set is a
     trial and does not change the set's score."""
     part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
-    trial = part or not chosen.as_they_are or bool(new.plus_rows or new.minus_rows)
-    said = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
-    return {name: value for name, value in said.items() if value}
+    # Anything but every golden on its own agent as it is now.
+    other = any(agent_id != one.agent_id or not one.current for agent_id, one in chosen.tested.items())
+    trial = part or other or bool(new.plus_rows or new.minus_rows)
+    marks = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
+    return {name: value for name, value in marks.items() if value}
 
 
-def config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
+def _config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
     """Equal for runs that test the same thing."""
-    said = [str(new.agent_id), str(new.agent_version_id), new.context_mode, options]
-    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+    tested = [str(new.agent_id), str(new.agent_version_id), new.context_mode, options]
+    return sha256(json.dumps(tested, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _check_new_run(new: NewRun) -> None:
@@ -86,7 +94,7 @@ def _check_new_run(new: NewRun) -> None:
     if new.context_mode not in CONTEXT_MODES:
         wrong["context"] = f"Use {' or '.join(CONTEXT_MODES)}."
     if new.context_mode == "live" and (new.plus_rows or new.minus_rows):
-        wrong["context"] = "Rows are added and taken away from a frozen context only."
+        wrong["context"] = "Rows are added to and taken from frozen knowledge only."
     if not 1 <= new.trials <= MAX_TRIALS:
         wrong["trials"] = f"Give a number from 1 to {MAX_TRIALS}."
     if new.triggered_by not in TRIGGERS:
@@ -103,40 +111,16 @@ def _check_new_run(new: NewRun) -> None:
 
 def _run_options(new: NewRun, actor: Actor) -> dict[str, Any]:
     wanted = {*new.plus_rows, *new.minus_rows}
-    found = set(
-        db.session.scalars(
-            select(SharedContext.id).where(
-                SharedContext.tenant_id == actor.tenant_id,
-                SharedContext.id.in_(wanted),
-                SharedContext.state != "deleted",
-            )
-        )
-        if wanted
-        else ()
+    known = select(func.count()).where(
+        SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted), SharedContext.state != "deleted"
     )
-    if wanted - found:
+    if wanted and db.session.scalar(known) != len(wanted):
         raise NotFound("There is no such knowledge row in this workspace.")
     return {
         "tools": dict(sorted(new.tools.items())),
         "plus": sorted(map(str, new.plus_rows)),
         "minus": sorted(map(str, new.minus_rows)),
     }
-
-
-def _run_name(new: NewRun, goldens: Sequence[Any]) -> str:
-    moment = datetime.now(UTC).strftime("%Y-%m-%d %H:%M")
-    return f"{new.set_name or goldens[0].title[:80]} {moment}"
-
-
-def _only(values: set[UUID]) -> UUID | None:
-    return next(iter(values)) if len(values) == 1 else None
-
-
-def _add_cases(run: EvalRun, goldens: Sequence[Any], tested: Mapping[UUID, AgentUnderTest], actor: Actor) -> None:
-    rows = [
-        _case_row(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
-    ]
-    db.session.execute(insert(AgentSession.__table__).inline(), rows)  # type: ignore[arg-type]
 
 
 def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor: Actor) -> dict[str, Any]:
@@ -250,11 +234,6 @@ class RunPlan:
     tested: dict[UUID, AgentUnderTest]
     left_out: dict[str, int]
 
-    @property
-    def as_they_are(self) -> bool:
-        """Whether every golden meets its own agent as it is now; anything else is a trial."""
-        return all(agent_id == one.agent_id and one.current for agent_id, one in self.tested.items())
-
 
 def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
     """Decide which goldens are replayed on which agents. Refused with a sentence where nothing can be."""
@@ -264,32 +243,28 @@ def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
         [one] = known.values()
         if one.refusal:
             raise Refused(one.refusal)
-        kept = [row for row in goldens if row.agent_id == one.agent_id] if new.own_only else goldens
+        kept, why = [row for row in goldens if row.agent_id == one.agent_id or not new.own_only], "other_agents"
         if not kept:
             number = f"{len(goldens)} golden{' is' if len(goldens) == 1 else 's are'}"
             raise NotFound(f"Nothing in {new.set_name} was recorded by {one.name}: its {number} of other agents.")
-        return RunPlan(kept, {row.agent_id: one for row in kept}, _count_left_out("other_agents", goldens, kept))
-    kept = [row for row in goldens if known[row.agent_id].refusal is None]
-    if not kept:
-        raise Refused(_nothing_left(goldens, known))
-    return RunPlan(
-        kept, {row.agent_id: known[row.agent_id] for row in kept}, _count_left_out("elsewhere", goldens, kept)
-    )
+        tested = {row.agent_id: one for row in kept}
+    else:
+        kept, why = [row for row in goldens if known[row.agent_id].refusal is None], "elsewhere"
+        if not kept:
+            raise Refused(_nothing_left(goldens, known))
+        tested = {row.agent_id: known[row.agent_id] for row in kept}
+    return RunPlan(kept, tested, {why: len(goldens) - len(kept)} if len(kept) < len(goldens) else {})
 
 
 def left_out_notes(options: Mapping[str, Any]) -> list[str]:
     """Sentences about the goldens that a run left out."""
-    found = options.get("left_out") or {}
-    others, elsewhere = found.get("other_agents", 0), found.get("elsewhere", 0)
-    told = []
-    if others:
-        told.append(f"Left out: {others} golden{'s' if others > 1 else ''} of other agents.")
-    if elsewhere:
-        told.append(
-            f"Left out: {elsewhere} golden{'s' if elsewhere > 1 else ''} of agents that run elsewhere or are archived;"
-            " choose a version that runs here to replay them with."
-        )
-    return told
+    reasons = {
+        "other_agents": "of other agents.",
+        "elsewhere": "of agents that run elsewhere or are archived; choose a version that runs here to replay them"
+        " with.",
+    }
+    counts = [(number, reasons[why]) for why, number in (options.get("left_out") or {}).items()]
+    return [f"Left out: {number} golden{'s' if number > 1 else ''} {reason}" for number, reason in counts]
 
 
 def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, AgentUnderTest]) -> str:
@@ -303,23 +278,18 @@ def _nothing_left(goldens: Sequence[Any], known: Mapping[UUID, AgentUnderTest]) 
     )
 
 
-def _count_left_out(why: str, goldens: Sequence[Any], kept: Sequence[Any]) -> dict[str, int]:
-    return {why: len(goldens) - len(kept)} if len(kept) < len(goldens) else {}
-
-
 def _load_goldens(new: NewRun, actor: Actor) -> list[Any]:
     """The goldens with what their replays need of them. What they froze is pinned: revoking one changes no run."""
-    where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if new.set_name is not None:
-        where.append(AgentSession.golden_set == clean_set_name(new.set_name))
+        wanted = AgentSession.golden_set == clean_set_name(new.set_name)
     else:
-        where.append(AgentSession.id.in_(new.golden_ids))
+        wanted = AgentSession.id.in_(new.golden_ids) & AgentSession.golden_set.is_not(None)
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.session_type,
             AgentSession.output_type, AgentSession.entity_id, AgentSession.meta["golden"].label("golden"),
         )
-        .where(*where)
+        .where(AgentSession.tenant_id == actor.tenant_id, wanted)
         .order_by(AgentSession.created_at, AgentSession.id)
         .limit(MAX_GOLDENS + 1)
     ).all()  # fmt: skip
@@ -335,21 +305,17 @@ def _load_goldens(new: NewRun, actor: Actor) -> list[Any]:
 def _agents_under_test(new: NewRun, goldens: Sequence[Any], actor: Actor) -> dict[UUID, AgentUnderTest]:
     """The agents in question by their id: the one that was chosen, or those that recorded the goldens."""
     agents = {new.agent_id} if new.agent_id else {row.agent_id for row in goldens}
-    version = AgentVersion.id == new.agent_version_id if new.agent_version_id else None
-    if version is not None and not new.agent_id:
-        owner = db.session.scalar(
-            select(AgentVersion.agent_id).where(AgentVersion.tenant_id == actor.tenant_id, version)
-        )
-        agents = {owner} if owner else set()
     current = AgentVersion.version == Agent.current_version
+    where = Agent.id.in_(agents) & current
+    if new.agent_version_id:
+        own = Agent.id == new.agent_id if new.agent_id else true()
+        where = own & (AgentVersion.id == new.agent_version_id)
     rows = db.session.execute(
-        select(Agent.id, Agent.name, Agent.kind, Agent.archived_at, AgentVersion.id, current)
+        select(Agent.id, AgentVersion.id, Agent.kind, Agent.name, Agent.archived_at.is_not(None), current)
         .join(AgentVersion, (AgentVersion.tenant_id == Agent.tenant_id) & (AgentVersion.agent_id == Agent.id))
-        .where(
-            Agent.tenant_id == actor.tenant_id, Agent.id.in_(agents), version if version is not None else current
-        )
-    ).all()  # fmt: skip
-    known = {row[0]: AgentUnderTest(row[0], row[4], row[2], row[1], row[3] is not None, row[5]) for row in rows}
-    if not agents or agents - known.keys():
+        .where(Agent.tenant_id == actor.tenant_id, where)
+    )
+    known = {row[0]: AgentUnderTest(*row) for row in rows}
+    if not known or (not new.agent_version_id and agents - known.keys()):
         raise NotFound("There is no such agent, or no such version of it, in this workspace.")
     return known

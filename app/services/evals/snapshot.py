@@ -1,6 +1,5 @@
 """Read what a session had, for the snapshot that is frozen when it is promoted."""
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +8,7 @@ from sqlalchemy import func, select, tuple_
 from app.actor import Actor
 from app.db import db
 from app.errors import Unprocessable
-from app.evals.snapshot import INPUT_EVENTS, SNAPSHOT_BYTES, Inputs, build_snapshot, gather_inputs
+from app.evals.snapshot import INPUT_EVENTS, SHAPE, SNAPSHOT_BYTES, gather_inputs, text_hash
 from app.evals.trace import Run
 from app.formats.ids import parse_id
 from app.ingest.messages import size_of
@@ -21,11 +20,10 @@ from app.models import (
     CriteriaSet,
     Entity,
     EntityType,
-    SessionEvent,
     SharedContext,
     SharedContextHistory,
     UserMemory,
-)
+)  # fmt: skip
 from app.services.chats.store import earlier_messages
 from app.services.evals.compare import load_events
 from app.services.sessions.budget import format_bytes
@@ -41,48 +39,41 @@ class TooMuchInput(Unprocessable):
 
 
 def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
-    """Everything that went into the session. What it had in its prompt counts, not what is active now."""
-    entity = _entity(session)
-    found = gather_inputs(_inputs_of(session, actor), entity)
+    """Everything that went into the session. What it had in its prompt counts, not what is active now.
+
+    The golden's own events are the recording and are not copied.
+    """
+    events = iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS)
+    found = gather_inputs(((event.event_type, event.payload) for event in events), _entity(session))
     meta, agent = session.meta, _agent(session)
-    snapshot = build_snapshot(
-        Inputs(
-            session_type=session.session_type,
-            output_type=session.output_type,
-            agent=agent,
-            model=session.model,
-            turns=found.turns,
-            entity=found.entity,
-            view_context=seen if isinstance(seen := meta.get("view_context"), dict) else {},
-            earlier=earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id")),
-            tools=_tools(meta.get("tools"), agent["config"]),
-            rows=load_prompt_rows(found.loaded, session.agent_id, actor=actor),
-            loaded=found.loaded,
-            memories=_memories(session, found.loaded, actor),
-            entity_types=_entity_types(actor),
-            criteria=_criteria(criteria_set_id or parse_id(found.criteria_set_id), actor),
-        )
-    )
+    rows = _prompt_rows(found.loaded, actor)
+    seen = meta.get("view_context")
+    snapshot = {
+        "shape": SHAPE,
+        "session_type": session.session_type,
+        "output_type": session.output_type,
+        "agent": agent,
+        "model": session.model,
+        "initial_message": found.turns[0] if found.turns else None,
+        "turns": found.turns,
+        "earlier": [list(said) for said in earlier_messages(session.tenant_id, session.chat_id, meta.get("turn_id"))],
+        "entity": found.entity,
+        "view_context": seen if isinstance(seen, dict) else {},
+        "tool_grants": list(agent["config"].get("tool_groups") or []),
+        "tools": _tools(meta.get("tools"), agent["config"]),
+        "shared_context": {
+            "row_ids": [row["id"] for row in rows],
+            "sha256": found.loaded.get("sha256"),
+            "rows": [row | {"sha256": text_hash(row)} for row in rows],
+        },
+        "memories": _memories(session, found.loaded, actor),
+        "skills": list(agent["config"].get("skills") or []),
+        "entity_types": _entity_types(actor),
+        "criteria": _criteria(criteria_set_id or parse_id(found.criteria_set_id), actor),
+    }
     if size_of(snapshot) > SNAPSHOT_BYTES:
         raise TooMuchInput
     return snapshot
-
-
-def _inputs_of(session: AgentSession, actor: Actor) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The events that say what went into the session, read in windows."""
-    for event in iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS):
-        yield event.event_type, event.payload
-
-
-def check_input_size(session: AgentSession, actor: Actor) -> None:
-    """Refuse a session with more user input than a golden keeps. One query, which reads only sizes."""
-    said = select(func.coalesce(func.sum(SessionEvent.payload_bytes), 0)).where(
-        SessionEvent.tenant_id == actor.tenant_id,
-        SessionEvent.session_id == session.id,
-        SessionEvent.event_type == "user.message",
-    )
-    if (db.session.scalar(said) or 0) > SNAPSHOT_BYTES:
-        raise TooMuchInput
 
 
 def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
@@ -105,20 +96,18 @@ def _agent(session: AgentSession) -> dict[str, Any]:
         .where(Agent.tenant_id == session.tenant_id, Agent.id == session.agent_id)
     ).one()
     agent_id, slug, name, kind, version_id, version, config = row
-    return {
-        "id": str(agent_id),
-        "slug": slug,
-        "name": name,
-        "kind": kind,
-        "version_id": str(version_id) if version_id else None,
-        "version": version,
-        "config": config or {},
-    }
+    ids = {"id": str(agent_id), "version_id": str(version_id) if version_id else None}
+    return ids | {"slug": slug, "name": name, "kind": kind, "version": version, "config": config or {}}
 
 
-def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) -> list[dict[str, Any]]:
+def _prompt_rows(loaded: dict[str, Any], actor: Actor) -> list[dict[str, Any]]:
     """The knowledge rows of a prompt, in its order, as they were at that version."""
-    wanted = [(row_id, version) for row_id, version in _loaded_versions(loaded) if row_id is not None]
+    versions = loaded.get("versions") or []
+    wanted = [
+        (row_id, versions[at] if at < len(versions) else 1)
+        for at, text in enumerate(loaded.get("row_ids") or [])
+        if (row_id := parse_id(text)) is not None
+    ]
     if not wanted:
         return []
     history = SharedContextHistory
@@ -130,32 +119,21 @@ def load_prompt_rows(loaded: dict[str, Any], agent_id: UUID, *, actor: Actor) ->
     texts = {(row_id, version): after for row_id, version, after in past}
     now = db.session.execute(
         select(
-            SharedContext.id, SharedContext.version, SharedContext.type, SharedContext.content, SharedContext.context,
+            SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.context,
             SharedContext.agent_id, SharedContext.entity_type_id,
         ).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([row_id for row_id, _ in wanted]))
     )  # fmt: skip
     current = {row.id: row._asdict() for row in now}
-    found = []
-    for row_id, version in wanted:
-        said = texts.get((row_id, version)) or current.get(row_id)
-        if said is None:
-            continue
-        found.append(
-            {
-                "id": str(row_id),
-                "version": version,
-                "type": said["type"],
-                "content": said["content"],
-                "context": said["context"],
-                "scope": scope_of(said.get("agent_id"), said.get("entity_type_id")),
-            }
-        )
-    return found
-
-
-def _loaded_versions(loaded: dict[str, Any]) -> list[tuple[UUID | None, int]]:
-    ids, versions = loaded.get("row_ids") or [], loaded.get("versions") or []
-    return [(parse_id(row_id), versions[at] if at < len(versions) else 1) for at, row_id in enumerate(ids)]
+    return [
+        {
+            "id": str(row_id),
+            "version": version,
+            **{name: row[name] for name in ("type", "content", "context")},
+            "scope": scope_of(row.get("agent_id"), row.get("entity_type_id")),
+        }
+        for row_id, version in wanted
+        if (row := texts.get((row_id, version)) or current.get(row_id)) is not None
+    ]
 
 
 def _entity(session: AgentSession) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ from app.evals.compare.align import Row, Step
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import diff as eval_diff
-from app.services.evals import promotion, run_detail, run_lists
+from app.services.evals import promotion, run_lists
 from app.services.evals.diff import Diff
 from app.services.evals.promotion import Incomplete
 from app.services.sessions.transcript import RecordNames
@@ -66,26 +66,6 @@ class Cell:
     via: str = ""
 
 
-@dataclass(frozen=True)
-class StepLine:
-    css: str
-    state: str
-    word: str
-    golden: Cell | None
-    replay: Cell | None
-
-
-@dataclass(frozen=True)
-class Fold:
-    """Steps that are the same in both, folded into one line."""
-
-    lines: list[str]
-
-    @property
-    def summary(self) -> str:
-        return value_line(", ".join(line.split(" → ")[0] for line in self.lines[:4]), 160)
-
-
 @bp.get("/diff/<uuid:golden_id>/<uuid:replay_id>")
 @access("admin")
 def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
@@ -93,22 +73,13 @@ def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
     `part=state`, and is loaded anew when it has ended."""
     found = eval_diff.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
-        return _state(found)
+        # Nothing new while it runs; then the whole page.
+        return vary_by_htmx(Response(status=204, headers={} if found.still_running else {"HX-Refresh": "true"}))
     start = parse_count(request.args.get("from")) or 0
     steps = _steps(found.rows[start : start + MAX_STEPS])
     further = start + MAX_STEPS if start + MAX_STEPS < len(found.rows) else None
-    shown: dict[str, Any] = {"found": found, "steps": steps, "further": further, "start": start}
-    if request.args.get("part") == "steps":
-        return page("evals/diff.html", "evals/_steps.html", **shown, **_page_context(found))
-    return page("evals/diff.html", "evals/diff.html", **shown, **_page_context(found))
-
-
-def _state(found: Diff) -> Response:
-    """Nothing new while it runs; then the whole page."""
-    answer = Response(status=204)
-    if not found.still_running:
-        answer.headers["HX-Refresh"] = "true"
-    return vary_by_htmx(answer)
+    fragment = "evals/_steps.html" if request.args.get("part") == "steps" else "evals/diff.html"
+    return page("evals/diff.html", fragment, found=found, steps=steps, further=further, **_page_context(found))
 
 
 def _page_context(found: Diff) -> dict[str, Any]:
@@ -118,10 +89,8 @@ def _page_context(found: Diff) -> dict[str, Any]:
     run_id = found.replay.eval_run_id if found.is_case else None
     return {
         "run": run_lists.get_run_row(run_id, actor=g.actor) if run_id else None,
-        "beside": run_detail.find_neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
-        "sentence": str(found.result["reason"])
-        if found.still_running
-        else records.told(verdict_sentence(found.result)),
+        "beside": run_lists.find_neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
+        "sentence": records.told(found.result["reason"] if found.still_running else verdict_sentence(found.result)),
         "records": records,
         "notes": notes_of(found),
         "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
@@ -169,37 +138,31 @@ def promote_replay(golden_id: UUID, replay_id: UUID) -> Response:
 def verdict_sentence(result: Mapping[str, Any]) -> str:
     """The verdict in one or two sentences."""
     verdict, reason = str(result["verdict"]), str(result.get("reason") or "").rstrip(".")
-    opening = f"{OPENING.get(verdict, verdict)}: {reason}." if reason else f"{OPENING.get(verdict, verdict)}."
-    if verdict != "fail":
-        return opening
+    opening = f"{OPENING.get(verdict, verdict.capitalize())}{f': {reason}' if reason else ''}."
     dimensions = result.get("dimensions") or {}
     others = {name: one for name, one in dimensions.items() if one.get("reason") != result.get("reason")}
-    if not others:
+    if verdict != "fail" or not others:
         return opening
-    below = [name for name, one in others.items() if not one.get("passed")]
-    if not below:
-        whole = all(one.get("score", 0) >= 1 for one in others.values())
-        return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
-    return f"{opening} Also below the mark: {', '.join(name.replace('_', ' ') for name in below)}."
+    below = [name.replace("_", " ") for name, one in others.items() if not one.get("passed")]
+    if below:
+        return f"{opening} Also below the mark: {', '.join(below)}."
+    whole = all(one.get("score", 0) >= 1 for one in others.values())
+    return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
 
 
 def notes_of(found: Diff) -> list[str]:
     """What one should know about how the verdict came about, in plain words."""
-    result, notes = found.result, []
-    drift = result.get("drift")
-    if drift:
-        notes.append(f"From turn {drift['turn']} on the talk drifts: {drift['text']}.")
-    if result.get("left_recording"):
-        notes.append("The replay asked for something that the recording has no answer for, and was told so.")
-    if result.get("truncated"):
-        notes.append("One of the two is too large to be compared in full.")
-    if result.get("baseline") == "rejected":
-        notes.append("Somebody complained about the golden itself, so this is counted apart from the accuracy.")
-    if result.get("baseline") == "expected":
-        notes.append("Measured by what should have happened, as it was written down when the golden was made.")
-    if found.golden.golden_set is None and found.is_case:
-        notes.append("The golden was revoked since.")
-    return notes
+    result, drift = found.result, found.result.get("drift") or {}
+    rejected, expected = (result.get("baseline") == what for what in ("rejected", "expected"))
+    notes = (
+        (drift, f"From turn {drift.get('turn')} on the talk drifts: {drift.get('text')}."),
+        (result.get("left_recording"), "The recording has no answer to something that the replay asked for."),
+        (result.get("truncated"), "One of the two is too large to be compared in full."),
+        (rejected, "The golden itself has a complaint, so this is counted apart from the accuracy."),
+        (expected, "Measured by what should have happened, as it was written down when the golden was made."),
+        (found.golden.golden_set is None and found.is_case, "The golden was revoked since."),
+    )
+    return [note for applies, note in notes if applies]
 
 
 def _dimension_order(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float, str]:
@@ -248,36 +211,39 @@ def _counts(rows: Sequence[Row]) -> str:
     )
 
 
-def _steps(rows: Sequence[Row]) -> list[StepLine | Fold]:
-    """Steps as lines; those that are the same lie folded together."""
-    found: list[StepLine | Fold] = []
+def _steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Steps as lines; those that are the same are folded into one, which has `lines`."""
+    found: list[dict[str, Any]] = []
     for same, group in groupby(rows, key=lambda row: row.change == align.SAME):
         if same:
-            found.append(Fold([_plain(row.replay) for row in group if row.replay]))
+            lines = [_plain(row.replay) for row in group if row.replay]
+            summary = value_line(", ".join(line.split(" → ")[0] for line in lines[:4]), 160)
+            found.append({"lines": lines, "summary": summary})
         else:
             found += [_line(row) for row in group]
     return found
 
 
-def _line(row: Row) -> StepLine:
+def _line(row: Row) -> dict[str, Any]:
     css, state, word = CHANGES[row.change]
+    golden, replay = _cells(row)
+    return {"css": css, "state": state, "word": word, "golden": golden, "replay": replay}
+
+
+def _cells(row: Row) -> tuple[Cell | None, Cell | None]:
     a, b = row.golden, row.replay
     if a is None or b is None or row.change == align.MOVED:
-        return StepLine(css, state, word, _cell(a) if a else None, _cell(b) if b else None)
+        return _cell(a) if a else None, _cell(b) if b else None
     if a.kind == "message":
         parts = exact_diff(str(a.content)[: 2 * MAX_CHARS], str(b.content)[: 2 * MAX_CHARS])
-        return StepLine(css, state, word, _message(a, parts, GONE), _message(b, parts, NEW))
+        return Cell(_speaker(a), _marked(parts, GONE)), Cell(_speaker(b), _marked(parts, NEW))
     changed = eval_diff.changed_arguments(a.content, b.content)
-    return StepLine(css, state, word, _cell(a, changed), _cell(b, changed))
-
-
-def _message(step: Step, parts: Sequence[Part], mine: str) -> Cell:
-    return Cell(f"{_speaker(step)}: ", _marked(parts, mine))
+    return _cell(a, changed), _cell(b, changed)
 
 
 def _cell(step: Step, changed: set[str] | None = None) -> Cell:
     if step.kind == "message":
-        return Cell(f"{_speaker(step)}: ", [(False, value_line(step.content, MAX_CHARS))])
+        return Cell(_speaker(step), [(False, value_line(step.content, MAX_CHARS))])
     args = step.content if isinstance(step.content, Mapping) else {"": step.content}
     pieces: list[tuple[bool, str]] = []
     for number, (name, value) in enumerate(args.items()):
@@ -295,4 +261,4 @@ def _plain(step: Step) -> str:
 
 
 def _speaker(step: Step) -> str:
-    return "user" if step.name == "user.message" else "agent"
+    return "user: " if step.name == "user.message" else "agent: "

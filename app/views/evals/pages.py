@@ -10,23 +10,35 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
-from app.evals.grouping import Candidate
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.entities import store as entity_store
 from app.services.evals import candidates, golden_sets, promotion
-from app.services.evals import candidates as eval_candidates
-from app.services.evals import golden as eval_golden
+from app.services.evals.candidates import Candidate
 from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
-from app.views.evals.charts import spark_points
-from app.views.evals.promote_form import PromoteForm
+from app.views.evals.promote import PromoteForm, load_promote_form
 from app.views.format import query
 from app.views.htmx import Toast, page, swap, wants_fragment
 
 MAX_VISIBLE = 5
+# The box of a spark line.
+WIDTH, HEIGHT, EDGE = 72, 18, 3
 # Without JavaScript a toast is stored in a cookie, which has room for 4 KB.
 MAX_IDS_IN_COOKIE = 40
+
+
+def spark_points(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Points of a line in a box of 72 × 18, the worst at the bottom and the best at the top. One value is no course."""
+    if len(values) < 2:
+        return []
+    low, high = min(values), max(values)
+    spread = (high - low) or 1.0
+    step = (WIDTH - 2 * EDGE) / (len(values) - 1)
+    rise = HEIGHT - 2 * EDGE
+    return [
+        (round(EDGE + place * step, 1), round(HEIGHT - EDGE - (value - low) / spread * rise, 1))
+        for place, value in enumerate(values)
+    ]
 
 
 @bp.get("")
@@ -58,23 +70,11 @@ def load_candidates() -> dict[str, Any]:
     found = candidates.list_candidates(actor=g.actor, limit=limit, cursor=after)
     return {
         "candidates": found.items,
-        "total": found.total,
+        "total": found.count,
         "everything": everything,
         "visible": MAX_VISIBLE,
         "after": after,
         "following": found.next_cursor if everything else None,
-    }
-
-
-def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
-    """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
-    offer = promotion.load_offer(session_id, actor=g.actor)
-    sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
-    return {
-        "offer": offer,
-        "form": form or PromoteForm.from_offer(offer, eval_golden.usual_set([offer.agent_id], actor=g.actor)),
-        "set_names": sets,
-        "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
     }
 
 
@@ -153,7 +153,7 @@ def run_again(session_id: UUID) -> Any:
     """Start the prompt of a failed candidate once more; its row follows the session until it has ended."""
     try:
         with transaction():
-            session = eval_candidates.run_again(session_id, actor=g.actor)
+            session = candidates.run_again(session_id, actor=g.actor)
             address = url_for("sessions.detail", session_id=session.id)
     except Refused as refusal:
         return _refused(refusal)

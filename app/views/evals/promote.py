@@ -1,6 +1,10 @@
-"""Promote one session with its expectations, or several at once."""
+"""Promote one session with what should have happened, or several at once: the form and its routes."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -8,16 +12,193 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
+from app.evals.expected.expectations import MAX_CALLS
+from app.formats.ids import parse_id
 from app.security.access import access
+from app.services.entities import store as entity_store
 from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
+from app.services.evals.golden import DEFAULT_SET
 from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
-from app.views.evals.pages import load_promote_form
-from app.views.evals.promote_form import PromoteForm
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
+
+PARTS = ("mention", "call", "kept", "change", "answer", "right")
+# The fields from top to bottom: the first that is wrong gets the focus.
+ORDER = (
+    "confirm_incomplete", "set", "note", "should", "more_facts", "must_not", "calls", "no_calls", "changes", "answer",
+    "criteria",
+)  # fmt: skip
+# The form field for each field of a promotion.
+PLACES = {
+    "expected.mentions": "more_facts",
+    "expected.must_not_mention": "must_not",
+    "expected.calls": "calls",
+    "expected.no_calls": "no_calls",
+    "expected.effects": "changes",
+    "expected.answer": "answer",
+    "criteriaSetId": "criteria",
+    "recorded_is_right": "should",
+    "kept": "should",
+}
+
+
+@dataclass(frozen=True)
+class PromoteForm:
+    """`should` lists the ticked parts of "What should have happened?"; `facts` are those of the answer. `nothing` says
+    that nothing may change, regardless of the lines in `changes`."""
+
+    set_name: str = DEFAULT_SET
+    note: str = ""
+    criteria: str = ""
+    should: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    more_facts: str = ""
+    must_not: str = ""
+    calls: str = ""
+    no_calls: str = ""
+    changes: str = ""
+    nothing: bool = False
+    answer: str = ""
+    confirm_incomplete: bool = False
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_offer(cls, offer: Mapping[str, Any], set_name: str) -> PromoteForm:
+        """Start from a better answer in the feedback, if there is one. Facts of an answer with a complaint are not
+        suggested; those of any other are ticked but only count once “mention” is."""
+        complained, preferred, changes = offer["complained"], offer["preferred"], offer["changes"]
+        return cls(
+            set_name=set_name,
+            should=("answer",) if complained and preferred else (),
+            facts=() if complained or preferred else tuple(offer["facts"]),
+            # More lines than the form takes are not offered; what was changed still counts as recorded.
+            changes="\n".join(changes) if len(changes) <= MAX_CALLS else "",
+            answer=preferred or "",
+        )
+
+    @classmethod
+    def from_request(cls) -> PromoteForm:
+        form = request.form
+        as_sent: dict[str, Any] = {
+            name: form.get(name, "") for name in ("more_facts", "must_not", "calls", "no_calls", "changes")
+        }
+        stripped: dict[str, Any] = {name: form.get(name, "").strip() for name in ("note", "criteria", "answer")}
+        return cls(
+            **as_sent,
+            **stripped,
+            set_name=form.get("set", "").strip(),
+            should=tuple(part for part in form.getlist("should") if part in PARTS),
+            facts=tuple(dict.fromkeys(form.getlist("facts"))),
+            nothing=form.get("nothing") == "1",
+            confirm_incomplete=form.get("confirm_incomplete") == "1",
+        )
+
+    def promotion(self) -> Promotion:
+        """What was sent, or Invalid with the sentences that belong under its fields."""
+        right = "right" in self.should
+        if right and len(self.should) > 1:
+            raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
+        if self.should == ("kept",):
+            raise _wrong("should", "Say also what it should have said or called, or that the recording is right.")
+        if "kept" in self.should and "change" in self.should:
+            raise _wrong(
+                "should", "Either what it changed was right, or it should have changed something else; not both."
+            )
+        criteria = parse_id(self.criteria) if self.criteria else None
+        if self.criteria and criteria is None:
+            raise _wrong("criteria", "Choose one of the list.")
+        return Promotion(
+            set_name=self.set_name,
+            note=self.note,
+            criteria_set_id=criteria,
+            expected=self._expected() or None,
+            changes=self._changes(),
+            kept="kept" in self.should,
+            recorded_is_right=right,
+            confirm_incomplete=self.confirm_incomplete,
+        )
+
+    def _expected(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        if "mention" in self.should:
+            found |= _some(mentions=[*self.facts, *_lines(self.more_facts)], must_not_mention=_lines(self.must_not))
+            if not found:
+                raise _wrong("more_facts", "Tick or write a fact, or untick “mention”.")
+        if "call" in self.should:
+            asked = _some(calls=[_call(line) for line in _lines(self.calls)], no_calls=_lines(self.no_calls))
+            if not asked:
+                raise _wrong("calls", "Name a tool, or untick “call”.")
+            found |= asked
+        if "answer" in self.should:
+            if not self.answer:
+                raise _wrong("answer", "Write the answer, or untick it.")
+            found["answer"] = self.answer
+        return found
+
+    def _changes(self) -> list[str] | None:
+        """A line for each change; none where nothing may change."""
+        if "change" not in self.should:
+            return None
+        lines = _lines(self.changes)
+        if self.nothing:
+            return []
+        if not lines:
+            raise _wrong("changes", "Write what should have changed, tick that nothing may, or untick “change”.")
+        if len(lines) > MAX_CALLS:
+            raise _wrong("changes", f"At most {MAX_CALLS} changes.")
+        return lines
+
+    def with_errors(self, refusal: Problem) -> PromoteForm:
+        said = {"confirm_incomplete" if isinstance(refusal, Incomplete) else "set": refusal.detail}
+        if isinstance(refusal, Invalid):
+            said = refusal.fields or said
+        errors: dict[str, str] = {}
+        for name, sentence in said.items():
+            place = _place(name)
+            errors[place] = f"{errors[place]} {sentence}" if place in errors else sentence
+        order = {name: place for place, name in enumerate(ORDER)}
+        return replace(self, errors=dict(sorted(errors.items(), key=lambda one: order.get(one[0], len(ORDER)))))
+
+
+def _place(name: str) -> str:
+    return next((place for part, place in PLACES.items() if name == part or name.startswith(f"{part}.")), name)
+
+
+def _wrong(name: str, sentence: str) -> Invalid:
+    return Invalid(sentence, {name: sentence})
+
+
+def _some(**lists: list[Any]) -> dict[str, list[Any]]:
+    return {name: found for name, found in lists.items() if found}
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _call(line: str) -> dict[str, Any]:
+    """`updateEntity {"stage": "won"}`: a tool, and the arguments that it must have been given."""
+    name, _, rest = line.partition(" ")
+    try:
+        arguments = json.loads(rest) if rest.strip() else {}
+    except (ValueError, RecursionError):
+        raise _wrong("calls", f"The arguments of {name[:60]} are no JSON object.") from None
+    return {"name": name, "arguments": arguments}
+
+
+def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
+    """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
+    offer = promotion.load_offer(session_id, actor=g.actor)
+    sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
+    return {
+        "offer": offer,
+        "form": form or PromoteForm.from_offer(offer, eval_golden.usual_set([offer["agent_id"]], actor=g.actor)),
+        "set_names": sets,
+        "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
+    }
 
 
 @bp.get("/promote/<uuid:session_id>")
@@ -69,11 +250,11 @@ def _many_form(status: int = 200, errors: dict[str, str] | None = None) -> Any:
         "evals/promote_many.html",
         "evals/_promote_many.html",
         status=status,
-        fit=[one for one in found if one.refusal is None],
-        unfit=[one for one in found if one.refusal is not None],
+        fit=[row for row, refusal in found if refusal is None],
+        unfit=[(row, refusal) for row, refusal in found if refusal is not None],
         back=_list_address(),
         set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
-        usual=eval_golden.usual_set({one.agent_id for one in found}, actor=g.actor),
+        usual=eval_golden.usual_set({row.agent_id for row, _ in found}, actor=g.actor),
         errors=errors or {},
         in_place=wants_fragment(),
     )

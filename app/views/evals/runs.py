@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from flask import flash, g, make_response, redirect, render_template, request, url_for
+from flask import flash, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, Refused
 from app.formats.ids import parse_id
-from app.models.evals import CONTEXT_MODES
 from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, run_control, run_detail, run_lists
+from app.services.evals import golden_lists, run_control, run_lists
+from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun, left_out_notes
 from app.services.sessions.transcript import RecordNames
@@ -29,7 +30,6 @@ from app.views.lists import PAGE_ROWS, pager_links
 
 MAX_RUNS = 20
 MAX_LINES = 200
-TOOLS = ("recorded", "live")
 SHOWN = ("fail", "flaky", "errored", "unknown", "pass")
 
 
@@ -51,17 +51,17 @@ class StartForm:
     @classmethod
     def from_values(cls, given: Any) -> StartForm:
         lists = {
-            name: [value.strip() for value in given.getlist(name) if value.strip()]
+            name: list(dict.fromkeys(value.strip() for value in given.getlist(name) if value.strip()))
             for name in ("set", "version", "plus", "minus")
         }
         texts = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
         if texts["golden"] and parse_id(texts["golden"]) is None:
             raise Invalid.of({"golden": "This is no session id."})
         return cls(
-            sets=list(dict.fromkeys(lists["set"])),
+            sets=lists["set"],
             golden=parse_id(texts["golden"]),
             agent=texts["agent"],
-            versions=list(dict.fromkeys(lists["version"])),
+            versions=lists["version"],
             context=texts["context"] or "frozen",
             trials=texts["trials"] or "1",
             tools=texts["tools"] or "recorded",
@@ -76,17 +76,8 @@ class StartForm:
     def runs(self) -> list[NewRun]:
         """Sets × versions, each a run of its own. Invalid names the field that is wrong."""
         wrong: dict[str, str] = {}
-        trials = parse_count(self.trials)
         if not self.sets and self.golden is None:
             wrong["set"] = "Choose a set, or a golden."
-        if trials is None or not 1 <= trials <= eval_runs.MAX_TRIALS:
-            wrong["trials"] = f"Give a number from 1 to {eval_runs.MAX_TRIALS}."
-        if self.context not in CONTEXT_MODES:
-            wrong["context"] = "Choose frozen or live."
-        elif self.context == "live" and (self.plus or self.minus):
-            wrong["context"] = "Rows are added to and taken from frozen knowledge only."
-        if self.tools not in TOOLS:
-            wrong["tools"] = "Choose recorded or live."
         rows = {name: [parse_id(one) for one in getattr(self, name)] for name in ("plus", "minus")}
         for name, ids in rows.items():
             if None in ids:
@@ -103,8 +94,8 @@ class StartForm:
                 **one,
                 **version,
                 context_mode=self.context,
-                trials=trials or 1,
-                tools={"*": "live"} if self.tools == "live" else {},
+                trials=parse_count(self.trials) or 0,
+                tools={} if self.tools == "recorded" else {"*": self.tools},
                 plus_rows=[one for one in rows["plus"] if one],
                 minus_rows=[one for one in rows["minus"] if one],
             )
@@ -164,19 +155,12 @@ def start_run() -> Any:
     except Refused as refusal:
         # Mostly the goldens' own agent does not run here. The form offers others.
         return _form(form, {"version": refusal.detail}, 409)
-    if len(made) == 1:
-        return _leave(url_for(".show_run", run_id=made[0]))
-    flash(f"{len(made)} runs have begun.", "success")
-    return _leave(url_for(".list_runs"))
-
-
-def _leave(target: str) -> Response:
-    """Off to another page, whether htmx asked or a form."""
+    target = url_for(".show_run", run_id=made[0]) if len(made) == 1 else url_for(".list_runs")
+    if len(made) > 1:
+        flash(f"{len(made)} runs have begun.", "success")
     if not wants_fragment():
         return redirect(target, 303)
-    answer = Response(status=204)
-    answer.headers["HX-Redirect"] = target
-    return vary_by_htmx(answer)
+    return vary_by_htmx(Response(status=204, headers={"HX-Redirect": target}))
 
 
 def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 200) -> Response:
@@ -186,18 +170,19 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
     stuck = [one.name for one in sets if one.name in form.sets and one.why_not]
     if row and not row.replayable:
         stuck.append("this golden")
-    html = render_template(
-        "evals/_start.html" if wants_fragment() else "evals/start.html",
+    return page(
+        "evals/start.html",
+        "evals/_start.html",
+        status=status,
         form=form,
         errors=errors or {},
         title=row.title if row else None,
         stuck=", ".join(stuck),
         sets=sets,
-        versions=run_detail.list_versions(actor=g.actor, **about),
-        plus=run_detail.list_addable_rows(actor=g.actor),
-        minus=run_detail.list_removable_rows(actor=g.actor, **about),
+        versions=run_lists.list_versions(actor=g.actor, **about),
+        plus=run_lists.list_addable_rows(actor=g.actor),
+        minus=run_lists.list_removable_rows(actor=g.actor, **about),
     )
-    return vary_by_htmx(make_response(html, status))
 
 
 @bp.get("/runs/<uuid:run_id>")
@@ -208,24 +193,31 @@ def show_run(run_id: UUID) -> Any:
 
 
 def load_run(run_id: UUID) -> dict[str, Any]:
-    found = run_detail.read_run(run_id, actor=g.actor)
+    """What the page shows, a part of the goldens at a time. Four queries, and one for names of knowledge rows."""
+    run, cases = eval_runs.get_run(run_id, actor=g.actor), eval_results.cases_of(run_id, actor=g.actor)
+    every = run_lists.golden_results(cases, actor=g.actor)
     verdict = request.args.get("verdict", "")
-    lines = [line for line in found.lines if not verdict or line.verdict == verdict]
+    lines = [line for line in every if not verdict or line.verdict == verdict]
     start = min(parse_count(request.args.get("from")) or 0, len(lines))
     shown = lines[start : start + MAX_LINES]
-    rows = [*found.options.get("plus", ()), *found.options.get("minus", ())]
     return {
-        "found": found,
-        "run": found.run,
-        "progress": found.progress,
+        "run": run_lists.get_run_row(run_id, actor=g.actor),
+        "options": run.options,
+        "progress": eval_results.progress_of(run, cases),
+        "pass_power_k": run.results.get("pass_power_k"),
+        "counts": Counter(line.verdict for line in every),
+        "rejected": sum(line.rejected for line in every),
+        "every": every,
         "lines": shown,
         "records": RecordNames((line.reason for line in shown), actor=g.actor),
         "total": len(lines),
-        "left_out": left_out_notes(found.options),
+        "left_out": left_out_notes(run.options),
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
-        "knowledge": run_detail.row_contents(rows, actor=g.actor),
+        "knowledge": run_lists.row_contents(
+            [*run.options.get("plus", ()), *run.options.get("minus", ())], actor=g.actor
+        ),
     }
 
 
@@ -233,7 +225,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
 @access("admin")
 def run_progress(run_id: UUID) -> Any:
     """How far a run is, as a bar that follows itself until the run has ended."""
-    run, how_far = run_detail.read_progress(run_id, actor=g.actor)
+    run, how_far = run_lists.read_progress(run_id, actor=g.actor)
     if not wants_fragment():
         return redirect(url_for(".show_run", run_id=run_id), 303)
     return page("evals/_progress.html", "evals/_progress.html", run=run, progress=how_far)
@@ -263,7 +255,7 @@ def retry_run(run_id: UUID) -> Any:
 @access("admin")
 def ask_delete_run(run_id: UUID) -> Any:
     """Says what goes with a run before it is deleted."""
-    run, progress = run_detail.read_progress(run_id, actor=g.actor)
+    run, progress = run_lists.read_progress(run_id, actor=g.actor)
     return page(
         "evals/delete_run.html", "evals/_delete_run.html", run=run, replays=progress.total, in_place=wants_fragment()
     )
