@@ -1,9 +1,7 @@
-"""A golden's calls as a recording: what a replayed call is answered with. Deciding only; nothing is run here.
-
-`exact` and `nearest` come from the recording, `simulated` is made up here and says so, `read` asks the caller to read
-the workspace, and `miss` is an error that the agent sees. A call that writes is never executed and never answered with
-another call's result.
-"""
+"""A golden's calls as a recording: what a replayed call is answered with. Deciding only; nothing is run here. `exact`
+and `nearest` come from the recording, `simulated` is made up here and says so, `read` asks the caller to read the
+workspace, and `miss` is an error that the agent sees. A call that writes is never executed and never answered with
+another call's result."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -52,11 +52,9 @@ class Gathered:
 
 
 def gather_inputs(events: Iterable[tuple[str, Mapping[str, Any]]], entity: Mapping[str, Any] | None) -> Gathered:
-    """The inputs of a run, from one pass over its events: type and payload, in order of time.
-
-    The prompt counts as it was loaded first: a later attempt had the same rows. The record is as it is now, with the
-    run's own changes undone.
-    """
+    """The inputs of a run, from one pass over its events: type and payload, in order of time. The prompt counts as it
+    was loaded first: a later attempt had the same rows. The record is as it is now, with the run's own changes
+    undone."""
     turns: list[str] = []
     loaded: dict[str, Any] | None = None
     before: dict[str, Any] = {}

@@ -1,26 +1,28 @@
 """From dimensions to a verdict: what decides, how sure it is, and one sentence that says why."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
 
-from app.errors import Invalid
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from app.evals.compare.dimensions import Dimension, Divergence
+from app.formats.messages import invalid_values
 
 PASS, FAIL, FLAKY, ERRORED, UNKNOWN = "pass", "fail", "flaky", "errored", "unknown"
-VERDICTS = (PASS, FAIL, FLAKY, ERRORED, UNKNOWN)
 MAX_FAILED_ACCURACY = 0.59
 MAX_DIVERGENCES = 200
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(BaseModel):
     """What a set of goldens asks for: other thresholds, other deciding dimensions, and what a miss or drift means."""
 
-    thresholds: Mapping[str, float] = field(default_factory=dict)
-    decides: Mapping[str, bool] = field(default_factory=dict)
-    on_miss: str = FAIL
-    on_drift: str = FAIL
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    thresholds: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    decides: dict[str, bool] = {}
+    on_miss: Literal["fail", "unknown"] = "fail"
+    on_drift: Literal["fail", "unknown"] = "fail"
 
     def apply_to(self, dimension: Dimension) -> Dimension:
         """The dimension as this set wants it."""
@@ -38,23 +40,10 @@ class Policy:
 
 def read_policy(given: Any) -> Policy:
     """A set's policy from plain values; Invalid names what is wrong."""
-    if given is None:
-        return Policy()
-    if not isinstance(given, Mapping) or given.keys() - {"thresholds", "decides", "on_miss", "on_drift"}:
-        raise Invalid("policy: Send an object with thresholds, decides, on_miss and on_drift.")
-    thresholds, decides = given.get("thresholds") or {}, given.get("decides") or {}
-    if not isinstance(thresholds, Mapping) or not all(_share(value) for value in thresholds.values()):
-        raise Invalid("policy.thresholds: Send numbers from 0 to 1 by dimension.")
-    if not isinstance(decides, Mapping) or not all(isinstance(value, bool) for value in decides.values()):
-        raise Invalid("policy.decides: Send true or false by dimension.")
-    for name in ("on_miss", "on_drift"):
-        if given.get(name, FAIL) not in (FAIL, UNKNOWN):
-            raise Invalid(f"policy.{name}: Use fail or unknown.")
-    return Policy(dict(thresholds), dict(decides), given.get("on_miss", FAIL), given.get("on_drift", FAIL))
-
-
-def _share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    try:
+        return Policy() if given is None else Policy.model_validate(given)
+    except ValidationError as wrong:
+        raise invalid_values("policy", wrong) from None
 
 
 def decide_verdict(dimensions: Sequence[Dimension]) -> tuple[str, str]:

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+from pydantic import ValidationError
+
+from app.errors import Invalid
+
 INVALID = "This value does not fit."
 
 
@@ -21,6 +25,12 @@ def sentence(found: Any) -> str:
     if kind == "string_pattern_mismatch" and about["pattern"] == r"\S":
         return "Send text with more in it than spaces."
     return _SENTENCES.get(kind, INVALID).format_map(about)
+
+
+def invalid_values(name: str, wrong: ValidationError) -> Invalid:
+    """What a validation found, under the place of each value within `name`."""
+    errors = wrong.errors(include_url=False, include_input=False)
+    return Invalid.of({".".join([name, *(str(part)[:60] for part in one["loc"])]): sentence(one) for one in errors})
 
 
 _SENTENCES = {

@@ -1,7 +1,5 @@
-"""Two sessions side by side, for pages only: their steps, aligned.
-
-Nothing here takes part in a verdict; it costs more than a verdict does and is made when a page asks.
-"""
+"""Two sessions side by side, for pages only: their steps, aligned. Nothing here takes part in a verdict; it costs more
+than a verdict does and is made when a page asks."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, replace
@@ -31,12 +29,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Row:
-    """Two steps side by side. A moved step names the other's place."""
+    """Two steps side by side."""
 
     change: str
     golden: Step | None
     replay: Step | None
-    moved_to: int | None = None
 
 
 def align(golden: Run, replay: Run) -> list[Row]:
@@ -90,9 +87,8 @@ def _with_moves(rows: list[Row]) -> list[Row]:
             gone[_step_key(row.golden)].append(place)
     for place, row in enumerate(rows):
         if row.change == INSERTED and row.replay is not None and (places := gone.get(_step_key(row.replay))):
-            other = places.popleft()
-            rows[place] = replace(row, change=MOVED, moved_to=other)
-            rows[other] = replace(rows[other], change=MOVED, moved_to=place)
+            for moved in (place, places.popleft()):
+                rows[moved] = replace(rows[moved], change=MOVED)
     return rows
 
 

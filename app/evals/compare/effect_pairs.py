@@ -97,10 +97,8 @@ class HasLeaves(Protocol):
 
 
 def best_matches(golden: Sequence[HasLeaves], replay: Sequence[HasLeaves]) -> list[tuple[int, int]]:
-    """Pair items by index, most alike first, each once; ties go to the earlier ones.
-
-    Identical items come first, and in two runs that is most of them: they are found without looking at leaves.
-    """
+    """Pair items by index, most alike first, each once; ties go to the earlier ones. Identical items come first, and in
+    two runs that is most of them: they are found without looking at leaves."""
     places: dict[str, deque[int]] = defaultdict(deque)
     for place, other in enumerate(replay):
         places[other.print].append(place)

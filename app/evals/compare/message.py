@@ -68,10 +68,8 @@ def _facts_reason(found: list[Divergence], must: int, missing: int, score: float
 
 
 def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) -> Dimension:
-    """The last answer where the session changed nothing and the user asked for figures: the golden's must occur.
-
-    The words around a figure differ from run to run and count only where the answer decides anyway.
-    """
+    """The last answer where the session changed nothing and the user asked for figures: the golden's must occur. The
+    words around a figure differ from run to run and count only where the answer decides anyway."""
     figures = _requested_figures(golden)
     if not figures or not any(_ASKS.search(turn.user) for turn in turns_of(replay)):
         return message

@@ -9,7 +9,7 @@ from app.evals.compare.effects import UPDATED, change_of_call
 from app.evals.expected.expectations import Expected
 from app.evals.trace import Call, Tool, find_tool
 from app.text.similarity import FactIndex
-from app.text.values import Leaves, Path, Reader, format_path, leaves, same_leaf
+from app.text.values import Path, Reader, format_path, leaves, same_leaf
 
 
 def check_consistent(expected: Expected) -> None:
@@ -50,17 +50,14 @@ def _check_facts(expected: Expected) -> None:
 
 
 def _check_calls(expected: Expected) -> None:
-    must = [name for name, _ in expected.calls or ()]
-    forbidden = set(expected.no_calls or ())
+    must, forbidden = [name for name, _ in expected.calls or ()], set(expected.no_calls or ())
     both = next((name for name in must if name in forbidden), None)
     if both is not None:
         raise _conflict("calls", "no_calls", f"It cannot both call {both[:60]} and not call it.")
-    if expected.effects is None:
-        return
     writes = next((name for name in must if name in builtin_tools.WRITES), None)
-    if writes is not None and not expected.effects:
+    if writes is not None and expected.effects == []:
         raise _conflict("calls", "effects", f"Where nothing may change, it cannot call {writes}.")
-    for one in expected.effects:
+    for one in expected.effects or ():
         made_by = builtin_tools.tools_that_make(one["kind"], one["type"])
         if one["type"] in forbidden or forbidden.issuperset(made_by):
             raise _forbidden_maker(made_by[0])
@@ -76,12 +73,10 @@ def check_makable(expected: Expected, tools: Mapping[str, Tool], kinds: Collecti
     for name, given in expected.calls or ():
         tool = find_tool(name, tools)
         if tool.writes and not any(_could_make(tool, given, one) for one in expected.effects):
-            raise _conflict(
-                "calls",
-                "effects",
-                f"A call of {name[:60]} as it is given here changes something that is not among what should change. "
-                "Add the change, or take the call away.",
+            sentence = (
+                f"A call of {name[:60]} as it is given here changes something that is not among what should change."
             )
+            raise _conflict("calls", "effects", f"{sentence} Add the change, or take the call away.")
 
 
 def _could_make(tool: Tool, given: dict[str, Any], effect: Mapping[str, Any]) -> bool:
@@ -101,10 +96,7 @@ def _could_make(tool: Tool, given: dict[str, Any], effect: Mapping[str, Any]) ->
     own = isinstance(target, str) and target.startswith("$")
     if made.target is not None and target is not None and not own and not same_leaf(made.target, target):
         return False
-    return _covers(leaves(made.fields) if made.fields else {}, leaves(Reader().value(effect.get("fields") or {})))
-
-
-def _covers(asked: Leaves, there: Leaves) -> bool:
+    asked, there = leaves(made.fields) if made.fields else {}, leaves(Reader().value(effect.get("fields") or {}))
     return all(path in there and same_leaf(value, there[path]) for path, value in asked.items())
 
 

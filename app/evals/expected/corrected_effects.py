@@ -35,10 +35,8 @@ def corrected_effects(
     reader: Reader,
 ) -> tuple[list[Effect], dict[Any, str]] | None:
     """Expected effects in place of the recorded ones, and names for what they create; None if all stay as recorded.
-
     Changes of a forbidden tool are dropped. Expected calls replace recorded calls of the same tool, pair by pair:
-    arguments that are not given stay as recorded.
-    """
+    arguments that are not given stay as recorded."""
     run, calls = golden
     wanted = [
         (name, reader.arguments(given, find_tool(name, tools).schema))
@@ -62,10 +60,8 @@ def corrected_effects(
 
 
 def _pair_calls(wanted: Sequence[WantedCall], made: Sequence[Call]) -> tuple[dict[int, Effect], list[WantedCall]]:
-    """Effects that replace recorded calls, by sequence; and the expected calls that were never made.
-
-    An expected call replaces the recorded call that already meets it, else one with the same target, else the next.
-    """
+    """Effects that replace recorded calls, by sequence; and the expected calls that were never made. An expected call
+    replaces the recorded call that already meets it, else one with the same target, else the next."""
     instead: dict[int, Effect] = {}
     waiting, free = list(wanted), list(made)
     for fits in (_as_expected, _same_target, _same_tool):

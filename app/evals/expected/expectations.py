@@ -4,9 +4,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from app.errors import Invalid
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merge_updates
-from app.formats.messages import sentence
+from app.formats.messages import invalid_values
 from app.text.values import MAX_BYTES, Reader
 
 MAX_MENTIONS = 8
@@ -82,6 +81,4 @@ def read_expected(given: Any) -> Expected:
     try:
         return Expected() if given is None else Expected.model_validate(given)
     except ValidationError as wrong:
-        errors = wrong.errors(include_url=False, include_input=False)
-        places = [".".join(["expected", *(str(part)[:60] for part in error["loc"])]) for error in errors]
-        raise Invalid.of(dict(zip(places, map(sentence, errors), strict=True))) from None
+        raise invalid_values("expected", wrong) from None

@@ -290,10 +290,8 @@ NOT_NEEDED = "One of its sessions completed or has not ended yet, so there is no
 
 
 def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
-    """Start an ordinary session with the prompt of a candidate, which can be promoted once it completed.
-
-    Of two who ask for it at once, one wins.
-    """
+    """Start an ordinary session with the prompt of a candidate, which can be promoted once it completed. Of two who ask
+    for it at once, one wins."""
     require_admin(actor, "runs a candidate again")
     failed = lock_session(find_candidate(session_id, actor=actor).representative_session_id, actor=actor)
     group = find_candidate(session_id, actor=actor)

@@ -43,16 +43,17 @@ class Tools:
 
     def refusal(self, name: str) -> str | None:
         """Why a name cannot be that of a tool, or None when it can."""
-        if name in self.named:
-            return None
         meant = nearest_name(name, self.named)
-        if not self.whole and (meant is None or not is_typo(name, meant)):
+        if name in self.named or (not self.whole and (meant is None or not is_typo(name, meant))):
             return None
-        if meant:
-            return f"There is no tool “{name[:60]}”. Did you mean {meant}?"
-        others = sorted(self.named.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
-        has = f" It has {', '.join(others)}." if others else ""
-        return f"There is no tool “{name[:60]}”.{has}"
+        hint = f" Did you mean {meant}?" if meant else _other_tools("It has", self.named)
+        return f"There is no tool “{name[:60]}”.{hint}"
+
+
+def _other_tools(says: str, known: Mapping[str, Tool]) -> str:
+    """The tools of a session that are not ours, as a hint."""
+    others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
+    return f" {says} {', '.join(others)}." if others else ""
 
 
 def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor: Actor) -> None:
@@ -97,15 +98,14 @@ class _Checks:
         rows = db.session.scalars(select(EntityType).where(EntityType.tenant_id == actor.tenant_id))
         self.kinds = {kind.slug: kind for kind in rows}
         reader = Reader()
-        self.calls = [call for call in calls_of(run, run.tools, reader) if not call.failed]
-        effects, _ = effects_of(run, calls_of(run, run.tools, reader), reader)
-        self.recorded = [(one.kind, one.type, one.print) for one in effects]
+        calls = calls_of(run, run.tools, reader)
+        self.calls = [call for call in calls if not call.failed]
+        self.recorded = [(one.kind, one.type, one.print) for one in effects_of(run, calls, reader)[0]]
 
     def wrong(self, expected: Expected) -> dict[str, str]:
         """Sentences by place, such as `expected.calls.0`."""
-        found: dict[str, str | None] = {}
         refused = [said for name in expected.no_calls or () if (said := self.tools.refusal(name))]
-        found["expected.no_calls"] = " ".join(refused) or None
+        found: dict[str, str | None] = {"expected.no_calls": " ".join(refused)}
         for place, (name, given) in enumerate(expected.calls or ()):
             found[f"expected.calls.{place}"] = self.tools.refusal(name) or self._call(name, given)
         for place, effect in enumerate(expected.effects or ()):
@@ -117,11 +117,9 @@ class _Checks:
         if any(call.name == name and covered_share(name, wanted, call.arguments) == 1.0 for call in self.calls):
             return None
         tool = self.tools.named.get(name)
-        wrong = expected_error(given, tool.schema) if tool else None
-        if wrong:
-            return f"{name[:60]}, {wrong[0][:60]}: {wrong[1]}"
-        if tool is None or tool.schema is None or name not in builtin_tools.WRITES | builtin_tools.READS:
-            return None
+        wrong = _schema_error(tool, given) if tool else None
+        if wrong or tool is None or tool.schema is None or name not in builtin_tools.WRITES | builtin_tools.READS:
+            return wrong
         kind = given.get("entityType")
         if isinstance(kind, str) and kind not in self.kinds:
             return f"{name}, entityType: {self._no_kind(kind)}"
@@ -131,8 +129,7 @@ class _Checks:
 
     def _effect(self, effect: Mapping[str, Any]) -> str | None:
         kind, of, target, fields = effect["kind"], effect["type"], effect.get("target"), effect.get("fields") or {}
-        value = Reader().value(fields)
-        if (kind, of, repr((target, value))) in self.recorded:
+        if (kind, of, repr((target, Reader().value(fields)))) in self.recorded:
             return None
         return self._change(kind, of, target, fields)
 
@@ -150,11 +147,8 @@ class _Checks:
     def _of_tool(self, kind: str, of: str, fields: Mapping[str, Any]) -> str | None:
         tool = self.tools.named.get(of)
         if tool is not None:
-            wrong = expected_error(fields, tool.schema)
-            return f"{of[:60]}, {wrong[0][:60]}: {wrong[1]}" if wrong else None
-        if not self.tools.whole:
-            return self.tools.refusal(of)
-        return self._no_kind(of) if kind == CREATED else self.tools.refusal(of)
+            return _schema_error(tool, fields)
+        return self._no_kind(of) if self.tools.whole and kind == CREATED else self.tools.refusal(of)
 
     def _no_kind(self, of: str) -> str:
         meant = nearest_name(of, [*self.kinds, *self.tools.named])
@@ -164,46 +158,30 @@ class _Checks:
     def _update(self, target: Any, fields: Mapping[str, Any]) -> str | None:
         if OWN_RECORD.fullmatch(str(target)):
             return None
-        known = parse_id(str(target))
-        kind = self._kind_of(known) if known else None
-        if kind is None:
+        records = _find_records(str(target), self.actor) if parse_id(str(target)) else ()
+        if not records:
             there = any(one[:2] == (UPDATED, "entity") and repr(target) in one[2] for one in self.recorded)
             return None if there or not self.tools.whole else f"There is no record with the id {str(target)[:60]}."
-        return _fields(fields, kind)
-
-    def _kind_of(self, entity_id: UUID) -> EntityType | None:
-        return db.session.scalar(
-            select(EntityType)
-            .join(Entity, (Entity.tenant_id == EntityType.tenant_id) & (Entity.entity_type_id == EntityType.id))
-            .where(Entity.tenant_id == self.actor.tenant_id, Entity.id == entity_id)
-        )
+        return _fields(fields, records[0][1])
 
     def _response(self, of: str, fields: Mapping[str, Any]) -> str | None:
-        known = parse_id(of)
-        criteria = db.session.scalar(
-            select(CriteriaSet).where(CriteriaSet.tenant_id == self.actor.tenant_id, CriteriaSet.id == known)
-        )
-        if criteria is None:
+        found = _find_criteria(of, self.actor) if parse_id(of) else ()
+        if not found:
             return f"There is no criteria set with the id {of[:60]}." if of and self.tools.whole else None
-        return values_error(fields, criteria)
+        return values_error(fields, found[0])
+
+
+def _schema_error(tool: Tool, given: Mapping[str, Any]) -> str | None:
+    wrong = expected_error(given, tool.schema)
+    return f"{tool.name[:60]}, {wrong[0][:60]}: {wrong[1]}" if wrong else None
 
 
 def _fields(fields: Mapping[str, Any], kind: EntityType) -> str | None:
     try:
-        fit_fields({name: _as_number(value, kind.fields.get(name)) for name, value in fields.items()}, kind)
+        fit_fields(fields, kind)
     except ValueError as wrong:
         return str(wrong)
     return None
-
-
-def _as_number(value: Any, schema: Any) -> Any:
-    """A text that writes a number is that number where a field holds one."""
-    numeric = isinstance(schema, Mapping) and schema.get("type") in ("number", "integer")
-    return (
-        as_number(value.strip())
-        if numeric and isinstance(value, str) and as_number(value.strip()) is not None
-        else value
-    )
 
 
 # Expected changes as text: records and tools found by name
@@ -296,10 +274,7 @@ def _update(line: Line, actor: Actor) -> Line:
 def _submit(line: Line, actor: Actor) -> Line:
     """The line with the ids of its criteria and its record."""
     criteria, of, said = str(line.subject).partition(OF)
-    same = (
-        CriteriaSet.id == known if (known := parse_id(criteria)) else func.lower(CriteriaSet.name) == criteria.lower()
-    )
-    rows = db.session.scalars(select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, same).limit(2)).all()
+    rows = _find_criteria(criteria, actor)
     if len(rows) != 1:
         there = "Several criteria sets are" if rows else "No criteria set is"
         raise ValueError(f"{there} called “{criteria[:60]}”.")
@@ -325,18 +300,34 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
 
 def _record(said: str, actor: Actor) -> tuple[str, EntityType]:
     """The id of the one record of that name or id, and its kind."""
-    same = Entity.id == entity_id if (entity_id := parse_id(said)) else func.lower(Entity.name) == said.lower()
-    rows = db.session.execute(
-        select(Entity.id, EntityType)
-        .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
-        .where(Entity.tenant_id == actor.tenant_id, same)
-        .limit(2)
-    ).all()
+    rows = _find_records(said, actor)
     if not rows:
         raise ValueError(f"There is no record called “{said[:60]}”.")
     if len(rows) > 1:
         raise ValueError(f"Several records are called “{said[:60]}”; write the id of the one that is meant.")
     return str(rows[0][0]), rows[0][1]
+
+
+def _find_records(said: str, actor: Actor) -> Sequence[Any]:
+    """The first two records of that name or id, each with its kind."""
+    return db.session.execute(
+        select(Entity.id, EntityType)
+        .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
+        .where(Entity.tenant_id == actor.tenant_id, _called(Entity, said))
+        .limit(2)
+    ).all()
+
+
+def _find_criteria(said: str, actor: Actor) -> Sequence[CriteriaSet]:
+    called = _called(CriteriaSet, said)
+    return db.session.scalars(
+        select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, called).limit(2)
+    ).all()
+
+
+def _called(model: Any, said: str) -> Any:
+    found = parse_id(said)
+    return model.id == found if found else func.lower(model.name) == said.lower()
 
 
 def _create(line: Line, actor: Actor) -> Line:
@@ -361,7 +352,7 @@ def _create(line: Line, actor: Actor) -> Line:
 
 def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
     """Fields with values of the kinds that they have; ValueError with a sentence about the first that does not fit."""
-    fit = {name: _as_text(value, kind.fields.get(name)) for name, value in fields.items()}
+    fit = {name: _as_typed(value, kind.fields.get(name)) for name, value in fields.items()}
     try:
         entity_store.check_fields(fit, kind)
     except Invalid as wrong:
@@ -370,10 +361,13 @@ def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
     return fit
 
 
-def _as_text(value: Any, schema: Any) -> Any:
-    """A bare number in a field of text is text."""
-    text = isinstance(schema, Mapping) and schema.get("type") == "string"
-    return json.dumps(value) if text and isinstance(value, int | float) else value
+def _as_typed(value: Any, schema: Any) -> Any:
+    """A bare number in a field of text is text; a text that writes a number is that number in a field of numbers."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else None
+    if kind == "string" and isinstance(value, int | float):
+        return json.dumps(value)
+    number = as_number(value.strip()) if kind in ("number", "integer") and isinstance(value, str) else None
+    return value if number is None else number
 
 
 def _tools(run: Run) -> dict[str, Tool]:
@@ -385,9 +379,8 @@ def _tools(run: Run) -> dict[str, Tool]:
 
 def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
     if name not in known:
-        others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
         meant = nearest_name(name, [UPDATE, CREATE, SUBMIT, *known])
-        had = f" Did you mean {meant}?" if meant else f" It had {', '.join(others)}." if others else ""
+        had = f" Did you mean {meant}?" if meant else _other_tools("It had", known)
         raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
     if not known[name].writes:
         raise ValueError(f"{name[:60]} only reads, so it changes nothing.")

@@ -1,7 +1,5 @@
-"""Goldens and their sets: edit, move, revoke and list them.
-
-The database refuses every other change to a golden session; the checks here refuse it with a sentence.
-"""
+"""Goldens and their sets: edit, move, revoke and list them. The database refuses every other change to a golden
+session; the checks here refuse it with a sentence."""
 
 import re
 from collections.abc import Collection, Sequence

@@ -59,12 +59,10 @@ class Incomplete(Refused):
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """What is kept with a golden, and the complaints that promoting it settles.
-
-    `feedback_ids` None means all that are pending about the session and the request that it represents; `of_candidate`
-    requires that request to be an open candidate. `changes` says in lines what should have changed, and no line that
-    nothing may. `kept` says whether its own changes were right; None where the caller did not ask.
-    """
+    """What is kept with a golden, and the complaints that promoting it settles. `feedback_ids` None means all that are
+    pending about the session and the request that it represents; `of_candidate` requires that request to be an open
+    candidate. `changes` says in lines what should have changed, and no line that nothing may. `kept` says whether its
+    own changes were right; None where the caller did not ask."""
 
     set_name: str | None = None
     note: str | None = None
@@ -93,11 +91,9 @@ class Promoted:
 
 
 def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
-    """Freeze a completed session with everything that went into it, so that it can be replayed for ever.
-
-    Of two who promote it at once, one wins. The complaints that led here are applied in the same transaction; Stale
-    when others have settled all of them.
-    """
+    """Freeze a completed session with everything that went into it, so that it can be replayed for ever. Of two who
+    promote it at once, one wins. The complaints that led here are applied in the same transaction; Stale when others
+    have settled all of them."""
     require_admin(actor)
     # Only a form asks whether the changes were right, and only a form must not leave a complaint unanswered.
     complained = given.kept is not None and negative.has_open_negative(session_id, actor=actor)
@@ -105,7 +101,6 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
         raise Invalid(COMPLAINED, {"should": COMPLAINED})
     signals = _signals(session_id, given, actor)
     set_name, note = set_or_default(given.set_name), clean_note(given.note)
-    check_consistent(read_expected(given.expected))
     if given.corrects and given.recorded_is_right:
         fields = ("expected", "recorded_is_right")
         raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))
@@ -194,9 +189,7 @@ def promote_replay(
     golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str | None = None, confirm_incomplete: bool = False
 ) -> Promoted:
     """Replace a golden by one of its replays, in the same set. Feedback about the replay's failure is applied with it.
-
-    All or nothing: the caller's transaction has the copy, the promotion and the revocation.
-    """
+    All or nothing: the caller's transaction has the copy, the promotion and the revocation."""
     # finish_replay locks the replay first and then its golden. The same order here avoids a deadlock.
     replay = lock_session(replay_id, actor=actor)
     golden = lock_session(golden_id, actor=actor)

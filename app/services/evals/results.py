@@ -129,16 +129,11 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     return Progress(len(cases), ended, verdicts, left)
 
 
-def mean_accuracy(group: Sequence[Case]) -> float | None:
-    """The mean over the trials of a golden that were judged."""
-    judged = [case.accuracy for case in group if case.accuracy is not None]
-    return sum(judged) / len(judged) if judged else None
-
-
 def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     """`bySession` of a run, with the figures over all of it."""
     goldens = group_by_golden(cases)
-    found = {golden_id: _golden_result(group) for golden_id, group in goldens.items() if verdict_of(group) is not None}
+    every = {golden_id: golden_result(group) for golden_id, group in goldens.items()}
+    found = {golden_id: one for golden_id, one in every.items() if one["verdict"] is not None}
     trusted = [one["verdict"] for one in found.values() if one["baseline"] != "rejected"]
     per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
     most = max(map(len, per_golden), default=0)
@@ -152,13 +147,15 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
     }
 
 
-def _golden_result(group: Sequence[Case]) -> dict[str, Any]:
-    verdict, accuracy = verdict_of(group) or ERRORED, mean_accuracy(group)
+def golden_result(group: Sequence[Case]) -> dict[str, Any]:
+    """What came of one golden: its verdict, None while trials are open, and the trial that explains it."""
+    verdict = verdict_of(group)
     telling = explaining_case(group, verdict)
+    judged = [case.accuracy for case in group if case.accuracy is not None]
     return {
-        "passed": stats.is_pass(verdict),
+        "passed": stats.is_pass(verdict) if verdict else None,
         "verdict": verdict,
-        "overall_accuracy": None if accuracy is None else round(accuracy, 6),
+        "overall_accuracy": round(sum(judged) / len(judged), 6) if judged else None,
         "reason": telling.reason,
         "divergences": (telling.divergences or [])[:MAX_DIVERGENCES],
         "replay_session_id": str(telling.session_id),
@@ -229,11 +226,8 @@ def errored_cases(run_id: UUID, *, actor: Actor) -> tuple[list[AgentSession], li
 
 
 def retry_once(run: EvalRun, *, actor: Actor) -> int:
-    """Retry, at the end of a run, what errored in it for the first time; returns how many cases.
-
-    A model that was down for a minute should not leave a hole in the result. A replay that a person cancelled stays
-    cancelled.
-    """
+    """Retry, at the end of a run, what errored in it for the first time; returns how many cases. A model that was down
+    for a minute should not leave a hole in the result. A replay that a person cancelled stays cancelled."""
     _, able = errored_cases(run.id, actor=actor)
     # The trial of a retry has a suffix.
     again = [case for case in able if case.status == "failed" and "." not in case.meta["eval_trial"]]

@@ -28,11 +28,9 @@ CASES_CONSTRAINT = "fk_sessions_tenant_id_eval_run_id"
 
 
 def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """Cancel a run: pending cases at once, running ones at their next step. Idempotent.
-
-    A case that ends locks itself first and the run last. So the cases are locked here before the run; cases that were
-    retried in between are taken only if they are not locked.
-    """
+    """Cancel a run: pending cases at once, running ones at their next step. Idempotent. A case that ends locks itself
+    first and the run last. So the cases are locked here before the run; cases that were retried in between are taken
+    only if they are not locked."""
     if not actor.is_admin:
         raise Forbidden("Only an admin stops evals.")
     open_cases = (
@@ -87,11 +85,9 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
 
 
 def delete_run(run_id: UUID, *, actor: Actor) -> int:
-    """Delete a run that has ended with its replays and their events; returns how many replays.
-
-    Feedback about its failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in
-    place of its golden, because that golden was copied from it.
-    """
+    """Delete a run that has ended with its replays and their events; returns how many replays. Feedback about its
+    failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in place of its golden,
+    because that golden was copied from it."""
     require_admin(actor, "deletes runs")
     run = lock_run(run_id, actor=actor)
     if run.status in OPEN_STATUSES:

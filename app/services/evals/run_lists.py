@@ -17,16 +17,7 @@ from app.evals.stats import wilson
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
 from app.services.evals import runs
 from app.services.evals.golden_lists import can_replay
-from app.services.evals.results import (
-    Case,
-    Progress,
-    cases_of,
-    explaining_case,
-    group_by_golden,
-    mean_accuracy,
-    progress_of,
-    verdict_of,
-)  # fmt: skip
+from app.services.evals.results import Case, Progress, cases_of, golden_result, group_by_golden, progress_of
 
 MAX_SPARK_RUNS = 12
 MAX_VERSIONS = 100
@@ -193,32 +184,13 @@ def _newest(limit: int, partition_by: Any, where: Any, *, actor: Actor) -> list[
 # One run: what was tested, and the result of each golden
 
 
-@dataclass(frozen=True)
-class GoldenResult:
-    """One golden of a run. `replay_id` is the trial that explains the verdict, which is None while trials are open."""
-
-    golden_id: UUID
-    title: str
-    is_golden: bool
-    verdict: str | None
-    accuracy: float | None
-    reason: str | None
-    rejected: bool
-    replay_id: UUID
-    trials: Sequence[Case]
-
-    @property
-    def running(self) -> bool:
-        return any(case.status == "running" for case in self.trials)
-
-
 def read_progress(run_id: UUID, *, actor: Actor) -> tuple[RunRow, Progress]:
     """A run and how far it is, without its goldens."""
     run = runs.get_run(run_id, actor=actor)
     return get_run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
 
 
-def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[GoldenResult]:
+def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[dict[str, Any]]:
     """A line for each golden of a run, failures first. One query."""
     grouped = group_by_golden(cases)
     rows = db.session.execute(
@@ -227,33 +199,28 @@ def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[GoldenResult]
         )
     )
     known = {str(row.id): row for row in rows}
-    lines = [_golden_result(golden_id, group, known.get(golden_id)) for golden_id, group in grouped.items()]
-    return sorted(lines, key=lambda line: (ORDER[line.verdict], line.title.lower(), str(line.golden_id)))
-
-
-def _golden_result(golden_id: str, group: Sequence[Case], row: Any) -> GoldenResult:
-    verdict = verdict_of(group)
-    telling = explaining_case(group, verdict)
-    return GoldenResult(
-        golden_id=UUID(golden_id),
-        title=row.title if row else "a golden that was deleted",
-        is_golden=row is not None and row.golden_set is not None,
-        verdict=verdict,
-        accuracy=mean_accuracy(group),
-        reason=telling.reason,
-        rejected=telling.baseline == "rejected",
-        replay_id=telling.session_id,
-        trials=group,
-    )
+    lines = [
+        golden_result(group)
+        | {
+            "golden_id": golden_id,
+            "title": row.title if row else "a golden that was deleted",
+            "is_golden": row is not None and row.golden_set is not None,
+            "running": any(case.status == "running" for case in group),
+            "cases": group,
+        }
+        for golden_id, group in grouped.items()
+        for row in [known.get(golden_id)]
+    ]
+    return sorted(lines, key=lambda line: (ORDER[line["verdict"]], line["title"].lower(), line["golden_id"]))
 
 
 def find_neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
     """The place of a case in the order of the run's page, and the cases beside it as (golden, replay). Two queries."""
     lines = golden_results(cases_of(run_id, actor=actor), actor=actor)
-    place = next((at for at, line in enumerate(lines, 1) if line.golden_id == golden_id), None)
+    place = next((at for at, line in enumerate(lines, 1) if line["golden_id"] == str(golden_id)), None)
     if place is None:
         return None
-    pairs = [None, *((line.golden_id, line.replay_id) for line in lines), None]
+    pairs = [None, *((line["golden_id"], line["replay_session_id"]) for line in lines), None]
     return {"place": place, "total": len(lines), "previous": pairs[place - 1], "following": pairs[place + 1]}
 
 

@@ -1,7 +1,5 @@
-"""Plan and start eval runs: replays of goldens with one configuration.
-
-The cases of a run are sessions. Its figures are computed from them and stored when the run ends.
-"""
+"""Plan and start eval runs: replays of goldens with one configuration. The cases of a run are sessions. Its figures are
+computed from them and stored when the run ends."""
 
 from __future__ import annotations
 
@@ -181,11 +179,9 @@ MAX_GOLDENS = 2000
 
 @dataclass(frozen=True, kw_only=True)
 class NewRun:
-    """What is to be replayed, and with what. Without an agent each golden's own is used, in its current version.
-
-    With `own_only` an agent is given only what it recorded itself: a build asks whether that agent got worse.
-    `tools` maps the name of a tool to what it may do, `*` standing for all others.
-    """
+    """What is to be replayed, and with what. Without an agent each golden's own is used, in its current version. With
+    `own_only` an agent is given only what it recorded itself: a build asks whether that agent got worse. `tools` maps
+    the name of a tool to what it may do, `*` standing for all others."""
 
     set_name: str | None = None
     golden_ids: Sequence[UUID] = ()

@@ -39,10 +39,8 @@ class TooMuchInput(Unprocessable):
 
 
 def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
-    """Everything that went into the session. What it had in its prompt counts, not what is active now.
-
-    The golden's own events are the recording and are not copied.
-    """
+    """Everything that went into the session. What it had in its prompt counts, not what is active now. The golden's own
+    events are the recording and are not copied."""
     events = iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS)
     found = gather_inputs(((event.event_type, event.payload) for event in events), _entity(session))
     meta, agent = session.meta, _agent(session)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -33,41 +32,22 @@ MAX_LINES = 200
 SHOWN = ("fail", "flaky", "errored", "unknown", "pass")
 
 
-@dataclass(frozen=True)
 class StartForm:
     """What shall be replayed, and with what, as the form has it."""
 
-    sets: list[str]
-    golden: UUID | None
-    agent: str
-    versions: list[str]
-    context: str
-    trials: str
-    tools: str
-    plus: list[str]
-    minus: list[str]
-    errors: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def from_values(cls, given: Any) -> StartForm:
+    def __init__(self, given: Any) -> None:
         lists = {
             name: list(dict.fromkeys(value.strip() for value in given.getlist(name) if value.strip()))
             for name in ("set", "version", "plus", "minus")
         }
         texts = {name: given.get(name, "").strip() for name in ("golden", "agent", "context", "trials", "tools")}
-        if texts["golden"] and parse_id(texts["golden"]) is None:
+        self.sets, self.versions, self.plus, self.minus = lists.values()
+        self.golden, self.agent = parse_id(texts["golden"]), texts["agent"]
+        if texts["golden"] and self.golden is None:
             raise Invalid.of({"golden": "This is no session id."})
-        return cls(
-            sets=lists["set"],
-            golden=parse_id(texts["golden"]),
-            agent=texts["agent"],
-            versions=lists["version"],
-            context=texts["context"] or "frozen",
-            trials=texts["trials"] or "1",
-            tools=texts["tools"] or "recorded",
-            plus=lists["plus"],
-            minus=lists["minus"],
-        )
+        self.context = texts["context"] or "frozen"
+        self.trials = texts["trials"] or "1"
+        self.tools = texts["tools"] or "recorded"
 
     @property
     def version_ids(self) -> list[UUID]:
@@ -139,14 +119,14 @@ def list_runs() -> Any:
 @access("admin")
 def new_run() -> Any:
     """What to replay, and with what."""
-    return _form(StartForm.from_values(request.args))
+    return _form(StartForm(request.args))
 
 
 @bp.post("/runs")
 @access("admin")
 def start_run() -> Any:
     """Start the requested runs; one leads to its page, several to the list."""
-    form = StartForm.from_values(request.form)
+    form = StartForm(request.form)
     try:
         with transaction():
             made = [eval_runs.start_run(one, actor=g.actor).id for one in form.runs()]
@@ -197,7 +177,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
     run, cases = eval_runs.get_run(run_id, actor=g.actor), eval_results.cases_of(run_id, actor=g.actor)
     every = run_lists.golden_results(cases, actor=g.actor)
     verdict = request.args.get("verdict", "")
-    lines = [line for line in every if not verdict or line.verdict == verdict]
+    lines = [line for line in every if not verdict or line["verdict"] == verdict]
     start = min(parse_count(request.args.get("from")) or 0, len(lines))
     shown = lines[start : start + MAX_LINES]
     return {
@@ -205,11 +185,11 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "options": run.options,
         "progress": eval_results.progress_of(run, cases),
         "pass_power_k": run.results.get("pass_power_k"),
-        "counts": Counter(line.verdict for line in every),
-        "rejected": sum(line.rejected for line in every),
+        "counts": Counter(line["verdict"] for line in every),
+        "rejected": sum(line["baseline"] == "rejected" for line in every),
         "every": every,
         "lines": shown,
-        "records": RecordNames((line.reason for line in shown), actor=g.actor),
+        "records": RecordNames((line["reason"] for line in shown), actor=g.actor),
         "total": len(lines),
         "left_out": left_out_notes(run.options),
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
