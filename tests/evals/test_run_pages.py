@@ -167,7 +167,7 @@ def test_replays_stay_with_their_run(bench: Bench, client: FlaskClient, workspac
         for step in ("", "/confirmed"):
             answer = post(client, f"/admin/agent-review/sessions/delete{step}", ids=str(replay.id))
             assert answer.status_code == 409
-            assert "Replays go with the whole run" in words(soup(answer))
+            assert "Replays go with their whole eval run" in words(soup(answer))
         assert len(bench.replays(run)) == 1
     alone = bench.desk.ask("Sing a song")
     bench.drain()
