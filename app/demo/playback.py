@@ -155,7 +155,7 @@ class Player:
         for row_id in prompt.row_ids:
             world.used.setdefault(row_id, []).append(at)
         row_ids = [str(row_id) for row_id in prompt.row_ids]
-        return {"row_ids": row_ids, "versions": list(prompt.versions), "sha256": prompt.sha256}
+        return {"row_ids": row_ids, "versions": [row.version for row in prompt.rows], "sha256": prompt.sha256}
 
 
 def summarize(world: World, talk: Talk, session_id: UUID, events: Events, messages: Sequence[UUID]) -> PlayedTalk:

@@ -13,8 +13,7 @@ from flask import Flask
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound, Refused
-from app.learning.memory_prompt import BUDGET, format_memories
-from app.learning.prompt import parse_prompt, token_count
+from app.learning.prompt import MEMORY_BUDGET, format_memories, parse_prompt, token_count
 from app.services.knowledge import memories
 from app.services.sessions import store as session_store
 from tests.conftest import Workspace, soup
@@ -100,7 +99,7 @@ def test_no_memory_forges_structure_or_outgrows_its_room() -> None:
     assert format_memories([hostile, "Plain."], secret="s") == format_memories([hostile, "Plain."], secret="s")
     assert format_memories(["Plain."], secret="s") != format_memories(["Plain."], secret="t")
     many = format_memories([("word " * 90).strip()] * 200, secret="s")
-    assert 0 < token_count(many) <= BUDGET
+    assert 0 < token_count(many) <= MEMORY_BUDGET
     assert format_memories([], secret="s") == ""
 
 

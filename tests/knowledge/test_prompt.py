@@ -89,7 +89,7 @@ def test_one_query_that_writes_nothing(place: dict[str, Any], count_queries: Cal
             first = load_shared_context_prompt(place["id"], place["analyst"], place["deal"])
         assert len(seen) == 1
         assert load_shared_context_prompt(place["id"], place["analyst"], place["deal"]) == first
-        assert first.versions == [1]
+        assert first.loaded()["versions"] == [1]
 
 
 def test_scopes_are_merged_by_rank_and_ties_by_id(place: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from uuid import UUID
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.learning.memory_prompt import format_memories, one_line
 from app.learning.prompt import (
     KEY_DIGITS,
     SCOPES,
@@ -20,7 +19,9 @@ from app.learning.prompt import (
     ParsedRow,
     Prompt,
     PromptRow,
+    format_memories,
     format_prompt,
+    one_line,
     parse_prompt,
     place,
     token_count,
@@ -96,7 +97,7 @@ def well_formed(prompt: Prompt) -> None:
     key = mark[:KEY_DIGITS]
     structure = [line.removesuffix(f" {key}") for line in lines[2:-2] if line.endswith(f" {key}")]
     assert prompt.text.count(key) == len(structure) + 3  # And in the fences and in what explains the section.
-    assert [line for line in structure if line.startswith("## ")] == [f"## {SECTIONS[kind]}" for kind in prompt.types]
+    assert [line for line in structure if line.startswith("## ")] == [f"## {SECTIONS[kind]}" for kind in prompt.loaded()["types"]]
     items = [f"- [{SCOPES[one.scope]}]" for one in prompt.rows]
     assert [line for line in structure if line.startswith("- ")] == items
     assert structure.count("when") == sum(bool(one.context) for one in prompt.rows)
@@ -175,8 +176,8 @@ def test_the_shape_of_a_prompt() -> None:
         f"## Corrections {key}", f"- [this agent] {key}", "Use basis=LTM.", "", f"when {key}", "comparing",
         "valuations", f"## Routing {key}", f"- [workspace] {key}", "Prefer searchDeals for deals.",
     ]  # fmt: skip
-    assert prompt.types == ["correction", "routing"]
-    assert prompt.versions == [5, 2]
+    assert prompt.loaded()["types"] == ["correction", "routing"]
+    assert prompt.loaded()["versions"] == [5, 2]
     assert prompt.loaded()["row_ids"] == [str(UUID(int=2)), str(UUID(int=1))]
     assert set(prompt.loaded()) == {"row_ids", "versions", "sha256", "token_count", "token_budget", "types"}
 

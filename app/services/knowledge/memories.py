@@ -11,13 +11,13 @@ from sqlalchemy import delete, func, select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused
-from app.learning import memory_prompt
+from app.learning.prompt import format_memories, one_line
 from app.models import AgentSession, Tenant, User, UserMemory
 from app.services import audit
 from app.services.workspaces.masking import masking_for
 from app.text.hidden_characters import describe_hidden
 
-MAX_LENGTH = memory_prompt.MAX_LENGTH
+MAX_LENGTH = 500
 MAX_MEMORIES = 200
 MAX_IN_PROMPT = 30
 
@@ -36,7 +36,7 @@ def save_memory(
 ) -> UserMemory:
     """Remember something about the person for whom the work is done. The same words again change nothing."""
     user_id = _find_person(actor, session_id)
-    words = masking_for(actor).text(memory_prompt.one_line(content))
+    words = masking_for(actor).text(one_line(content))
     if not words or len(words) > MAX_LENGTH:
         raise Invalid.of({"content": f"One thing in at most {MAX_LENGTH} characters."})
     if hidden := describe_hidden(words):
@@ -105,14 +105,14 @@ def memory_section(user_id: UUID | None, *, actor: Actor) -> MemorySection:
         .limit(MAX_IN_PROMPT)
     ).all()
     contents = [row.content for row in rows]
-    text = memory_prompt.format_memories(contents, secret=rows[0].secret) if rows else ""
+    text = format_memories(contents, secret=rows[0].secret) if rows else ""
     return MemorySection(text, [row.id for row in rows], contents)
 
 
 def format_section(contents: list[str], *, actor: Actor) -> MemorySection:
     """The same part of a prompt from memories that were kept elsewhere."""
     secret = db.session.scalar(select(Tenant.secret).where(Tenant.id == actor.tenant_id)) if contents else ""
-    return MemorySection(memory_prompt.format_memories(contents, secret=secret or "") if contents else "", [], contents)
+    return MemorySection(format_memories(contents, secret=secret or "") if contents else "", [], contents)
 
 
 def _find_person(actor: Actor, session_id: UUID | None) -> UUID:
