@@ -9,8 +9,7 @@ from collections.abc import Callable
 from app.learning.hygiene import checks
 from app.learning.hygiene.checks import Row
 from app.learning.hygiene.contradictions import find_contradiction
-from app.text.embeddings import cosine
-from scripts.hygiene_data import OF_PAIRS, OF_ROWS, pairs, score, score_of
+from scripts.hygiene_data import OF_PAIRS, OF_ROWS, nearness, pairs, score, score_of
 
 
 def fitted(split: str = "dev") -> dict[str, float]:
@@ -31,10 +30,7 @@ def clash(a: Row, b: Row) -> bool:
 
 
 def best_threshold(check: str, may_be: Callable[[Row, Row], bool], split: str) -> float:
-    rows = [
-        (label == check, checks.overlap(a, b) and may_be(a, b), cosine(a.vector, b.vector))
-        for label, a, b in pairs(split)
-    ]
+    rows = [(label == check, checks.overlap(a, b) and may_be(a, b), nearness(a, b)) for label, a, b in pairs(split)]
     places = [step / 100 for step in range(20, 100)]
     scores = [score((label, may and near >= place, "") for label, may, near in rows).f1 for place in places]
     best = [place for place, reached in zip(places, scores, strict=True) if reached >= max(scores) - 1e-9]

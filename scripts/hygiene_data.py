@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
@@ -12,8 +12,8 @@ from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from app.learning.hygiene import checks
-from app.learning.hygiene.checks import Named, Row, World
-from app.text.embeddings import embed
+from app.learning.hygiene.checks import Finding, Named, Row, World
+from app.text.embeddings import cosine, embed
 
 DATA = Path(__file__).resolve().parents[1] / "tests/data/hygiene"
 OF_PAIRS = ("duplicate", "contradiction")
@@ -78,13 +78,26 @@ def row(given: dict[str, Any], row_id: str = "row") -> Row:
 
 
 @cache
+def vector_of(text: str) -> list[float]:
+    return embed([text])[0]
+
+
+def nearness(a: Row, b: Row) -> float:
+    return cosine(vector_of(a.content), vector_of(b.content))
+
+
+def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:
+    """Everything that is wrong with one row: by itself, and beside others."""
+    clashes = (checks.compare(row, other, nearness(row, other)) for other in others)
+    return [*checks.check_alone(row, world, today), *filter(None, clashes)]
+
+
+@cache
 def pairs(split: str) -> tuple[tuple[str, Row, Row], ...]:
     found = []
     for given in lines("pairs.jsonl"):
         if given["split"] == split:
-            a, b = row(given["a"], "a"), row(given["b"], "b")
-            first, second = embed([a.content, b.content])
-            found.append((given["label"], replace(a, vector=first), replace(b, vector=second)))
+            found.append((given["label"], row(given["a"], "a"), row(given["b"], "b")))
     return tuple(found)
 
 
@@ -101,7 +114,7 @@ def score_rows(check: str, split: str) -> Score:
 def score_pairs(check: str, split: str) -> Score:
     judged = []
     for label, a, b in pairs(split):
-        found = [one.check for one in checks.check_row(a, [b], World(), world()[1]) if one.other_id]
+        found = [one.check for one in check_row(a, [b], World(), world()[1]) if one.other_id]
         judged.append((label == check, check in found, f"{a.content} | {b.content}"))
     return score(judged)
 

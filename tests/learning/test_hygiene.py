@@ -11,14 +11,13 @@ from uuid import uuid4
 import pytest
 
 from app.learning.hygiene import checks
-from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone, check_row
+from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone
 from app.learning.hygiene.dates import last_day
 from app.learning.hygiene.prompt_talk import find_prompt_talk
-from app.text.embeddings import embed
 from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.tools import tools_of
 from scripts.fit_hygiene import fitted
-from scripts.hygiene_data import OF_PAIRS, OF_ROWS, id_of, lines, score_of
+from scripts.hygiene_data import OF_PAIRS, OF_ROWS, check_row, id_of, lines, score_of
 
 TODAY = date(2026, 11, 16)
 DEMO = Path(__file__).resolve().parents[2] / "app/demo/data"
@@ -95,15 +94,14 @@ def demo() -> tuple[list[Row], World]:
         content = next((step["edit"]["content"] for step in reversed(steps) if "edit" in step), given["content"])
         where = (id_of(given.get("agent")), id_of(given.get("entity_type")))
         rows.append(Row(content, given.get("context"), id_of(given["key"]), *where))
-    vectors = embed([row.content for row in rows])
-    return [replace(row, vector=vector) for row, vector in zip(rows, vectors, strict=True)], world
+    return rows, world
 
 
 NAMES = ("agents", "entities", "knowledge")
 
 
-def with_vector(content: str, **given: object) -> Row:
-    return Row(content, id=uuid4(), vector=embed([content])[0], **given)
+def rule(content: str, **given: object) -> Row:
+    return Row(content, id=uuid4(), **given)
 
 
 def clash(a: Row, b: Row) -> Finding | None:
@@ -113,7 +111,7 @@ def clash(a: Row, b: Row) -> Finding | None:
 
 
 def test_a_finding_quotes_the_words_and_says_what_to_do() -> None:
-    two, four = with_vector("Reply to outages within 2 hours."), with_vector("Reply to outages within 4 hours.")
+    two, four = rule("Reply to outages within 2 hours."), rule("Reply to outages within 4 hours.")
     found = clash(two, four)
     assert found
     assert (found.check, found.other_id) == ("contradiction", four.id)
@@ -132,20 +130,20 @@ def test_the_same_words_are_a_duplicate_whatever_their_case_and_spaces() -> None
 def test_rows_that_no_agent_gets_together_do_not_clash() -> None:
     ours, theirs = uuid4(), uuid4()
     for key in ("agent_id", "entity_type_id"):
-        one, other = (with_vector("Quote prices with VAT.", **{key: scope}) for scope in (ours, theirs))
+        one, other = (rule("Quote prices with VAT.", **{key: scope}) for scope in (ours, theirs))
         assert clash(one, other) is None
         assert clash(one, replace(other, **{key: None}))
 
 
 def test_rules_for_other_occasions_do_not_contradict() -> None:
-    one = with_vector("Round amounts to one decimal.", context="writing for the committee")
-    other = with_vector("Round amounts to two decimals.", context="checking the accounts")
+    one = rule("Round amounts to one decimal.", context="writing for the committee")
+    other = rule("Round amounts to two decimals.", context="checking the accounts")
     assert clash(one, other) is None
     assert clash(one, replace(other, context="a paper for the committee"))
 
 
 def test_a_row_is_not_compared_with_itself() -> None:
-    row = with_vector("Use EUR.")
+    row = rule("Use EUR.")
     assert clash(row, row) is None
 
 

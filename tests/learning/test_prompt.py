@@ -97,7 +97,9 @@ def well_formed(prompt: Prompt) -> None:
     key = mark[:KEY_DIGITS]
     structure = [line.removesuffix(f" {key}") for line in lines[2:-2] if line.endswith(f" {key}")]
     assert prompt.text.count(key) == len(structure) + 3  # And in the fences and in what explains the section.
-    assert [line for line in structure if line.startswith("## ")] == [f"## {SECTIONS[kind]}" for kind in prompt.loaded()["types"]]
+    assert [line for line in structure if line.startswith("## ")] == [
+        f"## {SECTIONS[kind]}" for kind in prompt.loaded()["types"]
+    ]
     items = [f"- [{SCOPES[one.scope]}]" for one in prompt.rows]
     assert [line for line in structure if line.startswith("- ")] == items
     assert structure.count("when") == sum(bool(one.context) for one in prompt.rows)

@@ -12,21 +12,6 @@ from app.formats.workspace_settings import WorkspaceSettings, without_effect
 from app.services.workspaces import store as workspace_store
 
 
-class WorkspaceSettingsAnswer(Answer):
-    """The settings as they are."""
-
-    review_enabled: bool
-    review_cron: str
-    knowledge_gate: Literal["propose", "proved"]
-    author_private: bool
-    timezone: str
-    retention_days: int | None
-    training_consent: bool
-    context_top_n: int
-    feedback_origins: list[str]
-    without_effect: dict[str, str] = Field({}, description="Settings that are kept but do nothing yet, and why.")
-
-
 class SettingsChange(Body):
     """What to change; what is left out stays."""
 
@@ -47,6 +32,12 @@ class SettingsChange(Body):
     )
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
+
+
+class WorkspaceSettingsAnswer(SettingsChange, Answer):
+    """The settings as they are."""
+
+    without_effect: dict[str, str] = Field({}, description="Settings that are kept but do nothing yet, and why.")
 
 
 @route(bp, "GET", "/api/admin/settings", access=("admin", "admin"))

@@ -6,7 +6,7 @@ Thresholds are fitted on labelled pairs (`scripts/fit_hygiene.py`); docs/decisio
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from uuid import UUID
@@ -37,8 +37,8 @@ TOWARDS = re.compile(r"\b(?:to|ask|tell|cc|notify)\s+(?:the\s+)?$", re.IGNORECAS
 
 @dataclass(frozen=True)
 class Row:
-    """A knowledge row as the checks see it. `vector` is the sentence vector of its content, `digest` its hash, and
-    `replaces` the row whose words it would change."""
+    """A knowledge row as the checks see it. `digest` is the hash of its content, `replaces` the row whose words it
+    would change."""
 
     content: str
     context: str | None = None
@@ -48,7 +48,6 @@ class Row:
     state: str = "active"
     active_since: date | None = None
     injected: int = 0
-    vector: Sequence[float] = ()
     digest: str = ""
     replaces: UUID | None = None
 
@@ -87,19 +86,6 @@ class Finding:
     other_id: UUID | None = None
     agent_id: UUID | None = None
     entity_type_id: UUID | None = None
-
-
-def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:
-    """Everything that is wrong with one row: by itself, and beside others."""
-    from app.text.embeddings import cosine
-
-    found = check_alone(row, world, today)
-    for other in others:
-        near = cosine(row.vector, other.vector) if row.vector and other.vector else 0.0
-        clash = compare(row, other, near)
-        if clash:
-            found.append(clash)
-    return found
 
 
 def check_alone(row: Row, world: World, today: date) -> list[Finding]:

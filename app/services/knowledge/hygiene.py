@@ -92,17 +92,20 @@ def nearest_rows(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
 
 def read_world(*, actor: Actor) -> World:
     """What the workspace has that a rule can speak of. Two queries."""
-    agents, types, fields = _read_names(actor)
+    named: dict[str, list[Named]] = {"agent": [], "type": []}
+    fields: set[str] = set()
+    for kind, id_, slug, name, archived_at, known in _read_names(actor):
+        named[kind].append(Named(id_, slug, name, archived_at is not None))
+        fields |= set(known or ())
+    in_use = {agent.id for agent in named["agent"] if not agent.archived}
     tools: dict[str, frozenset[UUID]] = {}
     once: set[str] = set()
-    in_use = {agent.id for agent in agents if not agent.archived}
     for agent_id, is_current, groups, own in _read_tools(actor):
         names = tool_names(_texts_in(groups)) | set(_texts_in(own))
         once |= names
         if is_current and agent_id in in_use:
-            for name in names:
-                tools[name] = tools.get(name, frozenset()) | {agent_id}
-    return World(agents, types, frozenset(fields), tools, frozenset(once - tools.keys()))
+            tools |= {name: tools.get(name, frozenset()) | {agent_id} for name in names}
+    return World(named["agent"], named["type"], frozenset(fields), tools, frozenset(once - tools.keys()))
 
 
 def _are_compared(row: Row, other: Row) -> bool:
@@ -134,22 +137,16 @@ def _read_rows(actor: Actor, also: Collection[UUID] = ()) -> tuple[list[Row], bo
     return [one for place, one in enumerate(rows) if place < MAX_ROWS or one.id in also], len(rows) > MAX_ROWS
 
 
-def _read_names(actor: Actor) -> tuple[list[Named], list[Named], set[str]]:
-    """Agents, entity types and the names of their fields. One query."""
-    of_agents = select(
-        literal("agent").label("kind"), Agent.id, Agent.slug, Agent.name, Agent.archived_at,
-        cast(null(), JSONB).label("fields"),
-    ).where(Agent.tenant_id == actor.tenant_id, Agent.merged_into.is_(None))  # fmt: skip
-    of_types = select(
-        literal("type"), EntityType.id, EntityType.slug, EntityType.name, EntityType.archived_at, EntityType.fields
-    ).where(EntityType.tenant_id == actor.tenant_id)
-    agents: list[Named] = []
-    types: list[Named] = []
-    fields: set[str] = set()
-    for kind, id_, slug, name, archived_at, known in db.session.execute(union_all(of_agents, of_types)):
-        (agents if kind == "agent" else types).append(Named(id_, slug, name, archived_at is not None))
-        fields |= set(known or ())
-    return agents, types, fields
+def _read_names(actor: Actor) -> Iterable[Any]:
+    """Agents, and entity types with their fields. One query."""
+    kinds = (("agent", Agent, cast(null(), JSONB)), ("type", EntityType, EntityType.fields))
+    of_kinds = [
+        select(literal(kind), model.id, model.slug, model.name, model.archived_at, fields).where(
+            model.tenant_id == actor.tenant_id, *([Agent.merged_into.is_(None)] if model is Agent else [])
+        )
+        for kind, model, fields in kinds
+    ]
+    return db.session.execute(union_all(*of_kinds))
 
 
 def _read_tools(actor: Actor) -> Iterable[Any]:

@@ -18,7 +18,7 @@ from app.services.agents import versions as agent_versions
 from app.text.diff import text_diff
 from app.tools.describe import describe_groups
 from app.views.agents import bp
-from app.views.agents.form import KINDS, METHODS, TYPES, AgentForm
+from app.views.agents.form import KINDS, AgentForm
 from app.views.forms import parse_count
 from app.views.htmx import Toast, leave, page
 
@@ -106,8 +106,6 @@ def _form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
         form=form,
         agent=agent,
         kinds=KINDS,
-        methods=METHODS,
-        types=TYPES,
         limits=LIMITS,
         groups=describe_groups(),
         model=model_status.status_of(form.model, settings),

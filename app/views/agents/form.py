@@ -26,7 +26,6 @@ KINDS = {
     "external": "Runs elsewhere and reports its own sessions.",
 }
 TYPES = ("string", "number", "integer", "boolean", "array", "object")
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # The rows of the form, empty. A row within a row is another list of rows.
 HEADER: Row = {"header": "", "variable": ""}
 PARAMETER: Row = {"name": "", "type": "", "description": "", "required": ""}

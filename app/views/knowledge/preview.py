@@ -1,11 +1,8 @@
 """The prompt as an agent would get it now, byte by byte, and what fell below the line."""
 
-from typing import Any
-
 from flask import g, request
 from werkzeug.wrappers import Response
 
-from app.errors import NotFound
 from app.formats.ids import parse_id
 from app.learning.prompt import PromptRow
 from app.learning.ranking import rank
@@ -22,37 +19,21 @@ from app.views.knowledge import bp
 @access("admin")
 def preview() -> Response:
     """The exact prompt for an agent and a kind of record; with `row`, the place of that row."""
-    scopes = knowledge_lists.scope_slugs(actor=g.actor)
-    row = _read_row()
-    agent, kind = (_read_scope(name, row) for name in ("agent", "entity_type"))
+    row_id = parse_id(request.args.get("row", ""))
+    row = next(iter(knowledge_lists.get_rows([row_id], actor=g.actor)), None) if row_id else None
+    # What the address asks for, else whom the row is for.
+    agent, kind = (
+        request.args.get(name, (row and getattr(row, name)) or "").strip()[:120] for name in ("agent", "entity_type")
+    )
     agent_id = versions.resolve_agent(agent, actor=g.actor).id if agent else None
     type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
-    offered = _as_prompt_row(row) if row and row.state != "active" else None
+    offered = None
+    if row and row.state != "active":
+        # As it would be right after it was brought into use.
+        fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
+        offered = PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
     shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
     return page(
         "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
-        row=row, agent=agent, entity_type=kind, scopes=scopes,
+        row=row, agent=agent, entity_type=kind, scopes=knowledge_lists.scope_slugs(actor=g.actor),
     )  # fmt: skip
-
-
-def _read_row() -> knowledge_lists.KnowledgeRow | None:
-    row_id = parse_id(request.args.get("row", ""))
-    if row_id is None:
-        return None
-    try:
-        return knowledge_lists.get_row(row_id, actor=g.actor).row
-    except NotFound:
-        return None
-
-
-def _read_scope(name: str, row: Any) -> str:
-    """What the address asks for, else whom the row is for."""
-    if name in request.args:
-        return request.args[name].strip()[:120]
-    return (getattr(row, name) or "") if row else ""
-
-
-def _as_prompt_row(row: knowledge_lists.KnowledgeRow) -> PromptRow:
-    """A row that is not in use as it would be in a prompt right after it was brought into use."""
-    fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
-    return PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
