@@ -52,7 +52,7 @@ def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 2
     html = render_template(
         "agents/detail.html",
         row=row,
-        config=config,
+        version_config=config,
         model=model_status.status_of(config.model, _settings()),
         groups=[group for group in describe_groups() if group.name in config.tool_groups],
         kinds=KINDS,
