@@ -14,6 +14,7 @@ from app.actor import Actor
 from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.learning.signals import weight_of
 from app.models import Agent, AuditEntry, Feedback
 from app.services.analytics import tab_counts
 from app.services.feedback import lists as feedback_lists
@@ -248,7 +249,7 @@ def test_filters_narrow_the_feed(workspace: Any) -> None:
         assert found(origin="machine") == {"four"}
         assert found(to="2020-01-01") == found(agent="nobody") == set()
         [weak] = feedback_lists.list_feedback(FeedbackFilters(signal="regenerate"), Page(), actor=admin).items
-        assert weak.weight == 0.3
+        assert weight_of(weak.signal) == 0.3
         assert tab_counts.count_tabs(actor=admin)["oldest"] is not None
 
 

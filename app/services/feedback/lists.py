@@ -4,9 +4,10 @@ Members read their own rows; the database sees to that, and the conditions repea
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -20,7 +21,6 @@ from app.db.paging import Page, ScanWindow, Slice, empty, read_page
 from app.errors import NotFound
 from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, merge_assessment, without_assessment
 from app.formats.ids import parse_id
-from app.learning.signals import weight_of
 from app.models import (
     Agent,
     AgentSession,
@@ -135,46 +135,14 @@ class FeedbackFilters(Filters):
         return ScanWindow(shown, lambda row: self._compare(row, names), SCAN_LIMIT)
 
 
-@dataclass(frozen=True)
-class FeedbackRow:
-    """Feedback in a list. `author` is "a member", without an id, where the workspace hides who said what."""
-
-    id: UUID
-    source_type: str
-    kind: str
-    rating: str
-    signal: str | None
-    origin: str
-    confidence: float
-    status: str
-    comment: str | None
-    session_id: UUID | None
-    session_title: str | None
-    entity_id: UUID | None
-    agent_id: UUID | None
-    agent: str | None
-    agent_version: int | None
-    chat_id: str | None
-    message_id: str | None
-    turn_id: str | None
-    trace_id: str | None
-    project: str
-    edit_distance: int | None
-    field_name: str | None
-    tool_slug: str | None
-    event_id: str | None
-    error_categories: list[str]
-    assignee_id: UUID | None
-    assignee: str | None
-    retracted: bool
-    created_at: datetime
-    occurred_at: datetime
-    author_id: UUID | None
-    author: str | None
-
-    @property
-    def weight(self) -> float:
-        return weight_of(self.signal)
+# Feedback in a list: its `OWN_COLUMNS`, the `SHOWN` ones, and its author, who is "a member", without an id, where the
+# workspace hides authors.
+FeedbackRow = SimpleNamespace
+OWN_COLUMNS = (
+    "id", "source_type", "kind", "rating", "signal", "origin", "confidence", "status", "comment", "session_id",
+    "entity_id", "agent_id", "chat_id", "message_id", "turn_id", "trace_id", "project", "error_categories",
+    "assignee_id", "created_at", "occurred_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -200,7 +168,6 @@ class FeedbackDetail:
     assessment: dict[str, Any]
 
 
-# What a row shows in lists besides its own columns.
 SHOWN: dict[str, Any] = {
     "session_title": AgentSession.title,
     "agent": Agent.slug,
@@ -219,16 +186,18 @@ CONTENTS = (
 )  # fmt: skip
 
 
-def _with_names(actor: Actor, *more: Any) -> Any:
-    """Select what a `FeedbackRow` has. Only people who give feedback are hidden, not the product."""
+def _columns(actor: Actor) -> dict[str, Any]:
+    """Return what a `FeedbackRow` has. Only people who give feedback are hidden, not the product."""
     hidden = and_(is_hidden(Feedback.created_by, actor), Feedback.origin == "user")
-    shown = SHOWN | {
-        "author_id": case((not_(hidden), Feedback.created_by)),
-        "author": case((hidden, A_MEMBER), else_=User.name),
-    }
-    columns: list[Any] = [shown.get(one.name, getattr(Feedback, one.name, None)) for one in fields(FeedbackRow)]
+    author_id = case((not_(hidden), Feedback.created_by))
+    author = case((hidden, A_MEMBER), else_=User.name)
+    own = {name: getattr(Feedback, name) for name in OWN_COLUMNS}
+    return own | SHOWN | {"author_id": author_id, "author": author}
+
+
+def _with_names(columns: dict[str, Any], *more: Any) -> Any:
     return (
-        select(*columns, *more)
+        select(*columns.values(), *more)
         .select_from(Feedback)
         .outerjoin(Agent, Agent.id == Feedback.agent_id)
         .outerjoin(AgentSession, AgentSession.id == Feedback.session_id)
@@ -236,6 +205,10 @@ def _with_names(actor: Actor, *more: Any) -> Any:
         .outerjoin(User, User.id == Feedback.created_by)
         .outerjoin(Assignee, Assignee.id == Feedback.assignee_id)
     )
+
+
+def _row(columns: dict[str, Any], values: Sequence[Any]) -> FeedbackRow:
+    return FeedbackRow(**dict(zip(columns, values, strict=False)))
 
 
 def _readable(actor: Actor) -> list[ColumnElement[bool]]:
@@ -253,6 +226,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     elif filters.assignee:
         where.append(Feedback.assignee_id == (actor.id if filters.assignee == "me" else UUID(filters.assignee)))
     count = None
+    columns = _columns(actor)
     if filters.q:
         matches = text_search.find_matches("feedback", filters, page)
         if not matches.ids:
@@ -260,7 +234,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
         where.append(matches.are(Feedback.id))
         count = matches.count
     found = read_page(
-        _with_names(actor),
+        _with_names(columns),
         page,
         at=filters.order,
         id=Feedback.id,
@@ -269,15 +243,16 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
         count=count,
         window=filters.window,
     )
-    return found.map(lambda row: FeedbackRow(*row))
+    return found.map(lambda values: _row(columns, values))
 
 
 def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackDetail:
     """One row with the message it is about and its outcome. With `audit_read` an admin's reading of what somebody else
     said is put into the audit log."""
+    columns = _columns(actor)
     reviewer = func.coalesce(ReviewAgent.slug, Reviewer.name)
     statement = (
-        _with_names(actor, *CONTENTS, reviewer, Entity.name, Feedback.created_by)
+        _with_names(columns, *CONTENTS, reviewer, Entity.name, Feedback.created_by)
         .outerjoin(Reviewer, Reviewer.id == Feedback.reviewed_by_user_id)
         .outerjoin(ReviewAgent, ReviewAgent.id == Feedback.reviewed_by_agent_id)
         .outerjoin(Entity, Entity.id == Feedback.entity_id)
@@ -286,9 +261,8 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     found: Any = db.session.execute(statement).one_or_none()
     if found is None:
         raise NotFound("There is no such feedback in this workspace.")
-    width = len(fields(FeedbackRow))
-    row = FeedbackRow(*found[:width])
-    context, details, *others, author_id = found[width:]
+    row = _row(columns, found)
+    context, details, *others, author_id = found[len(columns) :]
     if audit_read and actor.is_admin and row.origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
     knowledge = db.session.execute(
@@ -335,13 +309,14 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
     """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One
     query."""
     about = Feedback.session_id == session_id if session_id else Feedback.chat_id.in_(chats)
+    columns = _columns(actor)
     rows = db.session.execute(
-        _with_names(actor)
+        _with_names(columns)
         .where(*_readable(actor), about)
         .order_by(Feedback.created_at.desc(), Feedback.id.desc())
         .limit(MAX_ROWS)
     )
-    return [FeedbackRow(*row) for row in rows]
+    return [_row(columns, row) for row in rows]
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:

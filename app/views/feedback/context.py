@@ -110,7 +110,7 @@ def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) ->
     """`chat, turn 3 of 6`: where in the whole this is. A turn is a question and its answer."""
     asked = [turn for turn in turns if not turn.agent]
     if target is None or not asked:
-        return found.row.source_type
+        return str(found.row.source_type)
     at = [id(turn) for turn in turns].index(id(target))
     number = sum(not turn.agent for turn in turns[: at + 1])
     return f"{found.row.source_type}, turn {max(number, 1)} of {len(asked)}"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from app.learning.signals import weight_of
 from app.services.feedback.lists import FeedbackRow
 from app.views.format import value_line
 
@@ -55,7 +56,7 @@ def _lead(row: FeedbackRow, comment: str) -> str:
         return "rewrote the answer:"
     if comment:
         return ""
-    return SIGNAL_WORDS.get(row.signal or "", RATING_WORDS.get(row.rating, row.rating)) + ", no comment"
+    return f"{SIGNAL_WORDS.get(row.signal) or RATING_WORDS[row.rating]}, no comment"
 
 
 def _tail(row: FeedbackRow) -> str:
@@ -63,4 +64,5 @@ def _tail(row: FeedbackRow) -> str:
         return f"{row.confidence:.2f}"
     if row.signal == "edit" and row.edit_distance is not None:
         return f"{row.edit_distance} % changed"
-    return f"weight {row.weight:g}" if row.weight < 1 else ""
+    weight = weight_of(row.signal)
+    return f"weight {weight:g}" if weight < 1 else ""
