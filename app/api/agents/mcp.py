@@ -45,10 +45,7 @@ def messages() -> Response:
     body = json.dumps(message, ensure_ascii=False, allow_nan=False).encode()
     # A server that speaks ASGI itself has a running loop in this thread, and a thread runs only one.
     with ThreadPoolExecutor(max_workers=1) as thread:
-        status, headers, answer = thread.submit(
-            copy_context().run, lambda: asyncio.run(exchange(scope_of(body), body))
-        ).result()
-    return Response(answer, status, headers)
+        return thread.submit(copy_context().run, lambda: asyncio.run(exchange(body))).result()
 
 
 def fault_of(message: Any) -> str | None:
@@ -70,51 +67,19 @@ def error_answer(code: int, sentence: str) -> Response:
     return Response(json.dumps(document, ensure_ascii=False), 400, mimetype="application/json")
 
 
-def scope_of(body: bytes) -> dict[str, Any]:
-    """The request as ASGI tells it. The credential stays here; the length is that of the body as it is passed on."""
-    kept = [(name.lower(), value) for name, value in request.headers if name.lower() not in DROPPED_HEADERS]
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": request.method,
-        "scheme": request.scheme,
-        "path": request.path,
-        "raw_path": request.path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "headers": [
-            *((name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in kept),
-            (b"content-length", str(len(body)).encode()),
-        ],
-        "client": None,
-        "server": None,
-    }
-
-
-async def exchange(scope: dict[str, Any], body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-    """Status, headers and body of the library's answer."""
+async def exchange(body: bytes) -> Response:
+    """The library's answer. The credential stays here."""
+    import httpx2
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-
-    parts: list[dict[str, Any]] = []
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> dict[str, Any]:
-        if waiting:
-            return waiting.pop()
-        await asyncio.Event().wait()
-        raise AssertionError("nobody sets this event")
-
-    async def send(part: Any) -> None:
-        parts.append(part)
 
     actor = g.actor
     server = build_server(lambda: actor, current_app.config["VERSION"])
     manager = StreamableHTTPSessionManager(app=server, json_response=True, stateless=True)
+    given = [(name, value) for name, value in request.headers if name.lower() not in DROPPED_HEADERS]
+    headers = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in given]
     async with manager.run():
-        await manager.handle_request(scope, receive, send)
-    start = next(part for part in parts if part["type"] == "http.response.start")
-    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in start["headers"]]
-    kept = [(name, value) for name, value in headers if name.lower() in {"content-type", "allow"}]
-    answer = b"".join(part.get("body", b"") for part in parts if part["type"] == "http.response.body")
-    return start["status"], kept, answer
+        passed_on = httpx2.Request("POST", request.base_url, headers=headers, content=body)
+        found = await httpx2.ASGITransport(app=manager.handle_request).handle_async_request(passed_on)
+        content = await found.aread()
+    kept = {name: value for name, value in found.headers.items() if name in {"content-type", "allow"}}
+    return Response(content, found.status_code, kept)
