@@ -55,17 +55,11 @@ def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
     _check_values(values, found.get("criteria_set_id"))
     session: AgentSession | None = found.get("session_id")
     row = EntityResponse(
+        **{name: given for name, given in vars(new).items() if given is not None} | {"values": values},
         tenant_id=actor.tenant_id,
-        entity_id=new.entity_id,
-        criteria_set_id=new.criteria_set_id,
-        session_id=new.session_id,
-        agent_id=new.agent_id,
-        values=values,
         extracted=session is not None and session.output_type in EXTRACTIONS,
         created_by=None if new.agent_id else actor.id,
     )
-    if new.created_at:
-        row.created_at = new.created_at
     db.session.add(row)
     db.session.flush()
     audit.record(actor, "response.submitted", "response", row.id, entity_id=new.entity_id, fields=list(new.values))
@@ -109,9 +103,8 @@ def decide_response(
     if row.status != "submitted":
         raise Refused(f"This response is {row.status} already.", current=row.status)
     if field_name is not None and field_name not in row.values:
-        raise Invalid(
-            f"field_name: This response has {', '.join(row.values)}.", {"field_name": "Not in this response."}
-        )
+        known = ", ".join(row.values)
+        raise Invalid(f"field_name: This response has {known}.", {"field_name": "Not in this response."})
     row.status, row.decided_by, row.decided_at = status, actor.id, at or datetime.now(UTC)
     row.rejection_reason = why if status == "rejected" else None
     db.session.flush()
@@ -165,32 +158,27 @@ def _start_retry(
     agent = versions.ensure_agent(db.session.get_one(Agent, row.agent_id).slug, actor=actor)
     if agent.archived_at is not None:
         return None
-    what = field.replace("_", " ") if field else "the values"
+    what = f"{field.replace('_', ' ') if field else 'the values'} of {entity.name} again"
     last = _value(row.values[field]) if field else None
-    said = f"the last answer, {last}, was rejected" if isinstance(last, int | float) else "the last answer was rejected"
+    shown = f", {last}," if isinstance(last, int | float) else ""
     # One sentence: what to extract and what the person says about it belong together.
-    instruction = f"Extract {what} of {entity.name} again, because {said}: {why}"
+    instruction = f"Extract {what}, because the last answer{shown} was rejected: {why}"
     marks: dict[str, Any] = {"retry_of": str(row.id), "instruction": instruction}
     if row.criteria_set_id:
         marks["criteria_set_id"] = str(row.criteria_set_id)
-    message = NewEvent("user.message", {"text": instruction}, at)
     elsewhere = agent.kind == "external"
-    retry, _ = create_session(
-        NewSession(
-            agent=agent.slug,
-            title=f"Extract {what} of {entity.name} again",
-            session_type="agent",
-            output_type="field" if field else "fields",
-            entity_id=entity.id,
-            owner_id=row.owner_id,
-            marks=marks if elsewhere else marks | {"turns": [instruction]},
-            created_at=at,
-            events=[message] if elsewhere else [],
-        ),
-        # A retry has no more permissions than the first run, no matter who rejected the response.
-        actor=actor.limited_to(first.key_scopes if first is not None else None),
+    new = NewSession(
+        agent=agent.slug,
+        title=f"Extract {what}",
+        output_type="field" if field else "fields",
+        entity_id=entity.id,
+        owner_id=row.owner_id,
+        marks=marks if elsewhere else marks | {"turns": [instruction]},
+        created_at=at,
+        events=[NewEvent("user.message", {"text": instruction}, at)] if elsewhere else [],
     )
-    return retry
+    # A retry has no more permissions than the first run, no matter who rejected the response.
+    return create_session(new, actor=actor.limited_to(first.key_scopes if first is not None else None))[0]
 
 
 def _value(given: Any) -> Any:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import select
 from sqlalchemy.orm.attributes import set_committed_value
 
 from app.actor import Actor
-from app.db import db, run
-from app.errors import Invalid, NotFound, Refused
+from app.db import run
+from app.db.lookup import get_own
+from app.errors import Invalid, Refused
 from app.formats import session_limits as limits
 from app.formats.tool_results import is_truncated, with_error_mark
 from app.models import AgentSession
@@ -74,14 +74,7 @@ class EventRow:
 
 def lock_for_events(session_id: UUID, *, actor: Actor) -> AgentSession:
     """Lock the session until the transaction ends; the holder of the lock numbers the next events."""
-    session = db.session.scalar(
-        select(AgentSession)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    )
-    if session is None:
-        raise NotFound("There is no such session in this workspace.")
+    session = get_own(AgentSession, session_id, "session", actor=actor, lock=True)
     if session.golden_set is not None:
         raise Refused("This session is golden; its events are frozen. Revoke the golden first.")
     return session

@@ -56,37 +56,22 @@ def start_run(
     turns: Sequence[str],
     *,
     actor: Actor,
-    session_type: str = "agent",
-    output_type: str | None = None,
-    chat_id: UUID | None = None,
     turn_id: str | None = None,
-    entity_id: UUID | None = None,
     title: str | None = None,
-    agent_version: int | None = None,
     metadata: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> AgentSession:
     """Ask an agent to answer these messages, one after the other. In a chat, `turn_id` names the turn that is
-    answered: earlier turns are what the agent knows, and its answer joins the chat."""
+    answered: earlier turns are what the agent knows, and its answer joins the chat. `fields` are of the session."""
     said = [text.strip() for text in turns if text.strip()]
     if not said or len(said) > MAX_TURNS:
         raise Invalid.of({"message": "Say something."})
     if any(len(text) > limits.MESSAGE // 4 for text in said):
         raise Invalid.of({"message": f"At most {limits.MESSAGE // 4:,} characters."})
-    found = runnable_agent(agent, actor=actor)
-    session, _ = create_session(
-        NewSession(
-            agent=found.slug,
-            agent_version=agent_version,
-            title=title or title_of(said[0]),
-            session_type=session_type,
-            output_type=output_type,
-            chat_id=chat_id,
-            entity_id=entity_id,
-            marks=(metadata or {}) | {"turns": said} | ({"turn_id": turn_id} if turn_id else {}),
-        ),
-        actor=actor,
-    )
-    return session
+    marks = (metadata or {}) | {"turns": said} | ({"turn_id": turn_id} if turn_id else {})
+    slug = runnable_agent(agent, actor=actor).slug
+    new = NewSession(agent=slug, title=title or title_of(said[0]), marks=marks, **fields)
+    return create_session(new, actor=actor)[0]
 
 
 def runnable_agent(agent: str, *, actor: Actor) -> Agent:

@@ -336,20 +336,18 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
     if session.eval_source is not None:
         return
     reason = session.error or UNKNOWN_REASON
-    record_feedback(
-        NewFeedback(
-            source_type="session",
-            kind="session_failure",
-            origin="system",
-            rating="negative",
-            comment=reason[: limits.ERROR],
-            session_id=session.id,
-            context={"failure_reason": reason[:4096]},
-            occurred_at=session.finished_at,
-            created_at=session.finished_at,
-        ),
-        actor=actor,
+    failure = NewFeedback(
+        source_type="session",
+        kind="session_failure",
+        origin="system",
+        rating="negative",
+        comment=reason[: limits.ERROR],
+        session_id=session.id,
+        context={"failure_reason": reason[:4096]},
+        occurred_at=session.finished_at,
+        created_at=session.finished_at,
     )
+    record_feedback(failure, actor=actor)
 
 
 def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
