@@ -17,6 +17,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import AgentSession, CriteriaSet, Entity, EntityType
 from app.services import audit
 from app.services.entities.responses import list_responses
+from app.services.knowledge import rows as knowledge_rows
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, is_type
 
@@ -107,12 +108,8 @@ def find_type(slug: str, *, actor: Actor) -> EntityType:
 
 def list_types(*, actor: Actor) -> list[TypeRow]:
     """The types in use, with how many records each has. One query."""
-    number = (
-        select(func.count())
-        .select_from(Entity)
-        .where(Entity.tenant_id == EntityType.tenant_id, Entity.entity_type_id == EntityType.id)
-        .scalar_subquery()
-    )
+    own = [Entity.tenant_id == EntityType.tenant_id, Entity.entity_type_id == EntityType.id]
+    number = select(func.count()).select_from(Entity).where(*own).scalar_subquery()
     rows = db.session.execute(
         select(EntityType.id, EntityType.slug, EntityType.name, EntityType.fields, number)
         .where(EntityType.tenant_id == actor.tenant_id, EntityType.archived_at.is_(None))
@@ -123,8 +120,6 @@ def list_types(*, actor: Actor) -> list[TypeRow]:
 
 def archive_type(type_id: UUID, *, actor: Actor) -> None:
     """Retire a type. What was learned for it alone no longer reaches a prompt; its records stay."""
-    from app.services.knowledge import rows as knowledge_rows
-
     actor.check_admin("Only an admin changes what records there are.")
     moved = db.session.scalar(
         update(EntityType)
@@ -146,15 +141,8 @@ def create_entity(
     if not name.strip():
         raise Invalid.of({"name": "Give it a name."})
     check_fields(fields, kind)
-    moment = created_at or datetime.now(UTC)
-    entity = Entity(
-        tenant_id=actor.tenant_id,
-        entity_type_id=kind.id,
-        name=name.strip()[:300],
-        fields=fields,
-        created_at=moment,
-        updated_at=moment,
-    )
+    entity = Entity(tenant_id=actor.tenant_id, entity_type_id=kind.id, name=name.strip()[:300], fields=fields)
+    entity.created_at = entity.updated_at = created_at or datetime.now(UTC)
     db.session.add(entity)
     db.session.flush()
     audit.record(actor, "entity.created", "entity", entity.id, entity_type=kind.slug, name=entity.name)
