@@ -47,7 +47,8 @@ class StopRequested(Exception):
 class Run:
     """One attempt at a session. `injected` is called with the knowledge rows in the prompt.
 
-    `received` are events of an endpoint's turn that has not ended.
+    `received` are events of an endpoint's turn that has not ended. `stop_requested` says that the task was cancelled to
+    end the session as cancelled.
     """
 
     lease: Lease
@@ -59,6 +60,8 @@ class Run:
     replay: Replay | None = None
     recorded: RecordedTools | None = None
     tools: list[Tool] = field(default_factory=list)
+    task: asyncio.Task[None] = field(init=False)
+    stop_requested: bool = False
 
     def __post_init__(self) -> None:
         self.product = self.writer = identity.product_in(self.lease.tenant_id)

@@ -18,6 +18,7 @@ from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent
 from app.text.values import from_json
 from app.tools import Outcome, Tool, ToolScope, run_tool
+from app.tools.run import OnOutcome
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelResponse
@@ -235,36 +236,30 @@ class Turn:
 
     async def _carry_out(self, history: History, call: OpenCall) -> None:
         """Run a tool and record the result; in one transaction, where the tool writes to our database."""
-        tool = self.tools.get(call.name)
-        if tool is None or self.recorded is not None or not (tool.transactional and tool.writes):
-            await self._result(history, call, await self._run_tool(call))
-            return
-        done: list[bool] = []
+        asked_to_stop: list[bool] = []
 
         def write_result(outcome: Outcome) -> None:
-            done.append(self.write_inside(self._events(call, outcome)[1]))
+            asked_to_stop.append(self.write_inside(self._events(call, outcome)[1]))
 
-        outcome = await self._execute(tool, call, write_result)
-        if not done or outcome.is_error:
+        outcome = await self._run_tool(call, write_result)
+        if not asked_to_stop or outcome.is_error:
             # The tool wrote nothing, so its result is recorded on its own.
             await self._result(history, call, outcome)
             return
         add_tool_result(history, call, self._events(call, outcome)[0], outcome.is_error)
-        if done[0]:
+        if asked_to_stop[0]:
             await self.record([])
 
-    async def _run_tool(self, call: OpenCall) -> Outcome:
+    async def _run_tool(self, call: OpenCall, write_result: OnOutcome) -> Outcome:
         tool = self.tools.get(call.name)
         if tool is None:
             known = ", ".join(self.tools) or "none"
             return Outcome(f"There is no tool {call.name[:80]!r}; there are: {known}.", is_error=True)
         if self.recorded is not None:
             return await self.recorded.answer(call, lambda found: self._execute(found, call))
-        return await self._execute(tool, call)
+        return await self._execute(tool, call, write_result if tool.writes else None)
 
-    async def _execute(
-        self, tool: Tool, call: OpenCall, on_outcome: Callable[[Outcome], None] | None = None
-    ) -> Outcome:
+    async def _execute(self, tool: Tool, call: OpenCall, on_outcome: OnOutcome | None = None) -> Outcome:
         actor = self.work.actor
         scope = ToolScope(actor, self.work.lease.session_id, actor.agent_id, call.id)
         pool: Pool = "run" if tool.transactional else "tool"

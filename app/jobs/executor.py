@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
 from typing import Any, TypeVar
@@ -41,15 +40,6 @@ MAX_BEAT_SECONDS = 15.0
 GRACE_SECONDS = 2.0
 
 
-@dataclass
-class ActiveRun:
-    """A run in progress. `stop` is set when it was asked to end as cancelled."""
-
-    run: Run
-    task: asyncio.Task[None]
-    stop: bool = False
-
-
 def warm_up() -> None:
     """Load the model libraries, so that the first session does not wait for them."""
     import pydantic_ai.direct
@@ -70,7 +60,7 @@ class Executor:
         self.beat: float = min(MAX_BEAT_SECONDS, self.settings.lease_seconds / 4)
         self.owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.beaten_at: float = time.monotonic()
-        self.active: dict[UUID, ActiveRun] = {}
+        self.active: dict[UUID, Run] = {}
         self.threads = Threads(app, self.slots)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="executor", daemon=True)
@@ -110,7 +100,7 @@ class Executor:
         done = 0
         try:
             while taken := await self._claim(self.slots):
-                await asyncio.wait([self._start_run(lease).task for lease in taken])
+                await asyncio.wait([self._start_run(lease) for lease in taken])
                 done += len(taken)
         finally:
             watch.cancel()
@@ -122,13 +112,13 @@ class Executor:
             task.cancel()
         await asyncio.gather(*self._service, return_exceptions=True)
         if self.active:
-            await asyncio.wait([one.task for one in self.active.values()], timeout=GRACE_SECONDS)
+            await asyncio.wait([run.task for run in self.active.values()], timeout=GRACE_SECONDS)
         left = list(self.active.values())
-        for one in left:
-            one.task.cancel()
-        await asyncio.gather(*[one.task for one in left], return_exceptions=True)
+        for run in left:
+            run.task.cancel()
+        await asyncio.gather(*[run.task for run in left], return_exceptions=True)
         try:
-            await self._do(lambda: self._by_workspace([one.run.lease for one in left], leases.release))
+            await self._do(lambda: self._by_workspace([run.lease for run in left], leases.release))
             await self._do(self.usage.write)
         except SQLAlchemyError as trouble:
             log.warning("sessions were not given back, so others wait for their leases to end: %s", trouble)
@@ -160,11 +150,11 @@ class Executor:
 
         return await self._do(work)
 
-    def _start_run(self, lease: Lease) -> ActiveRun:
+    def _start_run(self, lease: Lease) -> asyncio.Task[None]:
         run = Run(lease, self.threads, self.settings, knowledge_usage.note_injected)
-        one = ActiveRun(run, asyncio.create_task(self._run_claimed(run)))
-        self.active[lease.session_id] = one
-        return one
+        run.task = asyncio.create_task(self._run_claimed(run))
+        self.active[lease.session_id] = run
+        return run.task
 
     async def _run_claimed(self, run: Run) -> None:
         """Run a claimed session and release it where the database fails."""
@@ -189,7 +179,7 @@ class Executor:
         try:
             await run.run()
         except asyncio.CancelledError:
-            if not self.active[run.lease.session_id].stop:
+            if not run.stop_requested:
                 raise
             await run.cancel()
         except DBAPIError:
@@ -203,7 +193,7 @@ class Executor:
         due = time.monotonic() + self.beat
         while True:
             await asyncio.sleep(min(STOP_CHECK_SECONDS, self.beat))
-            held = [one.run.lease for one in self.active.values()]
+            held = [run.lease for run in self.active.values()]
             try:
                 if time.monotonic() >= due:
                     await self._renew(held)
@@ -225,10 +215,10 @@ class Executor:
 
     def _end(self, *, stop: set[UUID], lost: set[UUID] | None = None) -> None:
         for session_id in stop | (lost or set()):
-            one = self.active.get(session_id)
-            if one is not None and not one.stop:
-                one.stop = session_id in stop
-                one.task.cancel()
+            run = self.active.get(session_id)
+            if run is not None and not run.stop_requested:
+                run.stop_requested = session_id in stop
+                run.task.cancel()
 
     def _by_workspace(self, held: list[Lease], work: Callable[[list[Lease]], Result]) -> list[Result]:
         """Apply `work` to the leases, in one transaction per workspace."""

@@ -187,31 +187,22 @@ def open_client(
     )
 
 
-class ModelTransport(httpx2.AsyncHTTPTransport):
-    """The transport to the operator's own model server. Only the size of responses is limited."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await super().handle_async_request(request)
-        streamed = response.headers.get("content-type", "").startswith("text/event-stream")
-        most = MODEL_STREAM_BYTES if streamed else MODEL_BYTES
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=BoundedStream(response.stream, "It", most),
-            extensions=response.extensions,
-        )
-
-
 def model_client() -> httpx2.AsyncClient:
-    """A client for the operator's model server."""
+    """A client for the operator's own model server. Only the size of responses is limited."""
     return httpx2.AsyncClient(
+        verify=_tls_context(),
         # Every slot of the executor may have its own request open.
-        transport=ModelTransport(
-            verify=_tls_context(), limits=httpx2.Limits(max_keepalive_connections=MODEL_CONNECTIONS)
-        ),
+        limits=httpx2.Limits(max_keepalive_connections=MODEL_CONNECTIONS),
         headers={"Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(MODEL_SECONDS, connect=CONNECT_SECONDS),
+        trust_env=False,
+        event_hooks={"response": [_bound_response]},
     )
+
+
+async def _bound_response(response: httpx2.Response) -> None:
+    streamed = response.headers.get("content-type", "").startswith("text/event-stream")
+    response.stream = BoundedStream(response.stream, "It", MODEL_STREAM_BYTES if streamed else MODEL_BYTES)
 
 
 def secret_headers(headers_env: Mapping[str, str], host: str) -> dict[str, str]:

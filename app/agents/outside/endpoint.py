@@ -120,12 +120,11 @@ class Endpoint:
         usage = found.get("usage")
         if not isinstance(usage, dict):
             return
-        self.usage.input_tokens += _count(usage.get("input_tokens"))
-        self.usage.output_tokens += _count(usage.get("output_tokens"))
-        cost, model = usage.get("cost"), usage.get("model")
+        self.usage.input_tokens += int(_figure(usage.get("input_tokens"), session_limits.TOKENS) or 0)
+        self.usage.output_tokens += int(_figure(usage.get("output_tokens"), session_limits.TOKENS) or 0)
+        cost, model = _figure(usage.get("cost"), session_limits.COST), usage.get("model")
         if self.usage.cost is not None:
-            known = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost <= session_limits.COST
-            self.usage.cost = self.usage.cost + Decimal(str(cost)) if known else None
+            self.usage.cost = None if cost is None else self.usage.cost + Decimal(str(cost))
         if isinstance(model, str) and model:
             self.usage.model = redact_text(model)[: session_limits.MODEL]
 
@@ -207,6 +206,5 @@ def read_event(given: Any, place: int) -> NewEvent:
     return event
 
 
-def _count(given: Any) -> int:
-    known = isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= session_limits.TOKENS
-    return int(given) if known else 0
+def _figure(given: Any, most: float) -> float | None:
+    return given if type(given) in (int, float) and 0 <= given <= most else None
