@@ -27,7 +27,7 @@ def seed_command(as_json: bool) -> None:
 @workspace_command
 def reset_command(as_json: bool) -> None:
     """Delete the demo workspace and fill it again."""
-    from app.demo.reset import reset
+    from app.demo.seed import reset
 
     made = reset(current_app.extensions["upshot.opened"].owner_url)
     emit(made, _sentence("is new again" if made["removed"] else "is ready", made), as_json)

@@ -42,7 +42,7 @@ class DatabaseWatch:
         self._found: str | None = None
         self._waiting = False
         # One byte that all processes of the server share: each must say what one of them ran into.
-        self._shared = mmap.mmap(-1, 1)
+        self._no_space = mmap.mmap(-1, 1)
         self._kept = False
 
     def keep(self) -> None:
@@ -65,20 +65,12 @@ class DatabaseWatch:
     def _last_found(self) -> str | None:
         if self._waiting and time.monotonic() - self._asked_at > SILENT_SECONDS:
             return SILENT
-        return NO_SPACE if self._no_space else self._found
-
-    @property
-    def _no_space(self) -> bool:
-        return self._shared[0] == 1
-
-    @_no_space.setter
-    def _no_space(self, value: bool) -> None:
-        self._shared[0] = int(value)
+        return NO_SPACE if self._no_space[0] else self._found
 
     def note_error(self, error: Exception) -> None:
         """Learn from a request that failed: a full disk shows only when something is written."""
         if is_out_of_space(error):
-            self._no_space = True
+            self._no_space[0] = 1
 
     def _keep_asking(self) -> None:
         with self._lock:
@@ -88,31 +80,32 @@ class DatabaseWatch:
                 self._thread.start()
 
     def _ask_until_unread(self) -> None:
-        connection: psycopg.Connection[Any] | None = None
-        pause = threading.Event()
-        while self._kept or time.monotonic() - self._read_at < UNREAD_SECONDS:
+        while self._is_read():
             self._asked_at, self._waiting = time.monotonic(), True
             try:
-                connection = connection or self._connect()
-                self._found = self._ask(connection)
+                with psycopg.connect(
+                    self.url, connect_timeout=2, autocommit=True, application_name="upshot probe"
+                ) as connection:
+                    while self._is_read():
+                        self._asked_at, self._waiting = time.monotonic(), True
+                        self._note(self._ask(connection))
             except psycopg.Error as error:
-                self._found = NO_SPACE if is_out_of_space(error) else SILENT
-                _drop(connection)
-                connection = None
-            self._waiting = False
-            self._first.set()
-            pause.wait(EVERY_SECONDS)
-        _drop(connection)
+                self._note(NO_SPACE if is_out_of_space(error) else SILENT)
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(self.url, connect_timeout=2, autocommit=True, application_name="upshot probe")
+    def _is_read(self) -> bool:
+        return self._kept or time.monotonic() - self._read_at < UNREAD_SECONDS
+
+    def _note(self, found: str | None) -> None:
+        self._found, self._waiting = found, False
+        self._first.set()
+        time.sleep(EVERY_SECONDS)
 
     def _ask(self, connection: psycopg.Connection[Any]) -> str | None:
-        if self._no_space:
+        if self._no_space[0]:
             with connection.transaction():
                 connection.execute("SET LOCAL work_mem = '64kB'")
                 connection.execute(TRY_TO_WRITE)
-            self._no_space = False
+            self._no_space[0] = 0
         return None if is_current(connection) else "The database is not at this version's schema."
 
 
@@ -125,8 +118,3 @@ def is_out_of_space(error: BaseException | None) -> bool:
     if isinstance(error, DBAPIError):
         error = error.orig
     return isinstance(error, errors.DiskFull)
-
-
-def _drop(connection: psycopg.Connection[Any] | None) -> None:
-    if connection is not None:
-        connection.close()

@@ -119,17 +119,12 @@ class Player:
         if chat:
             self.chats[talk.key] = chat
         return NewSession(
+            **session_fields(world, talk),
             external_id=f"demo:{talk.key}",
-            agent=talk.agent,
-            agent_version=world.version_at(talk.agent, talk.when),
             title=_title(world.text(talk.prompts[0])),
-            session_type=talk.type,
-            output_type=talk.output,
             status=recorded["status"],
             error=recorded["error"],
             chat_id=chat.id if chat else None,
-            entity_id=world.record_of(talk),
-            person_id=world.people[talk.person].id,
             duration_ms=work,
             environment="production",
             tags=(talk.persona,),
@@ -144,7 +139,7 @@ class Player:
         events = recorded["events"]
         times, _ = assign_times(events, began)
         apply_effects(self.world, events, times, self.world.actor(talk), session.id)
-        return _new_events(self.world, events, times, lambda at: self._loaded(session, at))
+        return new_events(self.world, events, times, lambda at: self._loaded(session, at))
 
     def _loaded(self, session: AgentSession, at: datetime) -> dict[str, Any]:
         """The knowledge in a prompt at this moment. Its hash differs in every workspace, so it is not recorded."""
@@ -156,6 +151,18 @@ class Player:
             world.used.setdefault(row_id, []).append(at)
         row_ids = [str(row_id) for row_id in prompt.row_ids]
         return {"row_ids": row_ids, "versions": [row.version for row in prompt.rows], "sha256": prompt.sha256}
+
+
+def session_fields(world: World, talk: Talk) -> dict[str, Any]:
+    """What a session of this conversation has, whether it is recorded or run."""
+    return {
+        "agent": talk.agent,
+        "agent_version": world.version_at(talk.agent, talk.when),
+        "session_type": talk.type,
+        "output_type": talk.output,
+        "entity_id": world.refs[f"record.{talk.entity}"] if talk.entity else None,
+        "person_id": world.people[talk.person].id,
+    }
 
 
 def summarize(world: World, talk: Talk, session_id: UUID, events: Events, messages: Sequence[UUID]) -> PlayedTalk:
@@ -264,7 +271,7 @@ def _end_replay(
     """Complete a replay as it was recorded; returns its events."""
     status, recorded, verdict = case
     times, work = assign_times(recorded, at)
-    events = _new_events(world, recorded, times, lambda _: {"sha256": _prompt_hash(session, entry)})
+    events = new_events(world, recorded, times, lambda _: {"sha256": _prompt_hash(session, entry)})
     _set(session, status=status, attempt=1, duration_ms=work, **USAGE)
     _set(session, created_at=at, started_at=at, finished_at=times[-1])
     result = to_ids(world, verdict) | {"judged_at": times[-1].isoformat()}
@@ -282,8 +289,8 @@ def _prompt_hash(session: AgentSession, entry: dict[str, Any]) -> str:
     return load_shared_context_prompt(session.tenant_id, session.agent_id, type_id).sha256
 
 
-def _new_events(
-    world: World, events: Events, times: list[datetime], loaded: Callable[[datetime], dict[str, Any]]
+def new_events(
+    world: World, events: Events, times: list[datetime], loaded: Callable[[datetime], dict[str, Any]] = lambda _: {}
 ) -> list[NewEvent]:
     """Recorded events with the ids of this workspace. `loaded` adds to `context.loaded` what is not recorded."""
     return [

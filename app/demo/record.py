@@ -23,19 +23,19 @@ from app.demo.playback import (
     create_chat,
     date_effect,
     date_failures,
+    new_events,
+    session_fields,
     start_run,
     store_messages,
     summarize,
 )
-from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_ids, to_line, to_names
-from app.demo.reset import purge
-from app.demo.seed import NAME
+from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_line, to_names
+from app.demo.seed import NAME, purge
 from app.demo.times import Events, assign_times
 from app.demo.world import Talk, World, load_talks, set_up
 from app.models import AgentSession
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import events_of
-from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Lease
 from app.services.sessions.store import NewSession
 from app.services.workspaces import store as workspace_store
@@ -144,19 +144,9 @@ class LivePlayer(Player):
     def _start_session(self, talk: Talk) -> UUID:
         world = self.world
         with self.transaction():
-            session, _ = session_store.create_session(
-                NewSession(
-                    agent=talk.agent,
-                    agent_version=world.version_at(talk.agent, talk.when),
-                    session_type=talk.type,
-                    output_type=talk.output,
-                    status="running",
-                    entity_id=world.record_of(talk),
-                    person_id=world.people[talk.person].id,
-                    metadata={"turns": [world.text(prompt) for prompt in talk.prompts]},
-                ),
-                actor=world.system,
-            )
+            turns = {"turns": [world.text(prompt) for prompt in talk.prompts]}
+            new = NewSession(**session_fields(world, talk), status="running", metadata=turns)
+            session, _ = session_store.create_session(new, actor=world.system)
             self.reserve(session.id)
             if talk.stopped:
                 session.cancel_requested_at = datetime.now(UTC)
@@ -169,10 +159,7 @@ class LivePlayer(Player):
         session = db.session.get_one(AgentSession, session_id)
         chat = create_chat(self.world, talk, times[0])
         session.chat_id = chat.id if chat else None
-        new = [
-            NewEvent(kind, to_ids(self.world, payload), at) for (kind, payload), at in zip(events, times, strict=True)
-        ]
-        return store_messages(self.world, chat, session, new)
+        return store_messages(self.world, chat, session, new_events(self.world, events, times))
 
     def _run(self, session_id: UUID, key: str, began: datetime) -> Recorded:
         self._run_to_end(session_id)

@@ -1,16 +1,18 @@
-"""`upshot demo seed`: Acme Capital with its people, agents, records and two months of work."""
+"""`upshot demo seed | reset`: Acme Capital with its people, agents, records and two months of work."""
 
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import func, select
 
 from app.actor import Actor
 from app.db import acting_as, db, transaction
+from app.db.connect import connect
 from app.demo.history import build_history
 from app.demo.playback import Player
 from app.demo.world import World, load_talks, set_up
-from app.errors import NotFound, Refused
+from app.errors import NotFound, Refused, Unusable
 from app.models import Agent, AgentSession, Chat, Entity, Feedback, Membership, SharedContext
 from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity
@@ -69,3 +71,30 @@ def _count_rows(actor: Actor) -> dict[str, int]:
         found[name] = db.session.scalar(rows) or 0
     found["people"] -= 1  # The workspace's system user is no person.
     return found
+
+
+def reset(owner_url: str | None) -> dict[str, Any]:
+    """Delete the demo workspace for good and fill it again. Other workspaces are not touched."""
+    if not owner_url:
+        raise Unusable("Deleting a workspace needs the owner of the database; set UPSHOT_OWNER_DATABASE_URL.")
+    tenant_id = _find_demo()
+    if tenant_id is not None:
+        purge(owner_url, tenant_id)
+    return seed() | {"removed": tenant_id is not None}
+
+
+def purge(owner_url: str, tenant_id: UUID) -> None:
+    """Delete a workspace with everything in it."""
+    with connect(owner_url, "UPSHOT_OWNER_DATABASE_URL") as connection:
+        connection.execute("select purge_tenant(%s)", (tenant_id,))
+
+
+def _find_demo() -> UUID | None:
+    try:
+        with transaction():
+            return workspace_store.find_workspace(SLUG)
+    except NotFound:
+        return None
+    finally:
+        # Rows that this database session has loaded from the old workspace must not come back.
+        db.session.remove()

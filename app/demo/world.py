@@ -80,9 +80,6 @@ class World:
         """The version of an agent that was current at that moment."""
         return sum(sort_key(since) <= sort_key(when) for since in self.versions[slug])
 
-    def record_of(self, talk: Talk) -> UUID | None:
-        return self.refs[f"record.{talk.entity}"] if talk.entity else None
-
     def actor(self, talk: Talk) -> Actor:
         """The person of a conversation, as the agent acts for them."""
         return replace(self.people[talk.person], agent_id=self.refs[f"agent.{talk.agent}"])

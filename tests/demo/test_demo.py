@@ -21,8 +21,7 @@ from app.db import act_as, db, transaction
 from app.db.paging import Page
 from app.demo.record import record_live
 from app.demo.recording import read_runs, read_talks, to_ids, to_line, to_names
-from app.demo.reset import reset
-from app.demo.seed import seed
+from app.demo.seed import reset, seed
 from app.demo.times import fill_dates, resolve_time, sort_key
 from app.demo.world import World, load_data, load_talks
 from app.errors import Unusable
