@@ -7,7 +7,6 @@ nothing that a client could not ask for anyway, so it is not signed; one that do
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,14 +39,6 @@ class Page:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limit", min(max(self.limit, 1), MAX_ROWS))
-
-    @classmethod
-    def from_args(cls, args: Mapping[str, str], default: int = DEFAULT_LIMIT) -> Page:
-        """Read `limit` and `cursor` of a query string."""
-        text = args.get("limit") or ""
-        if text and not re.fullmatch(r"-?[0-9]{1,9}", text, re.ASCII):
-            raise Invalid("limit must be a whole number from 1 to 100.", {"limit": "A whole number from 1 to 100."})
-        return cls(int(text) if text else default, args.get("cursor") or None)
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,11 @@ def check_path() -> None:
     """Refuse paths that are not UTF-8 or contain NUL, which PostgreSQL cannot store."""
     path = request.environ.get("PATH_INFO", "").encode("latin-1")
     try:
-        if "\x00" not in path.decode():
-            return
+        readable = "\x00" not in path.decode()
     except UnicodeDecodeError:
-        raise Invalid("This address is not valid UTF-8.") from None
-    raise Invalid("This address has a NUL character. Send it without.")
+        readable = False
+    if not readable:
+        raise Invalid("This address is not valid UTF-8, or has a NUL character in it.")
 
 
 def check_texts() -> None:
@@ -105,13 +105,15 @@ def identify(declared: access.Access) -> bool:
     header = request.headers.get("Authorization")
     if header is not None and declared.scope is not None:
         scheme, _, key = header.partition(" ")
-        if scheme.lower() == "bearer" and declared.also == "operator" and is_operators(key.strip()):
+        key = key.strip() if scheme.lower() == "bearer" else ""
+        operators = current_app.config["SETTINGS"].metrics_token
+        if declared.also == "operator" and operators and tokens.same(key, operators):
             g.operator = True
             return True
-        if scheme.lower() == "bearer" and key.strip().startswith(feedback_tokens.PREFIX):
-            _enter_visitor(key.strip(), declared)
+        if key.startswith(feedback_tokens.PREFIX):
+            _enter_visitor(key, declared)
             return True
-        if scheme.lower() != "bearer" or not _enter(key.strip()):
+        if not key or not _enter(key):
             raise SignInNeeded(
                 "This key is not valid: it is unknown, revoked or expired. Send `Authorization: Bearer KEY`."
             )
@@ -122,12 +124,6 @@ def identify(declared: access.Access) -> bool:
     if cookie and (declared.level != "public" or declared.also == "person"):
         _enter(cookie, login=True)
     return False
-
-
-def is_operators(token: str) -> bool:
-    """Whether this is the operator's token."""
-    wanted = current_app.config["SETTINGS"].metrics_token
-    return bool(wanted) and tokens.same(token, wanted)
 
 
 def _enter(token: str, login: bool = False) -> bool:

@@ -5,6 +5,7 @@ Each of them works as somebody who is not yet proved to be them; `acting_as` see
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from flask import Blueprint, Response, current_app, g, redirect, render_template, request
@@ -37,10 +38,7 @@ def sign_in() -> Any:
 @access("public", also="person")
 def sign_in_with_password() -> Any:
     wanted, email = request.form.get("next"), request.form.get("email", "")
-
-    def show(errors: dict[str, str], status: int) -> Response:
-        return _form(wanted, email, errors, status)
-
+    show = partial(_form, wanted, email)
     missing = {name: text for name, text in MISSING.items() if not request.form.get(name, "").strip()}
     if missing:
         return show(missing, 422)
@@ -122,7 +120,7 @@ def accept_invitation(token: str) -> Any:
         invited = _look_up(token)
         return sign_in_as(*_join(token, invited), "/")
     except (Invalid, Throttled) as wrong:
-        return refuse_attempt(wrong, lambda errors, status: _invitation(token, invited, errors, status))
+        return refuse_attempt(wrong, partial(_invitation, token, invited))
     except NotFound as spent:
         return _show_spent(spent.detail)
 
@@ -134,11 +132,10 @@ def _join(token: str, invited: Invitation) -> tuple[Actor, str]:
     mine = _is_me(invited)
     if not mine:
         people.check_newcomer(name, password, invited.email)
-    visit = _visit()
+    signed_in_as = g.actor.id if g.actor else None
     with password_attempt(invited.email, str(g.login_id) if mine else known_device(invited.email)):
-        signed_in_as = g.actor.id if g.actor else None
-        actor = people.accept_invite(token, name, password, signed_in_as=signed_in_as, request_id=visit["request_id"])
-        return actor, logins.begin_login(actor=actor, user_agent=visit["user_agent"])
+        actor = people.accept_invite(token, name, password, signed_in_as=signed_in_as, request_id=g.request_id)
+        return actor, logins.begin_login(actor=actor, user_agent=request.user_agent.string)
 
 
 def _look_up(token: str) -> Invitation:

@@ -119,7 +119,7 @@ def test_the_window_ends():
         for _ in range(throttle.PER_PERSON):
             attempt = throttle.count_attempt("a@example.test", here)
         assert attempt.last
-        for key in (throttle._address_key(here), throttle._address_key(here, "a@example.test")):
+        for key in (throttle._key(here), throttle._key(here, "a@example.test")):
             throttle._set_key(key)
             db.session.execute(
                 text("update sign_in_attempts set window_began = now() - interval '16 minutes' where key = :key"),
@@ -244,9 +244,9 @@ def test_a_password_is_one_whichever_keyboard_wrote_it():
 def test_counts_of_long_ago_are_removed_by_the_product_alone():
     here, product = f"here-{uuid4()}", identity.product_in(identity.NO_USER)
     keys = [
-        throttle._address_key(here),
-        throttle._address_key(here, "a@example.test"),
-        throttle._account_key("a@example.test"),
+        throttle._key(here),
+        throttle._key(here, "a@example.test"),
+        throttle._key("", "a@example.test"),
     ]
     with acting_as(None), transaction():
         throttle.count_attempt("a@example.test", here)

@@ -129,13 +129,13 @@ class Filters:
     shared: ClassVar[frozenset[str]] = frozenset({"q", "since", "until", "sort", "zone"})
 
     @classmethod
-    def from_args(cls, args: Mapping[str, str], *, also: tuple[str, ...] = (), zone: tzinfo = UTC) -> Self:
-        """Read a query string. `also` names what the page itself understands; empty values count as absent."""
+    def from_args(cls, args: Mapping[str, str], *, zone: tzinfo = UTC) -> Self:
+        """Read a query string. Empty values count as absent."""
         declared = cls.declared()
         names = {SPELLED.get(name, name): name for name in declared}
         found: dict[str, Any] = {"zone": zone}
         for name, value in args.items():
-            if name in PAGE_NAMES or name in also:
+            if name in PAGE_NAMES:
                 continue
             if name not in names:
                 raise Invalid(f"There is no filter {name[:40]!r}; use one of {', '.join(sorted(names))}.")

@@ -26,36 +26,26 @@ class Menus:
 def load_menus(*, actor: Actor, person_id: UUID | None = None) -> Menus:
     """Return the agents by name, the first 200 people and the chosen one, the newest 200 imports that were not undone.
     Where people are hidden, only the reader is offered."""
-    seen = ~is_hidden(User.id, actor)
-    agents = (
+    here, seen = Membership.tenant_id == actor.tenant_id, ~is_hidden(User.id, actor)
+    people = select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
+    created = func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI")
+    parts = (
         select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
         .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
         .order_by(Agent.is_system, Agent.slug)
-        .limit(MAX_OPTIONS)
-    )
-    members = (
-        select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
-        .join(Membership, Membership.user_id == User.id)
-        .where(Membership.tenant_id == actor.tenant_id, User.is_system.is_(False), seen)
+        .limit(MAX_OPTIONS),
+        people.join(Membership, Membership.user_id == User.id)
+        .where(here, User.is_system.is_(False), seen)
         .order_by(User.name)
-        .limit(MAX_OPTIONS)
-    )
-    chosen = select(literal("people"), cast(User.id, Text), User.name, null().label("at")).where(
-        User.id == person_id, seen
-    )
-    imports = (
-        select(
-            literal("imports"),
-            cast(Import.id, Text),
-            func.coalesce(Import.filename, Import.kind),
-            cast(func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI"), Text),
-        )
+        .limit(MAX_OPTIONS),
+        people.where(User.id == person_id, seen),
+        select(literal("imports"), cast(Import.id, Text), func.coalesce(Import.filename, Import.kind), created)
         .where(Import.tenant_id == actor.tenant_id, Import.undone_at.is_(None))
         .order_by(Import.created_at.desc())
-        .limit(MAX_OPTIONS)
+        .limit(MAX_OPTIONS),
     )
     menus = Menus()
-    rows: Any = db.session.execute(union_all(agents, members, chosen, imports))
+    rows: Any = db.session.execute(union_all(*parts))
     for kind, value, name, at in rows:
         row = (value, f"{name}, {at}" if at else name)
         if row not in (menu := getattr(menus, kind)):

@@ -1,6 +1,5 @@
 """People before a workspace is known: the doors that find them, and working for somebody from here on."""
 
-from datetime import timedelta
 from functools import partial
 from uuid import UUID
 
@@ -51,22 +50,6 @@ def enter_workspace(user_id: UUID, tenant_id: UUID, request_id: str | None = Non
 
 
 # One-time links: invitations and sign-in links
-
-
-def add_link(kind: str, lifetime: timedelta, *, actor: Actor, **values: object) -> tuple[OneTimeLink, str]:
-    """Store a link and return it with its token, of which only the hash is stored."""
-    token = tokens.new_token()
-    link = OneTimeLink(
-        tenant_id=actor.tenant_id,
-        kind=kind,
-        token_hash=tokens.digest(token),
-        created_by=actor.id,
-        expires_at=func.now() + lifetime,
-        **values,
-    )
-    db.session.add(link)
-    db.session.flush()
-    return link, token
 
 
 def open_links(kind: str) -> ColumnElement[bool]:

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, case, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
+from app import tokens
 from app.actor import RANK, Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
@@ -190,7 +191,11 @@ def invite_person(*, email: str, role: str, actor: Actor) -> str:
     if user_id is not None and actor.tenant_id in identity.tenants_of(user_id):
         raise Invalid.of({"email": "This person is in the workspace already."})
     _withdraw(OneTimeLink.email == email, actor=actor)
-    link, token = identity.add_link("invite", INVITE_LIFETIME, actor=actor, email=email, role=role)
+    token = tokens.new_token()
+    link = OneTimeLink(tenant_id=actor.tenant_id, kind="invite", token_hash=tokens.digest(token), created_by=actor.id)
+    link.email, link.role, link.expires_at = email, role, func.now() + INVITE_LIFETIME
+    db.session.add(link)
+    db.session.flush()
     audit.record(actor, "member.invited", "invitation", link.id, email=email, role=role)
     return token
 

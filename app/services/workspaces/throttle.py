@@ -9,12 +9,12 @@ has a count of its own, and a sign-in link asks for no password. In the beginnin
 attempt, so that its owner gets in from a new one too. An e-mail that nobody has is counted like any other.
 """
 
-import hashlib
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import text
 
+from app import tokens
 from app.db import db
 from app.errors import Throttled
 
@@ -48,16 +48,16 @@ class Attempt:
 def count_attempt(email: str, address: str, device: str | None = None) -> Attempt:
     """Count it, or refuse it when there were too many. Commit before the password is looked at, roll back what is
     refused. `device` names a browser in which this person signed in before."""
-    limits = [(_address_key(address), PER_ADDRESS), (_address_key(address, email), PER_PERSON)]
+    limits = [(_key(address), PER_ADDRESS), (_key(address, email), PER_PERSON)]
     if device is not None:
-        limits.append((_device_key(device), PER_PERSON))
+        limits.append((_key(device=device), PER_PERSON))
     counted = [(*_count(key), most) for key, most in limits]
     for failures, seconds, most in counted:
         if failures > most:
             raise too_many(seconds)
     if device is None:
         # Wherever it comes from; an address that was not wrong before may still try.
-        failures, seconds = _count(_account_key(email))
+        failures, seconds = _count(_key("", email))
         if failures > (MOST_PER_ACCOUNT if counted[1][0] == 1 else PER_ACCOUNT):
             raise too_many(seconds)
     full = [seconds for failures, seconds, most in counted if failures >= most]
@@ -73,8 +73,8 @@ def too_many(seconds: int) -> Throttled:
 def forget_attempts(email: str, address: str, device: str | None = None) -> None:
     """The password was right: nothing is held against this person here any more. The rows are taken in the order in
     which counting takes them, so that two at the same moment wait for each other instead of blocking each other."""
-    last = (_account_key(email), TAKE_BACK) if device is None else (_device_key(device), FORGET)
-    for key, statement in ((_address_key(address), TAKE_BACK), (_address_key(address, email), FORGET), last):
+    last = (_key("", email), TAKE_BACK) if device is None else (_key(device=device), FORGET)
+    for key, statement in ((_key(address), TAKE_BACK), (_key(address, email), FORGET), last):
         _set_key(key)
         db.session.execute(statement, {"key": key})
 
@@ -95,17 +95,6 @@ def _set_key(key: str) -> None:
     db.session.execute(SET_KEY, {"key": key})
 
 
-def _address_key(address: str, email: str = "") -> str:
-    return _hash(f"{address}\n{email.strip().lower()}")
-
-
-def _account_key(email: str) -> str:
-    return _hash(f"\naccount\n{email.strip().lower()}")
-
-
-def _device_key(device: str) -> str:
-    return _hash(f"\ndevice\n{device}")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+def _key(address: str = "", email: str = "", device: str = "") -> str:
+    """What is counted: the attempts from an address, for an e-mail, for both together, or in a known browser."""
+    return tokens.digest(f"{address}\n{email.strip().lower()}\n{device}")
