@@ -5,10 +5,6 @@ and CSRF token of changes made with a cookie, and the role or scope.
 """
 
 import secrets
-from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
-from uuid import UUID
 
 from flask import Flask, current_app, g, request
 from sqlalchemy.exc import OperationalError
@@ -21,37 +17,9 @@ from app.errors import Forbidden, Invalid, SignInNeeded
 from app.security import access, feedback_tokens
 from app.security.cookies import cookie_name
 from app.security.csrf import check_csrf, check_origin
+from app.services.workspaces.credentials import BIND_CREDENTIAL, Credential
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-BIND = "select * from bind_credential(%(hash)s)"
-
-
-class Credential(NamedTuple):
-    """What the database function `bind_credential` returns about a key or a login."""
-
-    kind: str
-    credential_id: UUID
-    user_id: UUID
-    tenant_id: UUID
-    role: str
-    scopes: list[str]
-    name: str
-    email: str | None
-    tenant_name: str
-    tenant_slug: str
-    seen_at: datetime | None
-
-
-@dataclass(frozen=True)
-class Person:
-    """The signed-in person and their workspace, as pages show them."""
-
-    id: UUID
-    email: str | None
-    name: str
-    workspace: str
-    workspace_slug: str
-    role: str
 
 
 def install(app: Flask) -> None:
@@ -117,8 +85,6 @@ def identify(declared: access.Access) -> bool:
             raise SignInNeeded(
                 "This key is not valid: it is unknown, revoked or expired. Send `Authorization: Bearer KEY`."
             )
-        if g.actor.scopes is None:
-            raise SignInNeeded("Send an API key; this is no key.")
         return True
     cookie = request.cookies.get(cookie_name())
     if cookie and (declared.level != "public" or declared.also == "person"):
@@ -133,16 +99,7 @@ def _enter(token: str, login: bool = False) -> bool:
         return False
     known = g._get_current_object()
     known.login_id = found.credential_id if login else None
-    known.actor = Actor(
-        id=found.user_id,
-        tenant_id=found.tenant_id,
-        role=found.role,
-        name=found.name,
-        scopes=None if login else frozenset(found.scopes),
-        key_id=None if login else found.credential_id,
-        request_id=known.request_id,
-    )
-    known.person = Person(found.user_id, found.email, found.name, found.tenant_name, found.tenant_slug, found.role)
+    known.actor, known.person = found.actor(known.request_id), found
     db.session().info["actor"] = known.actor
     return True
 
@@ -157,22 +114,25 @@ def _enter_visitor(token: str, declared: access.Access) -> None:
     if visitor is None or found is None:
         raise SignInNeeded("This feedback token is not valid or has run out; ask your own server for a new one.")
     origin = request.headers.get("Origin")
-    if origin is not None and origin.lower() not in found.origins:
+    actor, workspace = found
+    if origin is not None and origin.lower() not in workspace.origins:
         g.origin_refused = True
         raise Forbidden("Feedback from this site is not allowed; an admin can add its origin in Settings.")
-    g.allowed_origin = origin
-    g.actor = found.actor
-    g.person = Person(found.actor.id, None, found.actor.name, found.workspace, found.workspace_slug, found.actor.role)
+    g.allowed_origin, g.actor = origin, actor
+    g.person = Credential(
+        "visitor", visitor.key_id, actor.id, actor.tenant_id, actor.role, ["feedback"], actor.name, None,
+        workspace.name, workspace.slug, None,
+    )  # fmt: skip
 
 
 def bind(token: str) -> Credential | None:
     """Look the credential up and bind the transaction, once more if the pooled connection turns out to be dead."""
     given = {"hash": tokens.digest(token)}
     try:
-        found = run(BIND, given, first=True)
+        found = run(BIND_CREDENTIAL, given, first=True)
     except OperationalError:
         db.session.rollback()
-        found = run(BIND, given, first=True)
+        found = run(BIND_CREDENTIAL, given, first=True)
     return Credential(*found[0]) if found else None
 
 

@@ -3,6 +3,7 @@ browser give feedback, and nothing else."""
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from itsdangerous import BadData, URLSafeSerializer
@@ -17,7 +18,7 @@ PURPOSE = "visitor"
 LONGEST_LIFE = 3600
 # The key that asked for the token must still be good, and its person still be a member: revoking it ends its tokens.
 FIND = text(
-    "select u.name, k.user_id as vouched_by, t.name as workspace, t.slug,"
+    "select u.name as person, k.user_id as vouched_by, t.name, t.slug,"
     " coalesce(t.settings -> 'feedback_origins', '[]'::jsonb) as origins"
     " from tenants as t"
     " join users as u on u.id = :user and u.external_tenant_id = t.id and u.erased_at is null"
@@ -38,14 +39,6 @@ class Visitor:
     expires_at: int
 
 
-@dataclass(frozen=True)
-class Found:
-    actor: Actor
-    workspace: str
-    workspace_slug: str
-    origins: frozenset[str]
-
-
 def make_token(secret: str, visitor: Visitor) -> str:
     ids = [str(visitor.tenant_id), str(visitor.user_id), str(visitor.key_id)]
     return PREFIX + str(URLSafeSerializer(secret, salt=PURPOSE).dumps([*ids, visitor.expires_at]))
@@ -61,8 +54,9 @@ def read_token(secret: str, token: str) -> Visitor | None:
     return Visitor(tenant_id, user_id, key_id, expires_at) if time.time() < expires_at else None
 
 
-def find(visitor: Visitor, request_id: str) -> Found | None:
-    """Load the visitor and work for them in this transaction; None when the key or its person is no longer valid."""
+def find(visitor: Visitor, request_id: str) -> tuple[Actor, Any] | None:
+    """Load the visitor and their workspace (name, slug, origins) and work for them in this transaction; None when the
+    key or its person is no longer valid."""
     actor = Actor(visitor.user_id, visitor.tenant_id, "member", "", frozenset({"feedback"}), visitor.key_id)
     db.session().info["actor"] = actor
     parameters = {"user": visitor.user_id, "key": visitor.key_id, "tenant": visitor.tenant_id}
@@ -76,6 +70,6 @@ def find(visitor: Visitor, request_id: str) -> Found | None:
         db.session.rollback()
         db.session().info["actor"] = None
         return None
-    actor = replace(actor, name=row.name, request_id=request_id, vouched_by=row.vouched_by)
+    actor = replace(actor, name=row.person, request_id=request_id, vouched_by=row.vouched_by)
     db.session().info["actor"] = actor
-    return Found(actor, row.workspace, row.slug, frozenset(row.origins))
+    return actor, row

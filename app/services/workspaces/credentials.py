@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from uuid import UUID
 
 from app import tokens
@@ -17,6 +18,7 @@ from app.services.audit_entry import record
 NO_USER = UUID(int=0)
 LINK_LIFETIME = timedelta(minutes=15)
 PREFIX_LENGTH = 10
+BIND_CREDENTIAL = "select * from bind_credential(%(hash)s)"
 SET_SLUG = "select set_config('app.tenant_slug', %(slug)s, true)"
 SYSTEM_USER = """
 select users.id, users.name from users join memberships on memberships.user_id = users.id
@@ -33,6 +35,28 @@ insert into one_time_links (tenant_id, kind, token_hash, user_id, created_by, ex
 values (%(tenant_id)s, 'sign_in', %(token_hash)s, %(user_id)s, %(created_by)s,
         now() + make_interval(secs => %(seconds)s))
 """
+
+
+class Credential(NamedTuple):
+    """What the database function `bind_credential` returns about a key or a login, its person and their workspace."""
+
+    kind: str
+    credential_id: UUID
+    user_id: UUID
+    tenant_id: UUID
+    role: str
+    scopes: list[str]
+    name: str
+    email: str | None
+    workspace: str
+    workspace_slug: str
+    seen_at: datetime | None
+
+    def actor(self, request_id: str | None = None) -> Actor:
+        is_login = self.kind == "login"
+        scopes = None if is_login else frozenset(self.scopes)
+        key_id = None if is_login else self.credential_id
+        return Actor(self.user_id, self.tenant_id, self.role, self.name, scopes, key_id, request_id=request_id)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
 
-from sqlalchemy import Row, func, select, text, update
+from sqlalchemy import Row, func, select, update
 
 from app import tokens
 from app.actor import Actor
@@ -14,25 +14,16 @@ from app.models.people import ApiKey, User
 from app.services import audit
 from app.services.workspaces import credentials
 
-BIND = text("select * from bind_credential(:hash)")
 create_key = partial(credentials.create_key, run)
 
 
 def actor_of(key: str) -> Actor | None:
     """Whom a key acts as, or None for one that is unknown, revoked or expired. What was open ends."""
     db.session.rollback()
-    found = db.session.execute(BIND, {"hash": tokens.digest(key)}).one_or_none()
+    rows = run(credentials.BIND_CREDENTIAL, {"hash": tokens.digest(key)})
     db.session.rollback()
-    if found is None or found.kind == "login":
-        return None
-    return Actor(
-        id=found.user_id,
-        tenant_id=found.tenant_id,
-        role=found.role,
-        name=found.name,
-        scopes=frozenset(found.scopes),
-        key_id=found.credential_id,
-    )
+    found = credentials.Credential(*rows[0]) if rows else None
+    return found.actor() if found and found.kind != "login" else None
 
 
 def list_keys(*, actor: Actor) -> Sequence[Row[ApiKey, str]]:

@@ -11,9 +11,9 @@ from flask import Flask, Response, current_app, g, redirect, render_template, re
 from app.actor import Actor
 from app.security import csrf
 from app.security.access import access
-from app.security.authentication import Person
 from app.services.analytics import tab_counts
 from app.services.workspaces import people
+from app.services.workspaces.credentials import Credential
 from app.text import hidden_characters
 from app.views import format, markdown
 from app.views.htmx import flashed_toasts, local_path, vary_by_htmx
@@ -34,8 +34,8 @@ class Shell:
         return actor
 
     @property
-    def person(self) -> Person | None:
-        person: Person | None = g.get("person")
+    def person(self) -> Credential | None:
+        person: Credential | None = g.get("person")
         return person
 
     @property
@@ -45,7 +45,7 @@ class Shell:
     @cached_property
     def workspaces(self) -> list[Any]:
         """The workspaces this person may switch to: id, name, role."""
-        return list(people.workspaces_of(self.person.id)) if self.person else []
+        return list(people.workspaces_of(self.person.user_id)) if self.person else []
 
     @cached_property
     def navigation(self) -> list[Group]:
