@@ -56,21 +56,6 @@ class LogEntry:
     is_error: bool | None = None
 
 
-@dataclass(frozen=True)
-class Counts:
-    """How many reactions there are; people's and machines' are all of them, and so are the three kinds."""
-
-    user: int = 0
-    machine: int = 0
-    ok: int = 0
-    not_ok: int = 0
-    neutral: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.user + self.machine
-
-
 def rating_of(reaction: str) -> str:
     return REACTIONS[reaction].rating
 

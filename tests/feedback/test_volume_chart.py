@@ -32,7 +32,7 @@ def volume(**said: tuple[int, int, int]) -> list[Day]:
 
 
 def test_bars_stand_on_each_other() -> None:
-    drawn = volume_chart.draw_chart(volume(d0=(1, 2, 1), d89=(0, 1, 0)), {})
+    drawn = volume_chart.draw_chart(volume(d0=(1, 2, 1), d89=(0, 1, 0)), None, None)
 
     paths = dict(drawn["paths"])
     assert paths["u-bneg"] == "M1 40.0v-9.0h8v9.0zM891 40.0v-18.0h8v18.0z"
@@ -44,16 +44,17 @@ def test_bars_stand_on_each_other() -> None:
 
 def test_the_days_of_the_address_are_marked() -> None:
     nothing = volume()
-    assert volume_chart.draw_chart(nothing, {})["label"].endswith(": none")
-    for args, chosen in (
-        ({"from": "2026-11-13", "to": "2026-11-13"}, (890, 10)),
-        ({"from": "2026-11-10"}, (860, 40)),
-        ({"to": "2026-08-17"}, (0, 20)),
-        ({"from": "2020-01-01", "to": "2099-01-01"}, (0, 900)),
-        ({"from": "2020-01-01", "to": "2020-01-02"}, None),
-        ({"from": "2026-11-13", "to": "2026-11-12"}, None),
+    assert volume_chart.draw_chart(nothing, None, None)["label"].endswith(": none")
+    for days, chosen in (
+        (("2026-11-13", "2026-11-13"), (890, 10)),
+        (("2026-11-10", None), (860, 40)),
+        ((None, "2026-08-17"), (0, 20)),
+        (("2020-01-01", "2099-01-01"), (0, 900)),
+        (("2020-01-01", "2020-01-02"), None),
+        (("2026-11-13", "2026-11-12"), None),
     ):
-        assert volume_chart.draw_chart(nothing, args)["chosen"] == chosen, args
+        since, until = (date.fromisoformat(day) if day else None for day in days)
+        assert volume_chart.draw_chart(nothing, since, until)["chosen"] == chosen, days
 
 
 def test_the_page_shows_it_and_says_the_same_in_a_table(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db
@@ -59,18 +59,20 @@ def read_messages(
     if before is None and at is not None and at < chat.message_count - MAX_MESSAGES:
         before = at + MAX_MESSAGES // 2
     where = [] if before is None else [Message.message_index < before]
-    rows = _messages(chat.id, where, actor).order_by(Message.message_index.desc()).limit(MAX_MESSAGES)
-    said = [ChatMessage(*row) for row in db.session.execute(rows)][::-1]
+    said = _messages(chat.id, where, actor, Message.message_index.desc())[::-1]
     return said, (said[0].message.message_index if said else 0) or None
 
 
-def _messages(chat_id: UUID, where: list[Any], actor: Actor) -> Select[Message, str | None, str, str | None]:
-    return (
+def _messages(chat_id: UUID, where: list[Any], actor: Actor, order: Any = Message.message_index) -> list[ChatMessage]:
+    rows = db.session.execute(
         select(Message, AgentSession.model, AgentSession.status, AgentSession.error)
         .outerjoin(AgentSession, AgentSession.id == Message.session_id)
         .join(Chat, (Chat.tenant_id == Message.tenant_id) & (Chat.id == Message.chat_id))
         .where(*_own(actor), Chat.id == chat_id, *where)
+        .order_by(order)
+        .limit(MAX_MESSAGES)
     )
+    return [ChatMessage(*row) for row in rows]
 
 
 def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
@@ -94,12 +96,9 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
 
 def messages_after(chat_id: UUID, index: int, *, actor: Actor) -> list[ChatMessage]:
     """What was said in a conversation of the actor's after a place in it. One query."""
-    rows = _messages(chat_id, [Message.message_index > index], actor).order_by(Message.message_index)
-    return [ChatMessage(*row) for row in db.session.execute(rows.limit(MAX_MESSAGES))]
+    return _messages(chat_id, [Message.message_index > index], actor)
 
 
 def answers_in_turn(answer: Message, *, actor: Actor) -> list[ChatMessage]:
-    """All answers in the turn of this one, in order. One query."""
-    where = [Message.role == "agent", Message.turn_id == answer.turn_id]
-    rows = _messages(answer.chat_id, where, actor).order_by(Message.message_index)
-    return [ChatMessage(*row) for row in db.session.execute(rows)]
+    """The first 200 answers in the turn of this one, in order. One query."""
+    return _messages(answer.chat_id, [Message.role == "agent", Message.turn_id == answer.turn_id], actor)

@@ -9,13 +9,10 @@ from sqlalchemy import Text, and_, any_, cast, func, or_, select, union_all
 from app.actor import Actor
 from app.db import db
 from app.models import AgentSession, Chat, Feedback, Message
+from app.services.feedback.intake import NOT_RETRACTED
 
 OPEN_STATUSES = ("pending", "reviewed")
-NEGATIVE = (
-    Feedback.rating == "negative",
-    Feedback.replay_session_id.is_(None),
-    ~Feedback.details.has_key("retracted_at"),
-)
+NEGATIVE = (Feedback.rating == "negative", Feedback.replay_session_id.is_(None), NOT_RETRACTED)
 
 
 def has_open_negative(session_id: UUID, *, actor: Actor) -> bool:
@@ -38,7 +35,7 @@ def pending_negative(session_id: UUID, *, actor: Actor) -> list[UUID]:
 def preferred_answer(session_id: UUID, *, actor: Actor) -> str | None:
     """Return the preferred answer of the newest edit of the session."""
     preferred = Feedback.details["preferred_answer"].astext
-    edits = _about([session_id], actor, preferred.is_not(None), ~Feedback.details.has_key("retracted_at")).subquery()
+    edits = _about([session_id], actor, preferred.is_not(None), NOT_RETRACTED).subquery()
     found = db.session.scalar(
         select(preferred)
         .where(Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(select(edits.c.id)))

@@ -19,7 +19,7 @@ from app.db import db
 from app.db.paging import MAX_ROWS
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
-from app.learning.reactions import NAMES, Counts, Reaction, by_turn, rating_of, user_type_of
+from app.learning.reactions import NAMES, Reaction, by_turn, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Membership, Message
 from app.services.feedback.intake import NOT_RETRACTED, NewFeedback, record_feedback, retract_feedback
 from app.services.feedback.links import is_chat
@@ -53,17 +53,6 @@ class ReactedTurn:
     @property
     def ts(self) -> datetime:
         return max(reaction.ts for reaction in self.feedbacks)
-
-
-@dataclass(frozen=True)
-class ReactedConversation:
-    """A conversation with reactions in the period."""
-
-    conversation_id: str
-    last_activity_at: datetime
-    started_at: datetime | None
-    feedback_counts: Counts
-    turns: list[ReactedTurn] | None
 
 
 def find_conversation(name: str, *, tenant: str, project: str, actor: Actor) -> Conversation:
@@ -174,7 +163,7 @@ def conversations_in_period(
     include_turns: bool,
     limit: int,
     cursor: str | None,
-) -> tuple[list[ReactedConversation], str | None]:
+) -> tuple[list[dict[str, Any]], str | None]:
     """Return conversations with reactions from `start` to `end`, both included, the latest active first, and the cursor
     of the next page."""
     if start > end:
@@ -198,10 +187,16 @@ def conversations_in_period(
             turns.setdefault(chat_id, []).append(reaction)
     items = []
     for row in shown:
-        counts = Counts(**{name: getattr(row, name) for name in COUNT_NAMES.values()})
+        counts = {name: getattr(row, name) for name in COUNT_NAMES.values()}
         reacted = [ReactedTurn(*turn) for turn in by_turn(turns.get(row.chat_id, ())).items()]
         items.append(
-            ReactedConversation(row.name, row.at, started.get(row.chat_id), counts, reacted if include_turns else None)
+            {
+                "conversation_id": row.name,
+                "last_activity_at": row.at,
+                "started_at": started.get(row.chat_id),
+                "feedback_counts": counts | {"total": row.user + row.machine},
+                "turns": reacted if include_turns else None,
+            }
         )
     return items, _cursor_text(shown[-1].at, shown[-1].chat_id) if len(rows) > limit else None
 

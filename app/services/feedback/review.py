@@ -1,6 +1,6 @@
 """Feedback under review: who may move it from where to where, and what each move leaves behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -48,14 +48,10 @@ def review(
     A single row that cannot move is refused with the state it is in; among several, those that cannot are passed over.
     """
     wanted = list(dict.fromkeys(ids))
-    _check(wanted, action, notes, outcome, actor)
-    movable = Feedback.status.in_(FROM[action])
-    changes = _changes(action, notes, outcome, actor, at)
-    moved = change_rows(wanted, changes, Feedback.status, movable, actor=actor)
-    _note(moved, action, notes, actor)
+    moved = _move(wanted, action, FROM.get(action, ()), notes, outcome, actor, at)
     if len(wanted) == 1 and not moved:
         raise _refusal(wanted[0], action, actor)
-    return list(moved)
+    return moved
 
 
 def settle_pending(
@@ -63,20 +59,26 @@ def settle_pending(
 ) -> list[UUID]:
     """Apply or dismiss those of the rows that are still pending, however many, and return which they were."""
     wanted = sorted(set(ids))
-    moved: dict[UUID, str] = {}
-    for start in range(0, len(wanted), MAX_AT_ONCE):
-        part = wanted[start : start + MAX_AT_ONCE]
-        _check(part, action, notes, outcome, actor)
-        changes = _changes(action, notes, outcome, actor, None)
-        moved |= change_rows(part, changes, Feedback.status, Feedback.status == "pending", actor=actor)
-    _note(moved, action, notes, actor)
-    return list(moved)
+    parts = [wanted[start : start + MAX_AT_ONCE] for start in range(0, len(wanted), MAX_AT_ONCE)]
+    return [row_id for part in parts for row_id in _move(part, action, ("pending",), notes, outcome, actor)]
 
 
-def _note(moved: Mapping[UUID, str], action: str, notes: str | None, actor: Actor) -> None:
+def _move(
+    ids: list[UUID],
+    action: str,
+    states: tuple[str, ...],
+    notes: str | None,
+    outcome: dict[str, Any] | None,
+    actor: Actor,
+    at: datetime | None = None,
+) -> list[UUID]:
+    _check(ids, action, notes, outcome, actor)
+    changes = _changes(action, notes, outcome, actor, at)
+    moved = change_rows(ids, changes, Feedback.status, Feedback.status.in_(states), actor=actor)
     done, after = ("reopened", "pending") if action == "reopen" else (action, action)
     for row_id, before in moved.items():
         audit.record(actor, f"feedback.{done}", "feedback", row_id, before=before, after=after, notes=notes)
+    return list(moved)
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:

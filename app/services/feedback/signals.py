@@ -35,8 +35,6 @@ COLUMNS = (
     Feedback.id, Feedback.message_id, Feedback.chat_id, Feedback.trace_id, Feedback.signal, Feedback.comment,
     Feedback.rating, Feedback.status, Feedback.details, Feedback.created_at, Feedback.occurred_at,
 )  # fmt: skip
-# The same signal in a workspace of its author's.
-Found = tuple[Actor, Any]
 
 
 def record_signal(new: NewFeedback, *, actor: Actor, commit: bool = False) -> StoredFeedback:
@@ -110,7 +108,7 @@ def _retract(message_id: str, signal: str, place: Actor) -> None:
 def _record_where_it_belongs(new: NewFeedback, places: list[UUID], actor: Actor) -> StoredFeedback:
     """Write it in the workspace of its chat, and take it out of the others. The opposite goes from all of them."""
     target: Actor | None = None
-    known: list[Found] = []
+    known: list[tuple[Actor, Any]] = []
     name = new.message_id or new.trace_id
     if name and new.opposite:
         lock_thumbs(actor.id, name)

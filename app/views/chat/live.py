@@ -3,7 +3,7 @@
 The page asks for this part again every now and then and gets an empty answer when nothing is new.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -49,38 +49,33 @@ def follow_answer(chat_id: UUID) -> Any:
 @access("member")
 def send_message(chat_id: UUID) -> Any:
     """What the person says next."""
-    try:
-        with transaction():
-            chat_turns.send_message(chat_id, form_text("message"), actor=g.actor)
-    except Invalid as refusal:
-        return _answer(chat_id, 422, error=refusal.fields.get("message", refusal.detail))
-    except Refused as refusal:
-        return _answer(chat_id, 409, error=refusal.detail)
-    return _answer(chat_id)
+    return _act(chat_id, lambda: chat_turns.send_message(chat_id, form_text("message"), actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/again")
 @access("member")
 def regenerate(chat_id: UUID) -> Any:
     """Another answer to the last question."""
-    try:
-        with transaction():
-            chat_turns.ask_again(chat_id, actor=g.actor)
-    except (Invalid, Refused) as refusal:
-        return _answer(chat_id, 409, error=refusal.detail)
-    return _answer(chat_id)
+    return _act(chat_id, lambda: chat_turns.ask_again(chat_id, actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/stop")
 @access("member")
 def stop_answer(chat_id: UUID) -> Any:
     """No more of this answer."""
-    with transaction():
-        chat_turns.stop_answer(chat_id, actor=g.actor)
-    return _answer(chat_id)
+    return _act(chat_id, lambda: chat_turns.stop_answer(chat_id, actor=g.actor))
 
 
-def _answer(chat_id: UUID, status: int = 200, *, error: str = "") -> Response:
+def _act(chat_id: UUID, act: Callable[[], object]) -> Response:
+    """Do it and show the end of the conversation, with what went wrong."""
+    status, error = 200, ""
+    try:
+        with transaction():
+            act()
+    except Invalid as refusal:
+        status, error = 422, refusal.fields.get("message", refusal.detail)
+    except Refused as refusal:
+        status, error = 409, refusal.detail
     if wants_fragment():
         return _live(chat_turns.chat_state(chat_id, actor=g.actor), status, error=error)
     return swap("chat/_run.html", fallback=_end_of(chat_id), toasts=[Toast(error, "error")] if error else ())

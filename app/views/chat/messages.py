@@ -22,9 +22,10 @@ OFFLINE_NOTE = "offline model: follows rules, no language model"
 
 @dataclass(frozen=True)
 class Form:
-    """The form that is open under an answer: `why` it was not helpful, or the `edit` of it."""
+    """Which answer to show, and the form that is open under it: `why` it was not helpful, or the `edit` of it."""
 
-    kind: str
+    kind: str = ""
+    index: int | None = None
     reasons: frozenset[str] = frozenset()
     missing: str = ""
     comment: str = ""
@@ -58,21 +59,12 @@ class MessageView:
         return self.places[self.at] if self.at < len(self.places) else None
 
 
-@dataclass(frozen=True)
-class OpenForm:
-    """What the address asks for: the answer at a place, and the form under it."""
-
-    index: int | None = None
-    kind: str = ""
-    form: Form | None = None
-
-
 def build_messages(
-    chat: Chat, stretch: Sequence[ChatMessage], agent: str, wish: OpenForm | None = None, *, fresh: bool = False
+    chat: Chat, stretch: Sequence[ChatMessage], agent: str, wish: Form | None = None, *, fresh: bool = False
 ) -> list[MessageView]:
     """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
     for. What is `fresh` was not received in any way yet. At most three queries."""
-    wish = wish or OpenForm()
+    wish = wish or Form()
     messages = [one.message for one in stretch]
     groups = group_alternatives(messages)
     visible = {wish.index if wish.index in places else places[-1] for places in groups.values()}
@@ -91,9 +83,8 @@ def build_messages(
             continue
         received = None
         if message.role == "agent":
-            asked = wish if index == wish.index else OpenForm()
             answer = Answer(chat, message, rows.get(message.id, []))
-            received = answer_feedback(answer, learned, asked.kind, asked.form)
+            received = answer_feedback(answer, learned, wish if index == wish.index else Form())
         unanswered = message.role == "user" and message.turn_id not in answered and index != last
         trouble = _failure(one) if unanswered else ""
         found.append(MessageView(turn, index, received, places.get(index, ()), _marks(one), trouble))
@@ -142,16 +133,14 @@ def _own_rows(chat: Chat, messages: Sequence[Message]) -> tuple[dict[UUID | None
     return found, feedback_own.learned_from(rows, actor=g.actor)
 
 
-def load_answer_feedback(chat_id: UUID, index: int, kind: str = "", filled: Form | None = None) -> dict[str, Any]:
+def load_answer_feedback(chat_id: UUID, index: int, form: Form) -> dict[str, Any]:
     """Read an answer with the person's feedback on it."""
     answer = chat_own.get_answer(chat_id, index, actor=g.actor)
-    return answer_feedback(answer, feedback_own.learned_from(answer.rows, actor=g.actor), kind, filled)
+    return answer_feedback(answer, feedback_own.learned_from(answer.rows, actor=g.actor), form)
 
 
-def answer_feedback(
-    answer: Answer, learned: Mapping[UUID, Any], kind: str = "", filled: Form | None = None
-) -> dict[str, Any]:
-    """Describe the feedback on an answer. `kind` names the form to open under it; `filled` is one that was refused."""
+def answer_feedback(answer: Answer, learned: Mapping[UUID, Any], form: Form) -> dict[str, Any]:
+    """Describe the feedback on an answer, with a form of this kind under it, or the one that was refused."""
     said = answer.rows
     thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
@@ -167,7 +156,7 @@ def answer_feedback(
         "rows": [describe_own(row, learned) for row in said if row is not edit],
         "edit": describe_own(edit, learned) if edit else None,
         "diff": word_diff(answer.message.content, wanted) if edit else [],
-        "form": filled or _form(kind, answer, wanted),
+        "form": form if form.errors else _form(form.kind, answer, wanted),
     }
 
 
@@ -182,4 +171,5 @@ def _form(kind: str, answer: Answer, wanted: str) -> Form | None:
     details = down.details if down else {}
     sharper = {row.signal for row in answer.rows if row.signal in ratings.SHARPER}
     reasons = frozenset({*details.get("error_categories", []), *sharper})
-    return Form("why", reasons, details.get("missing_context") or "", (down.comment or "") if down else "")
+    missing, comment = details.get("missing_context") or "", (down.comment or "") if down else ""
+    return Form("why", reasons=reasons, missing=missing, comment=comment)

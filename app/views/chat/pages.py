@@ -20,7 +20,7 @@ from app.services.sessions.chat_turns import ChatAgent
 from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.live import live_now
-from app.views.chat.messages import Form, OpenForm, build_messages, load_answer_feedback
+from app.views.chat.messages import Form, build_messages, load_answer_feedback
 from app.views.format import query
 from app.views.forms import form_text, parse_count
 from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
@@ -85,7 +85,7 @@ def detail(chat_id: UUID) -> Any:
     wish = _open_form()
     if wants_fragment() and wish.index is not None:
         if wish.kind != "answer":
-            received = load_answer_feedback(chat_id, wish.index, wish.kind)
+            received = load_answer_feedback(chat_id, wish.index, wish)
             return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
         answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         beside = chat_own.answers_in_turn(answer.message, actor=g.actor)
@@ -95,23 +95,23 @@ def detail(chat_id: UUID) -> Any:
     return _shown(chat_id, wish)
 
 
-def _open_form() -> OpenForm:
+def _open_form() -> Form:
     """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer; `?answer=3`: which
     of several answers to show."""
     for kind in (*FORMS, "said", "answer"):
         place = parse_count(request.args.get(kind))
         if place is not None:
-            return OpenForm(place, kind)
-    return OpenForm()
+            return Form(kind, place)
+    return Form()
 
 
-def _shown(chat_id: UUID, wish: OpenForm, status: int = 200) -> Response:
+def _shown(chat_id: UUID, wish: Form, status: int = 200) -> Response:
     template = "chat/detail.html"
     fragment = "chat/_panel.html" if request.args.get("panel") == "1" else template
     return page(template, fragment, status=status, **_load(chat_id, wish))
 
 
-def _load(chat_id: UUID, wish: OpenForm) -> dict[str, Any]:
+def _load(chat_id: UUID, wish: Form) -> dict[str, Any]:
     """What both the page and the panel show."""
     at = wish.index if wish.index is not None else parse_count(request.args.get("at"))
     before = parse_count(request.args.get("before"))
@@ -147,14 +147,15 @@ def thumb(chat_id: UUID, index: int) -> Any:
 @access("member")
 def why(chat_id: UUID, index: int) -> Any:
     """Set the reasons for a thumb down."""
-    form = Form("why", frozenset(request.form.getlist("reasons")), form_text("missing"), form_text("comment"))
+    reasons = frozenset(request.form.getlist("reasons"))
+    form = Form("why", index, reasons, form_text("missing"), form_text("comment"))
     try:
         with transaction():
             ratings.explain_rating(
                 chat_id, index, reasons=form.reasons, missing=form.missing, comment=form.comment, actor=g.actor
             )
     except Invalid as refusal:
-        return _refused(chat_id, index, form, refusal)
+        return _refused(chat_id, form, refusal)
     return _answer(chat_id, index, Toast("Thank you. The admins of this workspace see it."))
 
 
@@ -162,12 +163,12 @@ def why(chat_id: UUID, index: int) -> Any:
 @access("member")
 def edit(chat_id: UUID, index: int) -> Any:
     """Store the answer that the person wanted."""
-    form = Form("edit", text=form_text("text"))
+    form = Form("edit", index, text=form_text("text"))
     try:
         with transaction():
             changed = ratings.prefer_answer(chat_id, index, form.text, actor=g.actor)
     except Invalid as refusal:
-        return _refused(chat_id, index, form, refusal)
+        return _refused(chat_id, form, refusal)
     undo = Toast(
         f"Your answer is kept, {changed} % of it changed.",
         undo=url_for(".thumb", chat_id=chat_id, index=index),
@@ -177,15 +178,15 @@ def edit(chat_id: UUID, index: int) -> Any:
     return _answer(chat_id, index, undo)
 
 
-def _refused(chat_id: UUID, index: int, form: Form, refusal: Invalid) -> Response:
+def _refused(chat_id: UUID, form: Form, refusal: Invalid) -> Response:
     """Show the same form with its text kept and an error under each wrong field."""
     fields = {name.rsplit(".", 1)[-1]: sentence for name, sentence in refusal.fields.items()}
     renamed = {"preferred_answer": "text", "missing_context": "missing"}
     errors = {renamed.get(name, name): sentence for name, sentence in fields.items()}
     filled = replace(form, errors=errors or {"text": refusal.detail})
-    if not wants_fragment():
-        return _shown(chat_id, OpenForm(index, form=filled), 422)
-    received = load_answer_feedback(chat_id, index, filled=filled)
+    if not wants_fragment() or form.index is None:
+        return _shown(chat_id, filled, 422)
+    received = load_answer_feedback(chat_id, form.index, filled)
     return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", status=422, received=received)
 
 
@@ -194,7 +195,7 @@ def _answer(chat_id: UUID, index: int, *toasts: Toast, spoken: str = "", form: s
     back = query(url_for(".detail", chat_id=chat_id), {form or "at": index}) + f"#m-{index}"
     if not wants_fragment():
         return swap("chat/_answer_feedback.html", fallback=back, toasts=toasts)
-    received = load_answer_feedback(chat_id, index, form)
+    received = load_answer_feedback(chat_id, index, Form(form))
     return swap("chat/_feedback.html", fallback=back, toasts=toasts, received=received, spoken=spoken)
 
 

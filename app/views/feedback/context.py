@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
 from flask import g
 
-from app.formats.ids import parse_id
 from app.services.chats import store as chat_store
 from app.services.evals import golden_lists
 from app.services.feedback import review as feedback_review
@@ -53,19 +53,17 @@ def load_context(found: FeedbackDetail) -> dict[str, Any]:
 
 def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
     """For a replay that failed: its golden, the replays, and how they differ. Nothing for other feedback."""
-    context = found.context
-    golden = parse_id(str(context.get("golden_session_id"))) if found.row.kind == "replay_failure" else None
-    if golden is None:
+    if found.row.kind != "replay_failure":
         return None
-    ids = [one for text in context.get("replay_session_ids") or () if (one := parse_id(str(text)))]
-    latest = list(reversed(ids))[:MAX_REPLAYS]
+    golden, ids = UUID(found.context["golden_session_id"]), [UUID(one) for one in found.context["replay_session_ids"]]
+    latest = ids[::-1][:MAX_REPLAYS]
     titles = golden_lists.titles_of([golden, *latest], actor=g.actor)
     return {
         "golden": golden,
         "title": titles.get(str(golden), "a golden that was deleted")[:160],
         "ids": [one for one in latest if str(one) in titles],
         "count": len(ids),
-        "divergences": [one for one in context.get("divergences") or () if isinstance(one, dict)][:MAX_DIVERGENCES],
+        "divergences": found.context.get("divergences", [])[:MAX_DIVERGENCES],
     }
 
 

@@ -51,7 +51,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "volume": volume_chart.draw_chart(volume, asked.args),
+        "volume": volume_chart.draw_chart(volume, asked.filters.since, asked.filters.until),
         "fields": _fields(asked.args, menus),
         "colleagues": menus["admins"],
         "said": summarise,

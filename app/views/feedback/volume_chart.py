@@ -1,6 +1,6 @@
 """The volume strip: the last 90 days of feedback as bars, drawn by the server."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import date
 from typing import Any
 
@@ -14,8 +14,8 @@ TALLEST = 36
 STACK = (("negative", "u-bneg"), ("positive", "u-bpos"), ("neutral", "u-bneu"))
 
 
-def draw_chart(days: list[Day], args: Mapping[str, str]) -> dict[str, Any]:
-    """Return the chart: `paths` are the bars of each rating, `chosen` is where the days of the address begin and how
+def draw_chart(days: list[Day], since: date | None, until: date | None) -> dict[str, Any]:
+    """Return the chart: `paths` are the bars of each rating, `chosen` is where the days of the filter begin and how
     wide they are."""
     peak = max(days, key=lambda day: day.total)
     return {
@@ -23,7 +23,7 @@ def draw_chart(days: list[Day], args: Mapping[str, str]) -> dict[str, Any]:
         "span": f"{_short(days[0].day)} – {_short(days[-1].day)}",
         "days": days,
         "paths": [(css, _bars(days, place, peak.total)) for place, (_, css) in enumerate(STACK)],
-        "chosen": _chosen(days, args),
+        "chosen": _chosen(days, since, until),
         "width": STEP * len(days),
         "height": HEIGHT,
     }
@@ -41,20 +41,12 @@ def _bars(days: Iterable[Day], place: int, peak: int) -> str:
     return "".join(parts)
 
 
-def _chosen(days: list[Day], args: Mapping[str, str]) -> tuple[int, int] | None:
-    """The part that the address is narrowed to; None when that is all of it or lies outside."""
-    since, until = _day(args.get("from")), _day(args.get("to"))
+def _chosen(days: list[Day], since: date | None, until: date | None) -> tuple[int, int] | None:
+    """The part that the list is narrowed to; None when it is not, or to days outside."""
     if since is None and until is None:
         return None
     inside = [i for i, day in enumerate(days) if (not since or day.day >= since) and (not until or day.day <= until)]
     return (inside[0] * STEP, len(inside) * STEP) if inside else None
-
-
-def _day(text: str | None) -> date | None:
-    try:
-        return date.fromisoformat(text) if text else None
-    except ValueError:
-        return None
 
 
 def _label(days: list[Day], peak: Day) -> str:
