@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
@@ -14,24 +14,8 @@ if TYPE_CHECKING:
 
     from app.db.boot import Opened
 
-# Packages and modules with routes. `kit` comes first: of two rules that take OPTIONS, the first answers, which is cors.
-VIEWS = (
-    "app.views.layout",
-    "app.views.auth",
-    "app.views.home",
-    "app.views.account",
-    "app.views.settings",
-    "app.views.conversations",
-    "app.views.sessions",
-    "app.views.feedback",
-    "app.views.knowledge",
-    "app.views.evals",
-    "app.views.agents",
-    "app.views.chat",
-    "app.views.entities",
-    "app.views.tasks",
-)  # fmt: skip
-APIS = ("app.api.kit", "app.api.ops", "app.api.admin", "app.api.agents", "app.api.members")
+# Of two rules that take OPTIONS, the first answers, which is that of cors in `kit`.
+FIRST = ("layout", "kit")
 
 
 def create_app(
@@ -57,7 +41,7 @@ def create_app(
         SESSION_COOKIE_SECURE=settings.secure,
         SESSION_COOKIE_SAMESITE="Lax",
         DEMO=demo and settings.on_loopback,
-        VERSION=own_version(),
+        VERSION=version("upshot"),
         TRUSTED_HOSTS=settings.trusted_hosts,
         MAX_CONTENT_LENGTH=1024 * 1024,
         MAX_FORM_MEMORY_SIZE=512 * 1024,
@@ -70,24 +54,21 @@ def create_app(
     headers.install(app)
     authentication.install(app)
     last_used.install(app)
-    for name in (*VIEWS, *APIS) if routes else ():
-        add_routes(app, name)
+    if routes:
+        add_routes(app)
     return app
 
 
-def add_routes(app: Flask, name: str) -> None:
-    """Import a package's modules, register its blueprint, and call `register` of each module that has one."""
-    package = import_module(name)
-    modules = [import_module(f"{name}.{found.name}") for found in iter_modules(getattr(package, "__path__", ()))]
-    if hasattr(package, "bp"):
-        app.register_blueprint(package.bp)
-    for module in (package, *modules):
-        if hasattr(module, "register"):
-            module.register(app)
-
-
-def own_version() -> str:
-    try:
-        return version("upshot")
-    except PackageNotFoundError:
-        return "0"
+def add_routes(app: Flask) -> None:
+    """Import every module of `views` and `api`, register their blueprints, and call `register` of each that has one."""
+    for room in (import_module("app.views"), import_module("app.api")):
+        names = [found.name for found in iter_modules(room.__path__)]
+        for name in sorted(names, key=lambda name: name not in FIRST):
+            package = import_module(f"{room.__name__}.{name}")
+            inside = iter_modules(getattr(package, "__path__", ()))
+            modules = [import_module(f"{package.__name__}.{found.name}") for found in inside]
+            if hasattr(package, "bp"):
+                app.register_blueprint(package.bp)
+            for module in (package, *modules):
+                if hasattr(module, "register"):
+                    module.register(app)

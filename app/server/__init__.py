@@ -1,1 +1,1 @@
-"""The HTTP server and the process around it: heads and bodies have deadlines, and addresses take turns."""
+"""The HTTP server and the process around it: heads and bodies have deadlines, and no address holds every thread."""

@@ -89,8 +89,8 @@ class Bridge:
 
     async def _take_turn(self, exchange: Exchange) -> None:
         exchange.began = exchange.loop.time()
-        await self.turns.take(exchange.address)
-        await exchange.run_in(self.pool, lambda: self.turns.give_back(exchange.address))
+        turn = await self.turns.take(exchange.address)
+        await exchange.run_in(self.pool, turn.end)
 
     async def _stream(self, exchange: Exchange) -> None:
         """A body that is read by its view holds a thread for as long as it takes, so few of them may run at once."""
