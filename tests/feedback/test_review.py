@@ -259,18 +259,18 @@ def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> Non
         said = give(member, comment="I would not have said this aloud")
     with acting_as(admin):
         own = give(admin, comment="Mine")
-        assert feedback_lists.get_feedback(said, actor=admin).row.author == member.name
+        assert feedback_lists.get_feedback(said, actor=admin).author == member.name
         with transaction():
             workspace_store.change_settings({"author_private": True}, actor=admin)
         items = {item.id: item for item in feedback_lists.list_feedback(FeedbackFilters(), Page(), actor=admin).items}
         assert (items[said].author, items[said].author_id) == ("a member", None)
         assert items[said].comment == "I would not have said this aloud"
         assert items[own].author == admin.name
-        assert feedback_lists.get_feedback(said, actor=admin).row.author_id is None
+        assert feedback_lists.get_feedback(said, actor=admin).author_id is None
         by_author = FeedbackFilters(author_id=member.id)
         assert feedback_lists.list_feedback(by_author, Page(), actor=admin).items == []
     with acting_as(member):
-        assert feedback_lists.get_feedback(said, actor=member).row.author == member.name
+        assert feedback_lists.get_feedback(said, actor=member).author == member.name
 
 
 def test_reading_what_somebody_said_leaves_a_trace(workspace: Any) -> None:
@@ -303,5 +303,5 @@ def test_the_detail_shows_what_became_of_it(workspace: Any) -> None:
             feedback_review.review([said], "applied", actor=admin, outcome=outcome)
         detail = feedback_lists.get_feedback(said, actor=admin)
         assert detail.outcome == outcome
-        assert (detail.reviewer, detail.row.status) == (admin.name, "applied")
+        assert (detail.reviewer, detail.status) == (admin.name, "applied")
         assert [(item.id, item.state) for item in detail.knowledge] == [(rule.id, "active")]

@@ -247,4 +247,4 @@ def test_a_hidden_author_is_nowhere_on_the_tab(app: Flask, workspace: Workspace,
     assert len(said) >= 4
     assert {member.name, other.name}.isdisjoint(text_of(line.td) for line in said)
     with app.app_context(), acting_as(workspace.actor()):
-        assert feedback_lists.get_feedback(filled.ids["reaction"], actor=workspace.actor()).row.author == "a member"
+        assert feedback_lists.get_feedback(filled.ids["reaction"], actor=workspace.actor()).author == "a member"

@@ -20,7 +20,7 @@ from app.services.agents import versions
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.lists import FeedbackFilters, FeedbackRow
+from app.services.feedback.lists import FeedbackFilters
 
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
 Rating = Literal["positive", "negative", "neutral"]
@@ -182,7 +182,9 @@ def index(query: FeedbackQuery) -> FeedbackPage:
     page = paging.Page(query.limit, query.cursor)
     found = feedback_lists.list_feedback(FeedbackFilters(**wanted), page, actor=g.actor)
     contents = feedback_lists.load_contents([row.id for row in found.items], actor=g.actor)
-    return FeedbackPage.model_validate(found.map(lambda row: together(row, contents[row.id])))
+    return FeedbackPage.model_validate(
+        found.map(lambda row: vars(row) | contents[row.id] | {"created_by": row.author_id})
+    )
 
 
 @route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))
@@ -206,11 +208,6 @@ def decide(feedback_id: UUID, body: Decision) -> FeedbackRead:
 
 
 def describe_feedback(feedback_id: UUID, *, audit_read: bool = False) -> FeedbackRead:
-    found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
-    details = merge_assessment(found.details | {ASSESSMENT: found.assessment})
-    return FeedbackRead.model_validate(together(found.row, vars(found) | {"details": details}))
-
-
-def together(row: FeedbackRow, contents: dict[str, Any]) -> dict[str, Any]:
-    """What the list shows and what the row holds, under the names of the API."""
-    return {**vars(row), **contents, "created_by": row.author_id}
+    row = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=audit_read)
+    details = merge_assessment(row.details | {ASSESSMENT: row.assessment})
+    return FeedbackRead.model_validate(vars(row) | {"details": details, "created_by": row.author_id})

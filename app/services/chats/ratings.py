@@ -11,7 +11,7 @@ from app.learning.edits import edit_distance
 from app.models import Feedback
 from app.services.chats.own import Answer, get_answer
 from app.services.feedback.intake import NewFeedback, record_feedback, retract_feedback
-from app.services.feedback.links import lock_thumbs
+from app.services.feedback.store import lock_thumbs
 
 UP = ("helpful",)
 # Two of the reasons are signals of their own; they come and go with a thumb down.

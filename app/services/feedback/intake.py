@@ -18,8 +18,8 @@ from app.learning.signals import OPPOSITE, rating_of
 from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit
-from app.services.feedback import store, volume
-from app.services.feedback.links import LinkRow, resolve_links
+from app.services.feedback import volume
+from app.services.feedback.store import LinkRow, resolve_links, write_row
 from app.services.workspaces.masking import masking_of_words
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
@@ -105,7 +105,7 @@ def record_feedback(new: NewFeedback, *, actor: Actor, commit: bool = False) -> 
         values["details"]["sent"] = {name: value for name in VISITOR_IDS if (value := getattr(sent, name)) is not None}
     with _as_the_product(new.origin):
         alone = commit and new.origin == "user" and not (found.thumbed or actor.vouched_by)
-        row, opposite_id = store.write_row(values, actor=actor, opposite=new.opposite, commit=alone)
+        row, opposite_id = write_row(values, actor=actor, opposite=new.opposite, commit=alone)
     if row is None:
         raise Forbidden("This feedback belongs to somebody else.")
     if opposite_id is not None:

@@ -5,7 +5,6 @@ Members read their own rows; the database sees to that, and the conditions repea
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -36,7 +35,7 @@ from app.models import (
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES, STATUSES
 from app.services import audit
 from app.services.feedback.intake import NOT_RETRACTED
-from app.services.feedback.links import is_chat
+from app.services.feedback.store import is_chat
 from app.services.lists import filters as declare
 from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters, parse_row_id
@@ -145,29 +144,6 @@ OWN_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class FeedbackDetail:
-    """One row of feedback, the message it is about, and its outcome. `details` is what its author said; `assessment` is
-    what an admin thinks, which only admins see."""
-
-    row: FeedbackRow
-    context: dict[str, Any]
-    details: dict[str, Any]
-    outcome: dict[str, Any]
-    reviewed_at: datetime | None
-    reviewed_by_user_id: UUID | None
-    reviewed_by_agent_id: UUID | None
-    review_notes: str | None
-    reviewer: str | None
-    entity_name: str | None
-    chat: UUID | None
-    chat_title: str | None
-    message_text: str | None
-    message_index: int | None
-    knowledge: Sequence[Any]
-    assessment: dict[str, Any]
-
-
 SHOWN: dict[str, Any] = {
     "session_title": AgentSession.title,
     "agent": Agent.slug,
@@ -181,8 +157,7 @@ SHOWN: dict[str, Any] = {
 }
 # What a row holds besides what lists show.
 CONTENTS = (
-    Feedback.context, Feedback.details, Feedback.outcome, Feedback.reviewed_at, Feedback.reviewed_by_user_id,
-    Feedback.reviewed_by_agent_id, Feedback.review_notes,
+    "context", "details", "outcome", "reviewed_at", "reviewed_by_user_id", "reviewed_by_agent_id", "review_notes",
 )  # fmt: skip
 
 
@@ -246,13 +221,17 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     return found.map(lambda values: _row(columns, values))
 
 
-def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackDetail:
-    """One row with the message it is about and its outcome. With `audit_read` an admin's reading of what somebody else
-    said is put into the audit log."""
-    columns = _columns(actor)
-    reviewer = func.coalesce(ReviewAgent.slug, Reviewer.name)
+def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackRow:
+    """Return a row with its `CONTENTS`, the names of its reviewer and entity, its chat and message, and the knowledge
+    made of it. `details` is what its author said; `assessment` is what an admin thinks, which only admins get.
+
+    With `audit_read` an admin's reading of what somebody else said is put into the audit log.
+    """
+    contents: dict[str, Any] = {name: getattr(Feedback, name) for name in CONTENTS}
+    names = {"reviewer": func.coalesce(ReviewAgent.slug, Reviewer.name), "entity_name": Entity.name}
+    columns = _columns(actor) | contents | names
     statement = (
-        _with_names(columns, *CONTENTS, reviewer, Entity.name, Feedback.created_by)
+        _with_names(columns, Feedback.created_by)
         .outerjoin(Reviewer, Reviewer.id == Feedback.reviewed_by_user_id)
         .outerjoin(ReviewAgent, ReviewAgent.id == Feedback.reviewed_by_agent_id)
         .outerjoin(Entity, Entity.id == Feedback.entity_id)
@@ -261,19 +240,19 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     found: Any = db.session.execute(statement).one_or_none()
     if found is None:
         raise NotFound("There is no such feedback in this workspace.")
-    row = _row(columns, found)
-    context, details, *others, author_id = found[len(columns) :]
+    row, author_id = _row(columns, found), found[-1]
     if audit_read and actor.is_admin and row.origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
-    knowledge = db.session.execute(
+    row.chat, row.chat_title, row.message_text, row.message_index = _message_of(row, author_id, actor)
+    row.knowledge = db.session.execute(
         select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)
         .join(SharedContextFeedback, SharedContextFeedback.shared_context_id == SharedContext.id)
         .where(SharedContextFeedback.tenant_id == actor.tenant_id, SharedContextFeedback.feedback_id == feedback_id)
         .order_by(SharedContext.created_at)
     ).all()
-    assessment = details.get(ASSESSMENT, {}) if actor.is_admin else {}
-    rest: tuple[Any, ...] = (*others, *_message_of(row, author_id, actor), knowledge, assessment)
-    return FeedbackDetail(row, context, without_assessment(details), *rest)
+    row.assessment = row.details.get(ASSESSMENT, {}) if actor.is_admin else {}
+    row.details = without_assessment(row.details)
+    return row
 
 
 def _message_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[Any, ...]:
@@ -300,7 +279,8 @@ def _message_of(row: FeedbackRow, author_id: UUID, actor: Actor) -> tuple[Any, .
 
 def load_contents(ids: list[UUID], *, actor: Actor) -> dict[UUID, dict[str, Any]]:
     """Return what these rows hold besides what lists show. Admins get the details as they were assessed. One query."""
-    rows = db.session.execute(select(Feedback.id, *CONTENTS).where(*_readable(actor), Feedback.id.in_(ids)))
+    columns = [getattr(Feedback, name) for name in ("id", *CONTENTS)]
+    rows = db.session.execute(select(*columns).where(*_readable(actor), Feedback.id.in_(ids)))
     seen = merge_assessment if actor.is_admin else without_assessment
     return {row.id: row._asdict() | {"details": seen(row.details)} for row in rows}
 

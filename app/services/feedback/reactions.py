@@ -22,7 +22,7 @@ from app.formats.ids import parse_id
 from app.learning.reactions import NAMES, Reaction, by_turn, rating_of, user_type_of
 from app.models import Agent, Chat, Feedback, Membership, Message
 from app.services.feedback.intake import NOT_RETRACTED, NewFeedback, record_feedback, retract_feedback
-from app.services.feedback.links import is_chat
+from app.services.feedback.store import is_chat
 from app.services.privacy import is_hidden
 
 NOT_FOUND = "There is no such conversation or turn in this workspace."

@@ -28,7 +28,7 @@ from app.services.feedback.intake import (
     record_feedback,
     retract_feedback,
 )
-from app.services.feedback.links import is_chat, lock_thumbs
+from app.services.feedback.store import is_chat, lock_thumbs
 from app.services.workspaces import identity
 
 COLUMNS = (

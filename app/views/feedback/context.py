@@ -9,7 +9,7 @@ from flask import g
 from app.services.chats import store as chat_store
 from app.services.evals import golden_lists
 from app.services.feedback import review as feedback_review
-from app.services.feedback.lists import FeedbackDetail
+from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions import transcript as session_transcript
@@ -27,35 +27,34 @@ MAX_REPLAYS = 10
 MAX_DIVERGENCES = 12
 
 
-def load_context(found: FeedbackDetail) -> dict[str, Any]:
+def load_context(row: FeedbackRow) -> dict[str, Any]:
     """Everything the panel shows of one row."""
-    row = found.row
-    turns, loaded = _turns(found)
-    target = _target(found, turns)
+    turns, loaded = _turns(row)
+    target = _target(row, turns)
     if target is not None:
         target.target = True
     shown = transcript_turns.turns_around(turns, target)
     name_changed_records(shown)
     return {
-        "found": found,
+        "found": row,
         "row": row,
         "said": summarise,
         "words": summarise(row),
         "agent": with_version(row.agent, row.agent_version),
         "turns": shown,
-        "place": _place(found, turns, target),
-        "diff": _diff(found, target),
+        "place": _place(row, turns, target),
+        "diff": _diff(row, target),
         "loaded": loaded,
-        "replays": _replays(found),
+        "replays": _replays(row),
         "actions": feedback_review.allowed_actions(row.status, actor=g.actor),
     }
 
 
-def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
+def _replays(row: FeedbackRow) -> dict[str, Any] | None:
     """For a replay that failed: its golden, the replays, and how they differ. Nothing for other feedback."""
-    if found.row.kind != "replay_failure":
+    if row.kind != "replay_failure":
         return None
-    golden, ids = UUID(found.context["golden_session_id"]), [UUID(one) for one in found.context["replay_session_ids"]]
+    golden, ids = UUID(row.context["golden_session_id"]), [UUID(one) for one in row.context["replay_session_ids"]]
     latest = ids[::-1][:MAX_REPLAYS]
     titles = golden_lists.titles_of([golden, *latest], actor=g.actor)
     return {
@@ -63,14 +62,13 @@ def _replays(found: FeedbackDetail) -> dict[str, Any] | None:
         "title": titles.get(str(golden), "a golden that was deleted")[:160],
         "ids": [one for one in latest if str(one) in titles],
         "count": len(ids),
-        "divergences": found.context.get("divergences", [])[:MAX_DIVERGENCES],
+        "divergences": row.context.get("divergences", [])[:MAX_DIVERGENCES],
     }
 
 
-def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
+def _target(row: FeedbackRow, turns: Sequence[Turn]) -> Turn | None:
     """The turn that the row means: the one it names, the last that used its tool, the last of a session that failed."""
-    row = found.row
-    named = transcript_turns.find_turn(turns, [*ids_of(row), f"#{found.message_index}"])
+    named = transcript_turns.find_turn(turns, [*ids_of(row), f"#{row.message_index}"])
     if named is not None:
         return named
     if row.tool_slug:
@@ -79,15 +77,14 @@ def _target(found: FeedbackDetail, turns: Sequence[Turn]) -> Turn | None:
     return turns[-1] if turns and row.kind == "session_failure" else None
 
 
-def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
+def _turns(row: FeedbackRow) -> tuple[list[Turn], list[KnownRow]]:
     """Return the transcript around the row, the conversation's when there is one, else the session's, and the knowledge
     that the session had."""
-    row = found.row
     version = f"v{row.agent_version}" if row.agent_version else ""
     events: Sequence[event_windows.Event] = ()
     turns: list[Turn] = []
-    if found.chat is not None:
-        chat = chat_store.get_chat(g.actor, found.chat)
+    if row.chat is not None:
+        chat = chat_store.get_chat(g.actor, row.chat)
         behind = {row.session_id} if row.session_id else {message.session_id for message in chat.messages}
         work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
         versions = {row.session_id: version} if row.session_id and version else {}
@@ -104,19 +101,19 @@ def _turns(found: FeedbackDetail) -> tuple[list[Turn], list[KnownRow]]:
     return turns, load_known_rows(loaded) if loaded else []
 
 
-def _place(found: FeedbackDetail, turns: Sequence[Turn], target: Turn | None) -> str:
+def _place(row: FeedbackRow, turns: Sequence[Turn], target: Turn | None) -> str:
     """`chat, turn 3 of 6`: where in the whole this is. A turn is a question and its answer."""
     asked = [turn for turn in turns if not turn.agent]
     if target is None or not asked:
-        return str(found.row.source_type)
+        return str(row.source_type)
     at = [id(turn) for turn in turns].index(id(target))
     number = sum(not turn.agent for turn in turns[: at + 1])
-    return f"{found.row.source_type}, turn {max(number, 1)} of {len(asked)}"
+    return f"{row.source_type}, turn {max(number, 1)} of {len(asked)}"
 
 
-def _diff(found: FeedbackDetail, target: Turn | None) -> list[tuple[str, str]]:
-    wanted = found.details.get("preferred_answer")
-    before = found.message_text or (target.text if target else "")
-    if found.row.signal != "edit" or not isinstance(wanted, str) or not before:
+def _diff(row: FeedbackRow, target: Turn | None) -> list[tuple[str, str]]:
+    wanted = row.details.get("preferred_answer")
+    before = row.message_text or (target.text if target else "")
+    if row.signal != "edit" or not isinstance(wanted, str) or not before:
         return []
     return word_diff(before, wanted)

@@ -14,7 +14,7 @@ from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback import volume as feedback_volume
-from app.services.feedback.lists import FeedbackDetail, FeedbackFilters
+from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 from app.views import lists as listing
 from app.views.feedback import bp, volume_chart
 from app.views.feedback.context import load_context
@@ -97,19 +97,19 @@ def review(feedback_id: UUID) -> Any:
     return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_shown(found))
 
 
-def _shown(found: FeedbackDetail) -> dict[str, Any]:
-    return {**load_context(found), **load_sidebar(found)}
+def _shown(row: FeedbackRow) -> dict[str, Any]:
+    return {**load_context(row), **load_sidebar(row)}
 
 
 def notes() -> str | None:
     return request.form.get("notes", "").strip() or None
 
 
-def _toast(action: str, found: FeedbackDetail) -> Toast:
+def _toast(action: str, row: FeedbackRow) -> Toast:
     """What was done with which row, since the next one is open by now, and the way back."""
-    line = summarise(found.row).line
+    line = summarise(row).line
     text = f"{DONE.get(action, 'Done')}: {line[:60].rstrip()}{'…' if len(line) > 60 else ''}"
     if action == "reopen":
         return Toast(text)
-    undo = url_for(".review", feedback_id=found.row.id)
+    undo = url_for(".review", feedback_id=row.id)
     return Toast(text, undo=undo, target="#toasts", fields=(("action", "reopen"),))

@@ -9,7 +9,7 @@ from flask import g, request
 from app.formats.feedback_details import ERROR_CATEGORIES, OUTPUT_ISSUES, SCORES, VERDICTS
 from app.services import audit as services_audit
 from app.services.feedback import teamwork
-from app.services.feedback.lists import FeedbackDetail
+from app.services.feedback.lists import FeedbackRow
 from app.views.feedback.summary import summarise
 
 # What each entry of the audit log means in the history of a row.
@@ -48,30 +48,29 @@ def assessment_fields(stored: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in pairs if value != "")
 
 
-def load_sidebar(found: FeedbackDetail) -> dict[str, Any]:
+def load_sidebar(row: FeedbackRow) -> dict[str, Any]:
     """What the panel shows around the message. Four queries."""
-    row = found.row
     colleagues = teamwork.colleagues(actor=g.actor)
     names = {str(one.id): one.name for one in colleagues}
     return {
-        "found": found,
+        "found": row,
         "row": row,
         "said": summarise,
         "colleagues": colleagues,
         "comments": teamwork.comments_of(row.id, actor=g.actor),
-        "assessment": found.assessment,
-        "assessed_at": datetime.fromisoformat(found.assessment["at"]) if found.assessment else None,
-        "assessor": names.get(found.assessment.get("by", ""), "somebody who left"),
+        "assessment": row.assessment,
+        "assessed_at": datetime.fromisoformat(row.assessment["at"]) if row.assessment else None,
+        "assessor": names.get(row.assessment.get("by", ""), "somebody who left"),
         "choices": ASSESSMENT_CHOICES,
         "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
-        "steps": steps_of(found, names),
+        "steps": steps_of(row, names),
     }
 
 
-def steps_of(found: FeedbackDetail, names: Mapping[str, str]) -> list[dict[str, Any]]:
+def steps_of(row: FeedbackRow, names: Mapping[str, str]) -> list[dict[str, Any]]:
     """Every decision; of hands it went through and of assessments, only what holds now."""
-    trail = services_audit.history_of("feedback", found.row.id, actor=g.actor)
-    holds = {"feedback.assigned": bool(found.row.assignee_id), "feedback.assessed": bool(found.assessment)}
+    trail = services_audit.history_of("feedback", row.id, actor=g.actor)
+    holds = {"feedback.assigned": bool(row.assignee_id), "feedback.assessed": bool(row.assessment)}
     shown = [step for step in trail if step.action in STEPS and holds.get(step.action, True)]
     latest = {step.action: step for step in shown}
     steps = []
