@@ -8,7 +8,6 @@ from pydantic import Field
 from app.db.paging import Page
 from app.formats.response_values import wrap_value
 from app.services.entities import responses as entity_responses
-from app.services.entities import search as entity_search
 from app.services.entities import store as entity_store
 from app.services.entities.store import EntityFilters, EntityRow
 from app.services.sessions import store as session_store
@@ -64,7 +63,7 @@ def list_entity_types(arguments: NoArguments, scope: ToolScope) -> Outcome:
 def search_entities(arguments: SearchEntities, scope: ToolScope) -> Outcome:
     """Find records by words of their name. Gives their ids, names and fields."""
     _check_type(arguments.entity_type, scope)
-    found = entity_search.search_entities(
+    found = entity_store.search_entities(
         arguments.query, actor=scope.actor, entity_type=arguments.entity_type, limit=arguments.limit
     )
     return answer(items=[_item(row) for row in found])

@@ -12,7 +12,6 @@ from app.actor import Actor
 from app.formats.response_values import NUMERIC, RANKED
 from app.models import CriteriaSet
 from app.services.entities import store as entity_store
-from app.services.entities.store import TypeRow
 from app.tools.base import Tool
 
 # The argument that holds fields of records.
@@ -34,7 +33,7 @@ def tailor_tools(
 
 
 def _parameters(
-    tool: Tool, types: list[TypeRow], sets: list[CriteriaSet], meant: dict[str, UUID | None]
+    tool: Tool, types: Sequence[Any], sets: list[CriteriaSet], meant: dict[str, UUID | None]
 ) -> dict[str, Any]:
     properties = dict(tool.parameters["properties"])
     if "entityType" in properties and 0 < len(types) <= MAX_NAMED:
@@ -79,7 +78,7 @@ def _criterion_schema(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]
     return {"enum": options} if options else known or {"type": "string"}
 
 
-def _fields(types: list[TypeRow]) -> dict[str, Any]:
+def _fields(types: Sequence[Any]) -> dict[str, Any]:
     """Every field of any entity type. Where two types differ about one, both schemas are allowed."""
     found: dict[str, Any] = {}
     for row in types:

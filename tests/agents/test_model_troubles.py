@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from app.logs import FORMAT, RedactingFormatter
-from app.services.entities import search as entity_search
 from tests.agents.conftest import Outing
 from tests.loopback import Asked, Loopback, Reply
 from tests.loopback_model import LoopbackModel, call, say
@@ -146,7 +145,7 @@ def test_a_tool_that_breaks_is_an_answer(outing: Outing) -> None:
     def broken(*given: Any, **named: Any) -> Any:
         raise RuntimeError(f"boom with {KEY}")
 
-    outing.monkeypatch.setattr(entity_search, "search_entities", broken)
+    outing.monkeypatch.setattr(entity_store, "search_entities", broken)
     with LoopbackModel(call("searchEntities", {"query": "x"}), say("It broke.")) as model:
         prepare(outing, model)
         seen = outing.ask("Hello")

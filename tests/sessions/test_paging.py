@@ -12,7 +12,7 @@ import pytest
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.errors import Invalid, NotFound
-from app.services.sessions import paging as session_paging
+from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import Event, events_of
 from app.services.sessions.events import NewEvent
@@ -32,10 +32,10 @@ def store(events: Sequence[tuple[str, dict[str, Any]]], actor: Actor) -> UUID:
     return session.id
 
 
-def walk(session_id: UUID, actor: Actor) -> list[session_paging.SessionPart]:
-    parts = [session_paging.read_first(session_id, actor=actor)[0]]
+def walk(session_id: UUID, actor: Actor) -> list[event_windows.SessionPart]:
+    parts = [event_windows.read_first(session_id, actor=actor)[0]]
     while parts[-1].following:
-        parts.append(session_paging.read_part(session_id, parts[-1].following, actor=actor))
+        parts.append(event_windows.read_part(session_id, parts[-1].following, actor=actor))
     return parts
 
 
@@ -50,16 +50,16 @@ def test_every_event_comes_once_and_in_order(workspace: Workspace) -> None:
         parts = walk(session_id, actor)
 
         assert [text for part in parts for text in texts(part.events)] == [str(n) for n in range(500)]
-        assert all(len(part.events) <= session_paging.EVENTS for part in parts)
+        assert all(len(part.events) <= event_windows.PART_EVENTS for part in parts)
         assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
 
 
 def test_a_short_session_is_one_part(workspace: Workspace) -> None:
     actor = workspace.actor()
     with acting_as(actor):
-        for number in (0, 1, session_paging.EVENTS):
+        for number in (0, 1, event_windows.PART_EVENTS):
             session_id = store([("agent.message", {"text": "x"})] * number, actor)
-            part, outline = session_paging.read_first(session_id, actor=actor)
+            part, outline = event_windows.read_first(session_id, actor=actor)
             assert (len(part.events), len(outline), part.following) == (number, number, None)
 
 
@@ -118,7 +118,7 @@ def test_the_outline_has_names_and_no_texts(workspace: Workspace) -> None:
             [("user.message", {"text": "secret", "message_id": "m1"}), ("tool.call", {"id": "c1", "name": "look"})],
             actor,
         )
-        outline = session_paging.read_outline(session_id, actor=actor)
+        outline = event_windows.read_outline(session_id, actor=actor)
 
         assert [event.payload for event in outline] == [{"message_id": "m1"}, {"id": "c1"}]
 
@@ -129,14 +129,14 @@ def test_a_part_can_begin_at_an_event(workspace: Workspace) -> None:
         session_id = store([("agent.message", {"text": str(n)}) for n in range(300)], actor)
         wanted = events_of(session_id, actor=actor)[222]
 
-        found = session_paging.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
-        part = session_paging.read_part(session_id, session_paging.cursor_before(found), actor=actor)
+        found = event_windows.find_event(session_id, actor=actor, ending=wanted.id.hex[-8:])
+        part = event_windows.read_part(session_id, event_windows.cursor_before(found), actor=actor)
         assert part.events[0] == wanted
-        assert session_paging.get_event(session_id, wanted.id, actor=actor) == wanted
+        assert event_windows.get_event(session_id, wanted.id, actor=actor) == wanted
         with pytest.raises(NotFound):
-            session_paging.find_event(session_id, actor=actor, ending="zzzzzzzz")
+            event_windows.find_event(session_id, actor=actor, ending="zzzzzzzz")
         with pytest.raises(NotFound):
-            session_paging.get_event(session_id, session_id, actor=actor)
+            event_windows.get_event(session_id, session_id, actor=actor)
 
 
 def test_a_place_that_is_none_is_refused(workspace: Workspace) -> None:
@@ -145,7 +145,7 @@ def test_a_place_that_is_none_is_refused(workspace: Workspace) -> None:
         session_id = store([("agent.message", {"text": "x"})], actor)
         for text in ("garbage", "x" * 200, "é", "MjAyNnwx", "MjAyNi0xMS0xM1QxMjowMDowMHwx"):
             with pytest.raises(Invalid):
-                session_paging.read_part(session_id, text, actor=actor)
+                event_windows.read_part(session_id, text, actor=actor)
 
 
 def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
@@ -153,5 +153,5 @@ def test_another_workspace_sees_nothing(make_workspace: Any) -> None:
     with acting_as(ours.actor()):
         session_id = store([("agent.message", {"text": "x"})], ours.actor())
     with acting_as(theirs.actor()):
-        assert session_paging.read_first(session_id, actor=theirs.actor())[0].events == []
-        assert session_paging.read_outline(session_id, actor=theirs.actor()) == []
+        assert event_windows.read_first(session_id, actor=theirs.actor())[0].events == []
+        assert event_windows.read_outline(session_id, actor=theirs.actor()) == []

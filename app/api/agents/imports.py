@@ -1,7 +1,7 @@
 """Recorded work over the API: a file streamed in, and taken out again as a whole."""
 
 import io
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 from uuid import UUID
 
 from flask import g, request
@@ -83,7 +83,7 @@ def import_messages(query: ImportQuery) -> ImportAnswer:
     if request.mimetype not in TAKEN:
         raise UnsupportedMediaType(f"Send newline-delimited JSON with `Content-Type: {NDJSON}`.")
     request.max_content_length = LARGEST
-    stream = io.BufferedReader(cast(Any, request.stream), 65536)
+    stream = cast(BinaryIO, io.BufferedReader(cast(Any, request.stream), 65536))
     result = ingest_imports.import_messages(stream, within=transaction, actor=g.actor, filename=query.filename)
     return ImportAnswer.model_validate(result)
 

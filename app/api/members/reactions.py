@@ -16,7 +16,7 @@ from app.ingest.fields import PastMoment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry
 from app.services.feedback import reactions
 from app.services.feedback.reactions import Conversation, ReactedTurn
-from app.services.sessions import turn_logs
+from app.services.sessions import transcript as session_transcript
 
 ReactionName = Literal["ok", "not_ok", "neutral"]
 ROOT = "/conversations/<tenant>/<project>"
@@ -205,7 +205,7 @@ def turns(tenant: str, project: str, conversation_id: str, body: TurnsBody) -> T
         check_text(turn_id)
     found = reactions.turns_with_feedback(conversation, body.turn_ids, body.days, actor=g.actor)
     wanted = [turn.turn_id for turn in found] if body.include_turn_log else []
-    logs = turn_logs.read_turn_logs(conversation, wanted, actor=g.actor) if wanted else {}
+    logs = session_transcript.read_turn_logs(conversation, wanted, actor=g.actor) if wanted else {}
     answers = []
     for turn in found:
         log = turn_log(turn, logs[turn.turn_id]) if turn.turn_id in logs else None

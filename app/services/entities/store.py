@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -20,6 +21,7 @@ from app.services.entities.responses import list_responses
 from app.services.knowledge import rows as knowledge_rows
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, is_type
+from app.text.words import WORD
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}", re.ASCII)
 OF_KIND: dict[str, tuple[type, ...]] = {
@@ -41,15 +43,6 @@ class EntityFilters(Filters):
         if self.q:
             found.append(Entity.name.icontains(self.q, autoescape=True))
         return found
-
-
-@dataclass(frozen=True)
-class TypeRow:
-    id: UUID
-    slug: str
-    name: str
-    fields: dict[str, Any]
-    entities: int
 
 
 @dataclass(frozen=True)
@@ -75,6 +68,10 @@ COLUMNS: tuple[Any, ...] = (
     Entity.id, Entity.entity_type_id, EntityType.slug, Entity.name, Entity.fields, Entity.created_at, Entity.updated_at,
 )  # fmt: skip
 MAX_WORK = 20
+# Of a search by name.
+MAX_WORDS = 12
+MIN_WORD = 2
+SCAN_LIMIT = 500
 
 
 def create_type(
@@ -106,16 +103,15 @@ def find_type(slug: str, *, actor: Actor) -> EntityType:
     return row
 
 
-def list_types(*, actor: Actor) -> list[TypeRow]:
+def list_types(*, actor: Actor) -> Sequence[Any]:
     """The types in use, with how many records each has. One query."""
     own = [Entity.tenant_id == EntityType.tenant_id, Entity.entity_type_id == EntityType.id]
     number = select(func.count()).select_from(Entity).where(*own).scalar_subquery()
-    rows = db.session.execute(
-        select(EntityType.id, EntityType.slug, EntityType.name, EntityType.fields, number)
+    return db.session.execute(
+        select(EntityType.id, EntityType.slug, EntityType.name, EntityType.fields, number.label("entities"))
         .where(EntityType.tenant_id == actor.tenant_id, EntityType.archived_at.is_(None))
         .order_by(EntityType.name)
-    )
-    return [TypeRow(*row) for row in rows]
+    ).all()
 
 
 def archive_type(type_id: UUID, *, actor: Actor) -> None:
@@ -255,3 +251,58 @@ def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
         raise Invalid.of({f"fields.{name}": f"Give {'an' if wanted[0] in 'aio' else 'a'} {wanted}."})
     if "enum" in schema and value not in schema["enum"]:
         raise Invalid.of({f"fields.{name}": f"Use one of {', '.join(map(str, schema['enum']))}."})
+
+
+def search_entities(query: str, *, actor: Actor, entity_type: str | None = None, limit: int = 25) -> list[EntityRow]:
+    """Records with a word that begins like one of the query's. Who matches more of them comes first, then the last
+    changed. One query."""
+    words = [word for word in dict.fromkeys(WORD.findall(query.lower())) if len(word) >= MIN_WORD][:MAX_WORDS]
+    if not words:
+        return []
+    where = [
+        Entity.tenant_id == actor.tenant_id,
+        or_(*(Entity.name.icontains(word, autoescape=True) for word in words)),
+    ]
+    if entity_type:
+        where.append(EntityType.slug == entity_type)
+    rows = db.session.execute(
+        select(*COLUMNS)
+        .join(EntityType, (EntityType.tenant_id == Entity.tenant_id) & (EntityType.id == Entity.entity_type_id))
+        .where(*where)
+        .order_by(Entity.updated_at.desc(), Entity.id.desc())
+        .limit(SCAN_LIMIT)
+    )
+    scored = [(count_matches(words, row.name), EntityRow(*row)) for row in rows]
+    best = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
+    return [row for _, row in best[:limit]]
+
+
+def count_matches(words: list[str], name: str) -> int:
+    """How many of the words the name has: a whole word counts twice, its beginning once from three letters on."""
+    own = WORD.findall(name.lower())
+    return sum(
+        2 if word in own else any(len(word) > MIN_WORD and one.startswith(word) for one in own) for word in words
+    )
+
+
+def recent_names(*, actor: Actor, limit: int = 100) -> list[str]:
+    """What the records are called that changed last. One query."""
+    rows = db.session.scalars(
+        select(Entity.name).where(Entity.tenant_id == actor.tenant_id).order_by(Entity.updated_at.desc()).limit(limit)
+    )
+    return list(dict.fromkeys(rows))
+
+
+def find_record(name: str, *, actor: Actor) -> UUID:
+    """Find a record by its id or by its whole name."""
+    name = name.strip()
+    with suppress(ValueError):
+        found = db.session.scalar(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, Entity.id == UUID(name)))
+        if found is not None:
+            return found
+    same = func.lower(Entity.name) == name.lower()
+    rows = db.session.scalars(select(Entity.id).where(Entity.tenant_id == actor.tenant_id, same).limit(2)).all()
+    if len(rows) == 1:
+        return rows[0]
+    several = f"More than one record is called {name[:80]}; give its id."
+    raise Invalid.of({"record": several if rows else f"No record is called {name[:80]}."})

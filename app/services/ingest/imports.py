@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, BinaryIO
 from uuid import UUID, uuid4
 
 from sqlalchemy import delete, func, select
@@ -29,12 +29,6 @@ MAX_ERRORS = 1000
 DELETE_BATCH = 500
 
 Within = Callable[[], AbstractContextManager[Any]]
-
-
-class Lines(Protocol):
-    """A file or a request's body, as much of it as is used here."""
-
-    def readline(self, limit: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,7 @@ Batch = list[tuple[int, ImportedSession]]
 
 
 def import_messages(
-    stream: Lines,
+    stream: BinaryIO,
     *,
     within: Within,
     actor: Actor,
@@ -87,7 +81,7 @@ def import_messages(
     return result
 
 
-def _batches(stream: Lines, result: Result) -> Iterator[Batch]:
+def _batches(stream: BinaryIO, result: Result) -> Iterator[Batch]:
     """The sessions of the good lines, so many at once as one transaction should store."""
     batch: Batch = []
     size = 0
@@ -107,7 +101,7 @@ def _batches(stream: Lines, result: Result) -> Iterator[Batch]:
     yield batch
 
 
-def read_lines(stream: Lines) -> Iterator[tuple[int, bytes | None]]:
+def read_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """The lines with their numbers, without empty ones. A line that is too long comes as None."""
     number = 0
     while raw := stream.readline(LINE_BYTES + 2):

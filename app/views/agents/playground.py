@@ -11,7 +11,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.models import Agent
 from app.security.access import access
 from app.services.agents import versions
-from app.services.entities import search as entity_search
+from app.services.entities import store as entity_store
 from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
 from app.views.agents import bp
@@ -24,7 +24,7 @@ ENDED = ("completed", "failed", "cancelled")
 
 def records() -> list[str]:
     """What can be suggested as the record that a run is about."""
-    return entity_search.recent_names(actor=g.actor)
+    return entity_store.recent_names(actor=g.actor)
 
 
 @bp.get("/<uuid:agent_id>/try")
@@ -54,7 +54,7 @@ def start_try(agent_id: UUID) -> Any:
                 agent.slug,
                 [values["message"]],
                 actor=g.actor,
-                entity_id=entity_search.find_record(values["record"], actor=g.actor) if values["record"] else None,
+                entity_id=entity_store.find_record(values["record"], actor=g.actor) if values["record"] else None,
                 agent_version=parse_count(values["version"]),
                 metadata={"live": True},
             )

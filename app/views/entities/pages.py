@@ -16,7 +16,7 @@ from app.security.access import access
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
-from app.services.entities.store import EntityFilters, EntityRow, TypeRow
+from app.services.entities.store import EntityFilters, EntityRow
 from app.services.feedback import own as feedback_own
 from app.views import lists as listing
 from app.views.entities import bp
@@ -64,7 +64,7 @@ def index() -> Any:
     )
 
 
-def _columns(chosen: TypeRow | None, rows: list[EntityRow]) -> list[tuple[str, str, bool]]:
+def _columns(chosen: Any, rows: list[EntityRow]) -> list[tuple[str, str, bool]]:
     """Of one type's fields, those that most of the shown records have: name, title, whether it is a number."""
     if chosen is None:
         return []

@@ -10,11 +10,10 @@ from app.formats.ids import parse_id
 from app.models import AgentSession
 from app.services.chats import store as chat_store
 from app.services.feedback import lists as feedback_lists
-from app.services.sessions import paging as session_paging
+from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import format_bytes, full_size
-from app.services.sessions.event_windows import Event
-from app.services.sessions.paging import SessionPart
+from app.services.sessions.event_windows import Event, SessionPart
 from app.views.format import short_id
 from app.views.layout.tabs import with_version
 from app.views.transcript import timeline
@@ -32,9 +31,9 @@ def read_session(session_id: UUID, *, within_admin: bool = True, after: str | No
     found = session_store.get_session(session_id, actor=g.actor)
     session = found.session
     if after is None:
-        part, outline = session_paging.read_first(session_id, actor=g.actor)
+        part, outline = event_windows.read_first(session_id, actor=g.actor)
     else:
-        part, outline = session_paging.read_part(session_id, after, actor=g.actor), []
+        part, outline = event_windows.read_part(session_id, after, actor=g.actor), []
     turns = _turns(found, part)
     whole = part.first and part.following is None
     if whole and session.chat_id:
@@ -94,7 +93,7 @@ def addresses(session_id: UUID, within_admin: bool) -> dict[str, Any]:
 def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dict[str, Any]:
     """The part that follows, with the feedback that belongs into it."""
     found = session_store.get_session(session_id, actor=g.actor)
-    part = session_paging.read_part(session_id, after, actor=g.actor)
+    part = event_windows.read_part(session_id, after, actor=g.actor)
     turns = _turns(found, part)
     rows = feedback_lists.feedback_about(actor=g.actor, session_id=session_id)
     attach_notes(turns, [build_note(row, linked=within_admin) for row in rows], whole=False)
@@ -137,7 +136,7 @@ def _split_notes(
 
 def read_event(session_id: UUID, event_id: UUID, *, within_admin: bool = True) -> dict[str, Any]:
     """One event with all that it holds: a message's text, a call's arguments, a result's output."""
-    event = session_paging.get_event(session_id, event_id, actor=g.actor)
+    event = event_windows.get_event(session_id, event_id, actor=g.actor)
     payload = event.payload
     names = {"tool.call": "arguments", "tool.result": "output", "user.message": "text", "agent.message": "text"}
     value = transcript_turns.parse_output(payload.get(names.get(event.event_type, ""), payload))

@@ -10,8 +10,8 @@ from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.lists.menus import load_menus
+from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
-from app.services.sessions import paging as session_paging
 from app.services.sessions import store as session_store
 from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
@@ -65,23 +65,14 @@ def detail(session_id: UUID) -> Any:
     flag = FlagForm.asked(".detail", ".flag", session_id=session_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
-    after = request.args.get("after")
-    if wants_fragment() and after:
-        read = read_more(session_id, after)
-        return page("sessions/_more_events.html", "sessions/_more_events.html", flag=flag, **read)
-    return _shown(session_id, flag=flag)
+    return _shown(session_id, flag)
 
 
 @bp.get("/sessions/<uuid:session_id>")
 @access("member")
 def own_detail(session_id: UUID) -> Any:
     """The same for any member of the workspace, with only their own feedback in it."""
-    after = request.args.get("after")
-    if wants_fragment() and after:
-        read = read_more(session_id, after, within_admin=False)
-        return page("sessions/_more_events.html", "sessions/_more_events.html", flag=None, **read)
-    read = read_session(session_id, within_admin=False, after=after or _asked_place(session_id))
-    return page("sessions/detail.html", "sessions/_panel.html", **read, flag=None)
+    return _shown(session_id)
 
 
 @bp.get(f"{LIST}/<uuid:session_id>/events/<uuid:event_id>")
@@ -111,7 +102,7 @@ def flag(session_id: UUID) -> Any:
         form = form.with_errors(refusal)
         if wants_fragment():
             return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
-        return _shown(session_id, flag=form, status=422)
+        return _shown(session_id, form, 422)
     back = query(url_for(".detail", session_id=session_id), form.args)
     return flagged(row, form, back + (f"#{form.at}" if form.at != "whole" else ""))
 
@@ -121,19 +112,26 @@ def _meant(session_id: UUID, at: str) -> dict[str, str]:
     if at == "whole":
         return {}
     try:
-        found = session_paging.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
+        found = event_windows.find_event(session_id, actor=g.actor, ending=at.removeprefix("e-"))
     except NotFound:
         raise Invalid("There is no such turn in this session.", {"comment": "This turn is not here."}) from None
     return {"event_id": str(found.id)}
 
 
-def _shown(session_id: UUID, *, flag: FlagForm, status: int = 200) -> Response:
-    template = "sessions/detail.html"
-    fragment = "sessions/_panel.html" if request.args.get("panel") == "1" else template
-    read = read_session(session_id, after=flag.args.get("after") or _asked_place(session_id))
+def _shown(session_id: UUID, flag: FlagForm | None = None, status: int = 200) -> Response:
+    """The page, its panel or its next part. Only admins flag it."""
+    after, within_admin = request.values.get("after"), flag is not None
+    template, fragment = "sessions/detail.html", "sessions/_panel.html"
+    if wants_fragment() and after and status == 200:
+        template = fragment = "sessions/_more_events.html"
+        read = read_more(session_id, after, within_admin=within_admin)
+    else:
+        read = read_session(session_id, within_admin=within_admin, after=after or _asked_place(session_id))
+        if within_admin and request.args.get("panel") != "1":
+            fragment = template
     return page(template, fragment, status=status, flag=flag, **read)
 
 
 def _asked_place(session_id: UUID) -> str | None:
     wanted = parse_id(request.args.get("at", ""))
-    return session_paging.cursor_of(session_id, wanted, actor=g.actor) if wanted else None
+    return event_windows.cursor_of(session_id, wanted, actor=g.actor) if wanted else None
