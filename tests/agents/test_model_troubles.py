@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from app.logs import FORMAT, RedactingFormatter
+from app.services.entities import store as entity_store
 from tests.agents.conftest import Outing
 from tests.loopback import Asked, Loopback, Reply
 from tests.loopback_model import LoopbackModel, call, say

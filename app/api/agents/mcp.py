@@ -1,8 +1,4 @@
-"""`/mcp`: the Model Context Protocol over HTTP, one message a request, without a session or a stream to keep.
-
-The protocol is the library's; it speaks ASGI. Each request is handed to it in an event loop on a thread of its own,
-with the request's context, so that a tool works like any view.
-"""
+"""`/mcp`: the Model Context Protocol over HTTP, one message a request, handed to the library in a loop of its own."""
 
 import asyncio
 import json

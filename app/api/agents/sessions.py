@@ -242,8 +242,7 @@ def _read_events(
 
 
 def with_events(head: SessionRead | EventPage, events: Sequence[Event]) -> Response:
-    """An answer with its events written into it. Their payloads are JSON already and are passed on as they are: parsed,
-    a page of them could take a hundred megabytes."""
+    """An answer with its events. Their payloads stay JSON text: parsed, a page could take a hundred megabytes."""
     parts = [f'{head.model_dump_json(exclude={"events"})[:-1]},"events":['.encode()]
     for place, one in enumerate(events):
         parts.append(

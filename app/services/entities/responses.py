@@ -38,10 +38,7 @@ class NewResponse:
 
 
 def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
-    """Store values about a record, for a person to accept or reject.
-
-    It is an extraction when its session was asked for fields, no matter who submits it.
-    """
+    """Store values about a record, for a person to accept or reject. It is an extraction when the session was."""
     if not new.values:
         raise Invalid.of({"values": "Submit at least one field."})
     links = {
@@ -67,8 +64,7 @@ def submit_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
 
 
 def report_response(new: NewResponse, *, actor: Actor) -> EntityResponse:
-    """Store what a program or a person sends. What a key sends with a session is the answer of that session's agent;
-    everything else is the person's own."""
+    """Store what is sent. With a key and a session it is the answer of that session's agent, else the person's own."""
     if new.session_id is None or actor.scopes is None:
         return submit_response(new, actor=actor)
     session = find_links({"session_id": (AgentSession, new.session_id)}, actor=actor)["session_id"]
@@ -148,8 +144,7 @@ def _write_feedback(row: EntityResponse, why: str, field_name: str | None, actor
 def _start_retry(
     row: EntityResponse, entity: Entity, why: str, field: str | None, actor: Actor, at: datetime | None
 ) -> AgentSession | None:
-    """A pending session with the rejection as its instruction; none for what is a retry itself, nor by an agent that
-    was archived. An agent that runs here is told when it begins; one that runs elsewhere reads it in the session."""
+    """A pending session with the rejection as its instruction; none for a retry or for an archived agent."""
     if row.agent_id is None:
         return None
     first = db.session.get_one(AgentSession, row.session_id) if row.session_id is not None else None

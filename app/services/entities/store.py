@@ -254,8 +254,7 @@ def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
 
 
 def search_entities(query: str, *, actor: Actor, entity_type: str | None = None, limit: int = 25) -> list[EntityRow]:
-    """Records with a word that begins like one of the query's. Who matches more of them comes first, then the last
-    changed. One query."""
+    """Records whose names have words of the query, or their beginnings; the best match first. One query."""
     words = [word for word in dict.fromkeys(WORD.findall(query.lower())) if len(word) >= MIN_WORD][:MAX_WORDS]
     if not words:
         return []

@@ -124,10 +124,7 @@ def _run_inputs(session: LeasedSession, around: Surroundings, person: Actor) -> 
 
 
 def _replay_inputs(session: LeasedSession, around: Surroundings, person: Actor) -> dict[str, Any]:
-    """A replay has the inputs of its golden, and the agent in question. Live context is the knowledge of today.
-
-    The agent may have become an endpoint after the replay was queued; then nothing is sent to it.
-    """
+    """A replay has the inputs of its golden. An agent that became an endpoint meanwhile is sent nothing."""
     if around.kind not in REPLAYABLE_KINDS:
         raise Refused(f"{around.name} no longer runs in Upshot, so this golden was not replayed.")
     replay, frozen = load_replay(session, actor=session.product)
@@ -165,8 +162,7 @@ def _load_surroundings(session: LeasedSession) -> Surroundings:
 
 
 def _acting_for(session: LeasedSession, around: Surroundings) -> Actor:
-    """The actor of a run: the rights that the person has today, or the product's for its own agents. The scopes of an
-    API key limit them further, even if the key was changed since."""
+    """Who a run acts as: with the person's role of today, or the product's, and no more than the key's scopes then."""
     if around.is_system:
         role = "system"
     elif around.external_tenant_id == session.tenant_id:

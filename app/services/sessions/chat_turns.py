@@ -1,8 +1,4 @@
-"""Chats with an agent: each message starts a run, and the runtime adds the answer to the conversation.
-
-One run at a time in a conversation: a new message locks the conversation's row and is refused while an answer is
-still being written.
-"""
+"""Chats with an agent: each message starts a run, one at a time, whose answer the runtime adds to the conversation."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -108,8 +104,7 @@ def send_message(chat_id: UUID, text: str, *, actor: Actor) -> AgentSession:
 
 
 def ask_again(chat_id: UUID, *, actor: Actor) -> AgentSession:
-    """Have the last question answered once more. The answer so far stays; wanting another one is a weak signal
-    about it, unless it was the person who cut it short."""
+    """Have the last question answered again. That is a weak signal about the answer, unless the person stopped it."""
     chat, agent = _hold(chat_id, actor)
     asked, answer = _last_turn(chat)
     if answer is not None and not answer.details.get("stopped"):

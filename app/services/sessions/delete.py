@@ -60,10 +60,7 @@ def _refuse_kept(rows: Sequence[Any], of: int) -> None:
 
 
 def delete_sessions(session_ids: list[UUID], *, actor: Actor) -> int:
-    """Remove sessions and their events for good, each with its line in the audit log; how many there were.
-
-    Feedback about them stays, without the link. What somebody else removed meanwhile is not counted.
-    """
+    """Remove sessions with their events, each noted in the audit log; how many. Feedback stays, without the link."""
     actor.check_admin("Only an admin deletes sessions.")
     if not session_ids:
         raise Invalid("Select at least one session first.")

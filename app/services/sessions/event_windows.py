@@ -60,8 +60,7 @@ NO_EVENT = "There is no such event in this session."
 
 @dataclass(frozen=True)
 class Event:
-    """An event as it is read. Its payload is a dict, or JSON text where that was asked for: parsed, some payloads take
-    twenty times as much memory."""
+    """An event as it is read. Its payload is a dict, or JSON text, which takes up to twenty times less memory."""
 
     id: UUID
     sequence: int
@@ -214,8 +213,7 @@ def _name(event: Event) -> str:
 
 
 def _cut(events: Sequence[Event]) -> int:
-    """How many of the events to show: all but at most the last third, ending where the fewest calls wait, best before
-    somebody speaks."""
+    """How many events to show: at least two thirds, ending where the fewest calls wait, best before a user message."""
     waiting: set[str] = set()
     best, at = (len(events) + 1, 1), len(events)
     for place, event in enumerate(events, start=1):
@@ -249,8 +247,7 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
 
 
 def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ()) -> list[Event]:
-    """What happened when, of the first 5,000 events: their payloads hold only the names that others know them by. Those
-    of the results of the calls in `whole` are as transcripts show them."""
+    """The first 5,000 events with only names in their payloads; results of the calls in `whole` have all they show."""
     names = [part for name in NAMES for part in (name, func.left(SessionEvent.payload[name].astext, MAX_NAME_LENGTH))]
     short = func.jsonb_strip_nulls(func.jsonb_build_object(*names))
     asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
@@ -289,8 +286,7 @@ def cursor_before(event: Event) -> str:
 
 
 def cursor_of(session_id: UUID, event_id: UUID, *, actor: Actor) -> str | None:
-    """Where to begin to read at an event: at the beginning (None) when one part holds the session, or the event is not
-    there. One query."""
+    """Where to begin to read at an event; None when one part holds the session, or there is no event. One query."""
     long = exists().where(AgentSession.id == SessionEvent.session_id, AgentSession.event_count > PART_EVENTS)
     with suppress(NotFound):
         return cursor_before(_find(session_id, actor, (SessionEvent.id == event_id) & long))

@@ -94,8 +94,7 @@ def write_events(session: AgentSession, events: Sequence[NewEvent], *, actor: Ac
 
 
 def reported(events: Sequence[NewEvent], actor: Actor) -> Sequence[NewEvent]:
-    """The events as a sender reports them. That something was in a prompt is then their word, and marked as such; our
-    own runtime writes its events another way."""
+    """The events as a sender reports them: what was in a prompt is their word, and marked as such."""
     if actor.role == "system":
         return events
     return [
@@ -119,8 +118,7 @@ def rows_of(session_id: UUID, events: Sequence[NewEvent], masking: Masking, *, b
 def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID) -> list[tuple[Any, ...]]:
     """Store rows of sessions that are locked or new, and what each session holds then.
 
-    What goes beyond the budget of a session is refused after it was written, since only the database knows how large it
-    is; the transaction of the caller then writes nothing.
+    Only the database knows how large they are, so what exceeds a budget is refused after it was written.
     """
     if not rows:
         return []

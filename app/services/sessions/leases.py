@@ -1,7 +1,4 @@
-"""Running a session under a lease: only its holder writes.
-
-Every write names the holder and the attempt, so a worker that was given up for dead and comes back writes nothing.
-"""
+"""Run a session under a lease. Every write names holder and attempt, so a worker that lost its lease writes nothing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -79,8 +76,7 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """How a run ended, and what it took. `answer` joins the session's chat; `full` says that the session had no room
-    for what happened next."""
+    """How a run ended, and what it took. `answer` joins the session's chat; `full` says that its budget was used up."""
 
     status: str
     events: Sequence[NewEvent] = ()
@@ -164,8 +160,7 @@ def hold(lease: Lease) -> LeasedSession:
 
 
 def why_given_up(held: LeasedSession) -> str | None:
-    """Why this attempt is one too many, if it is. Of a replay, lost processes are counted apart from its own
-    failures."""
+    """Why this attempt is one too many, if it is. Of a replay, lost processes are counted apart."""
     if held.eval_source is None:
         return GIVEN_UP if held.lease.attempt > MAX_ATTEMPTS else None
     if held.lost_count > MAX_LOST:
@@ -196,8 +191,7 @@ def write_draft(lease: Lease, so_far: str) -> None:
 
 
 def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
-    """End the run: its last events, its figures, its answer in the chat and its status, all or nothing. `marks` join
-    its metadata."""
+    """End the run: last events, figures, answer in the chat and status, all or nothing. `marks` join its metadata."""
     said, events = _said(held, ending), list(ending.events)
     if said is not None and ending.status == "cancelled":
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
@@ -266,8 +260,7 @@ def release(leases: Sequence[Lease]) -> None:
 
 
 def give_back(lease: Lease) -> None:
-    """Let another attempt begin, when the lease has run out, after one that broke. It counts as the session's own
-    failure, not as a process that was lost."""
+    """Let another attempt begin when the lease has run out. The broken one counts as the session's own failure."""
     db.session.execute(update(AgentSession).where(*_held([lease])).values(status="pending", lease_owner=None))
 
 

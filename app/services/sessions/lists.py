@@ -44,8 +44,7 @@ def _lasted_at_most(column: Any, seconds: float) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SessionFilters(Filters):
-    """One filter leads, by its index; the others are applied to a window of the rows that it finds. So a page costs the
-    same whatever is combined."""
+    """One filter leads, by its index; the others filter a window of its rows, so any combination costs the same."""
 
     status: str | None = declare.choice(SESSION_STATUSES)
     type: str | None = declare.choice(SESSION_TYPES, column="session_type")

@@ -100,8 +100,7 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
 
 
 def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
-    """Store sessions that all have an `external_id`, in a handful of statements; how many were new. Known ones stay as
-    they are.
+    """Store sessions that all have an `external_id` in a few statements; how many were new. Known ones stay unchanged.
 
     Links to chats and records are not looked up one by one: the database refuses those of another workspace.
     """
@@ -240,8 +239,7 @@ def title_of(said: str) -> str:
 
 
 def find_session(external_id: str, *, actor: Actor) -> AgentSession | None:
-    """The session that its sender calls so. Several people may use one name; then it is the actor's own, or the
-    first."""
+    """The session with this external id. Several people may use one; then it is the actor's own, or the first."""
     return db.session.scalar(
         select(AgentSession)
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.external_id == external_id)
@@ -257,8 +255,7 @@ def is_personal(session_id: UUID, *, actor: Actor) -> bool:
 
 
 def append_events(session_id: UUID, events: Sequence[NewEvent], *, actor: Actor) -> list[UUID]:
-    """Add what happened; the ids of the events. Late events are welcome; a `session.completed` or `session.failed`
-    ends an open session."""
+    """Add events, late ones too; their ids. A `session.completed` or `session.failed` ends an open session."""
     session = lock_for_events(session_id, actor=actor)
     ids = session_events.write_events(session, events, actor=actor)
     for event, at in zip(events, session_events.times_of(events), strict=True):
@@ -351,8 +348,7 @@ def report_failure(session: AgentSession, actor: Actor) -> None:
 
 
 def get_session(session_id: UUID, *, actor: Actor) -> Row[Any]:
-    """One session with the names of what it belongs to. A member opens those of their own conversations and the
-    workspace's own work; others do not exist for them. Whose it is may be hidden."""
+    """One session with the names of what it belongs to, as far as the actor may see it. Whose it is may be hidden."""
     session = aliased(AgentSession, name="session")
     row = db.session.execute(
         select(
@@ -380,8 +376,7 @@ FROZEN = ("golden", "eval_golden")
 def public_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
     """What the actor may read of a session's metadata.
 
-    A snapshot holds the prompt of an agent and the memories of a person. The first is for admins; the second is for
-    that person alone, on their account page, so nobody reads more here than how many they were.
+    A snapshot holds an agent's prompt, which is for admins, and a person's memories, of which only the count is shown.
     """
     shown = dict(meta)
     for name in FROZEN:

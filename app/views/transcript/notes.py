@@ -50,10 +50,7 @@ def ids_of(row: FeedbackRow) -> tuple[str, ...]:
 
 
 def attach_notes(turns: Sequence[Turn], notes: Iterable[Note], *, whole: bool) -> list[Note]:
-    """Put each note beside its turn and return the others.
-
-    Where the turns are the whole transcript, a note about none of them goes beside the last answer.
-    """
+    """Put each note beside its turn, or in a whole transcript beside the last answer; return the others."""
     last = next((turn for turn in reversed(turns) if turn.agent), turns[-1] if turns else None)
     left: list[Note] = []
     for note in notes:

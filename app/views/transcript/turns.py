@@ -40,8 +40,7 @@ class Part:
 
 @dataclass
 class Turn:
-    """What one side did before the other spoke. `anchor` is its place on the page, `ids` all ids by which feedback
-    names it."""
+    """What one side did before the other spoke. Feedback names it by one of its `ids`."""
 
     name: str
     agent: bool
@@ -61,8 +60,7 @@ class Turn:
 def build_turns(
     events: Sequence[Event], *, person: str, agent: str, version: str = "", answers: Sequence[Event] = ()
 ) -> list[Turn]:
-    """The turns of a session, in the order in which things happened. `answers` are results that come after the last of
-    these events."""
+    """The turns of a session in order. `answers` are results that come after the last of these events."""
     results = results_by_call([*events, *answers])
     turns: list[Turn] = []
     waiting: list[Part] = []
@@ -162,8 +160,7 @@ def _tool(event: Event, result: Event | None) -> Part:
 
 
 def _took(event: Event, result: Event) -> float | None:
-    """How long a call took, as its agent says or as the times tell. Recordings without times have their events a hair's
-    breadth apart, which tells nothing."""
+    """How long a call took, as its agent says or by the times; under a millisecond the recording has no times."""
     for ms in (result.payload.get("duration_ms"), event.payload.get("duration_ms")):
         if isinstance(ms, int | float) and not isinstance(ms, bool) and ms >= 0:
             return ms
@@ -196,8 +193,7 @@ def _change(kind: str, payload: Mapping[str, Any]) -> Part:
 
 
 def _values(values: Any, key: str = "value") -> list[tuple[str, Any, Any]]:
-    """What was filled in or changed: name, before and after. A value may come with its source and confidence, which are
-    not shown."""
+    """What was filled in or changed: name, before and after, without source and confidence."""
     if not isinstance(values, Mapping):
         return []
     found = []
@@ -221,8 +217,7 @@ def build_chat_turns(
     versions: Mapping[UUID, str] | None = None,
     work: Mapping[UUID, Sequence[Event]] | None = None,
 ) -> list[Turn]:
-    """The turns of a chat, one for each message. `versions` and `work` are of the sessions behind it: what an agent did
-    stands before what it said, between the message before and its own."""
+    """The turns of a chat, one for each message. What an agent did since the message before comes before its words."""
     names = {"user": person, "system": "system"}
     turns: list[Turn] = []
     before: datetime | None = None
