@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
 from app.errors import Invalid
-from app.formats.messages import sentence
+from app.formats.messages import must, sentence
 from app.text.hidden_characters import describe_hidden
 
 # Which tools each group holds, by name: what a rule can speak of. `app.tools` has the tools themselves.
@@ -32,37 +32,11 @@ HEADER = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
 ENV_PREFIX = "UPSHOT_TOOL_"
 ENV_NAME = re.compile(ENV_PREFIX + r"[A-Z0-9_]{1,60}", re.ASCII)
 MAX_TEXT = 40_000
-MAX_URL = 2000
+WEB_ADDRESS = re.compile(r"https?://[^/\s]\S{0,1990}")
 
 
 def tool_names(groups: Iterable[str]) -> set[str]:
     return {name for group in groups for name in TOOLS_OF_GROUP.get(group, ())}
-
-
-def tool_name(name: str) -> str:
-    if not TOOL_NAME.fullmatch(name):
-        raise ValueError("Letters, digits, dashes and underscores, beginning with a letter, at most 64.")
-    return name
-
-
-def tool_group(name: str) -> str:
-    if name not in TOOL_GROUPS:
-        raise ValueError(f"Use some of {', '.join(TOOL_GROUPS)}.")
-    return name
-
-
-def model_name(name: str) -> str:
-    name = name.strip()
-    if len(name) > 200 or not name.isprintable():
-        raise ValueError("Give a model such as offline, openai:gpt-5 or anthropic:claude-sonnet-4-5.")
-    return name
-
-
-def web_address(url: str) -> str:
-    url = url.strip()
-    if url and (not re.match(r"https?://[^/\s]", url) or len(url) > MAX_URL or not url.isprintable() or " " in url):
-        raise ValueError("Give an address that begins with http:// or https://.")
-    return url
 
 
 def headers_env(headers: dict[str, str]) -> dict[str, str]:
@@ -74,9 +48,25 @@ def headers_env(headers: dict[str, str]) -> dict[str, str]:
     return headers
 
 
-Name = Annotated[str, AfterValidator(tool_name)]
-Group = Annotated[str, AfterValidator(tool_group)]
-Address = Annotated[str, AfterValidator(web_address)]
+Stripped = Annotated[str, StringConstraints(strip_whitespace=True)]
+Name = Annotated[
+    str, must(TOOL_NAME.fullmatch, "Letters, digits, dashes and underscores, beginning with a letter, at most 64.")
+]
+Group = Annotated[str, must(TOOL_GROUPS.__contains__, f"Use some of {', '.join(TOOL_GROUPS)}.")]
+Model = Annotated[
+    Stripped,
+    must(
+        lambda name: len(name) <= 200 and name.isprintable(),
+        "Give a model such as offline, openai:gpt-5 or anthropic:claude-sonnet-4-5.",
+    ),
+]
+Address = Annotated[
+    Stripped,
+    must(
+        lambda url: not url or (url.isprintable() and WEB_ADDRESS.fullmatch(url)),
+        "Give an address that begins with http:// or https://.",
+    ),
+]
 Headers = Annotated[dict[str, str], Field(max_length=20), AfterValidator(headers_env)]
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
@@ -126,7 +116,7 @@ class AgentConfig(Part):
 
     instructions: Text = ""
     skills: Annotated[list[Skill], Field(max_length=30)] = []
-    model: Annotated[str, AfterValidator(model_name)] = ""
+    model: Model = ""
     tool_groups: list[Group] = []
     http_tools: Annotated[list[HttpTool], Field(max_length=30)] = []
     mcp_servers: Annotated[list[McpServer], Field(max_length=10)] = []

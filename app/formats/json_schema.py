@@ -15,22 +15,14 @@ Schema = dict[str, Any]
 MAX_DEPTH = 20
 MAX_NODES = 5000
 MAX_NAMES = 12
-# A number and the text that writes it are the same to the comparer.
-EXPECTED_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str, int, float),
-    "number": (int, float),
-    "integer": (int,),
-    "boolean": (bool,),
-    "array": (list, tuple),
-    "object": (Mapping,),
-}
-NOUNS = {
-    "string": "text",
-    "number": "a number",
-    "integer": "a whole number",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
+# Each type in words, and what the comparer reads as it: a number and the text that writes it are the same to it.
+TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("text", (str, int, float)),
+    "number": ("a number", (int, float)),
+    "integer": ("a whole number", (int,)),
+    "boolean": ("true or false", (bool,)),
+    "array": ("a list", (list, tuple)),
+    "object": ("an object", (Mapping,)),
 }
 ARGUMENT_SENTENCES: dict[str, Callable[[Any, Schema], str]] = {
     "type": lambda kinds, _: f"Send {' or '.join(kinds)}.",
@@ -91,7 +83,7 @@ def _prune(schema: Any, budget: Iterator[int], depth: int = 0) -> Schema:
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH or next(budget, None) is None:
         return {}
     return {
-        **_types(schema, (*NOUNS, "null")),
+        **_types(schema, (*TYPES, "null")),
         **{name: schema[name] for name in ("enum",) if isinstance(schema.get(name), list)},
         **{name: schema[name] for name in ("minLength", "maxLength") if isinstance(schema.get(name), int)},
         **{name: schema[name] for name in ("minimum", "maximum") if isinstance(schema.get(name), int | float)},
@@ -113,7 +105,7 @@ def _prune_expected(schema: Any, budget: Iterator[int], depth: int = 0) -> Schem
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(allowed, list):
         return {"enum": allowed}
-    found = {**_types(schema, tuple(NOUNS)), **_members(schema, inner)}
+    found = {**_types(schema, tuple(TYPES)), **_members(schema, inner)}
     closed = schema.get("additionalProperties") is False and "properties" in found
     return found | ({"additionalProperties": False} if closed else {})
 
@@ -137,7 +129,7 @@ def _texts(given: Any) -> list[str]:
 
 def _expected_sentence(wrong: Any) -> str:
     if wrong.validator == "type":
-        return f"Give {NOUNS[wrong.validator_value[0]]}."
+        return f"Give {TYPES[wrong.validator_value[0]][0]}."
     if wrong.validator == "enum":
         return f"Use one of {', '.join(map(str, wrong.validator_value[:MAX_NAMES]))}."
     known = ", ".join(map(str, list(wrong.schema["properties"])[:MAX_NAMES]))
@@ -159,7 +151,7 @@ def _expected_validator() -> Any:
             yield from Draft202012Validator.VALIDATORS[keyword](validator, wanted, value, schema)
 
     lenient = {name: partial(check, name) for name in ("type", "items", "properties", "additionalProperties")}
-    kinds = {kind: lambda _, value, kind=kind: _reads_as(value, kind) for kind in EXPECTED_TYPES}
+    kinds = {kind: lambda _, value, kind=kind: _reads_as(value, kind) for kind in TYPES}
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(kinds)
     return extend(Draft202012Validator, {**lenient, "enum": check_enum}, type_checker=types)
 
@@ -173,4 +165,4 @@ def _reads_as(value: Any, kind: str) -> bool:
         return value.is_integer()
     if kind in ("array", "object"):
         value = from_json(value)
-    return isinstance(value, EXPECTED_TYPES[kind])
+    return isinstance(value, TYPES[kind][1])

@@ -1,8 +1,9 @@
 """The sentence for each way in which a value can fail to fit: what to send instead, in the product's own words."""
 
+from collections.abc import Callable
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, ValidationError
 
 from app.errors import Invalid
 
@@ -31,6 +32,17 @@ def invalid_values(name: str, wrong: ValidationError) -> Invalid:
     """What a validation found, under the place of each value within `name`."""
     errors = wrong.errors(include_url=False, include_input=False)
     return Invalid.of({".".join([name, *(str(part)[:60] for part in one["loc"])]): sentence(one) for one in errors})
+
+
+def must(accept: Callable[[Any], Any], refusal: str) -> AfterValidator:
+    """A validator that refuses what is not accepted, with this sentence."""
+
+    def check(value: Any) -> Any:
+        if not accept(value):
+            raise ValueError(refusal)
+        return value
+
+    return AfterValidator(check)
 
 
 _SENTENCES = {

@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from app.formats.cron import check_cron
-from app.formats.messages import sentence
+from app.formats.messages import must, sentence
 
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 
@@ -21,10 +21,8 @@ def timezones() -> frozenset[str]:
     return frozenset(available_timezones() | {"UTC"})
 
 
-def known_timezone(name: str) -> str:
-    if name not in timezones():
-        raise ValueError("Give a time zone such as UTC or Europe/Berlin.")
-    return name
+def is_timezone(name: str) -> bool:
+    return name in timezones()
 
 
 def origin(text: str) -> str:
@@ -52,7 +50,7 @@ class WorkspaceSettings(BaseModel):
     review_cron: Annotated[str, AfterValidator(check_cron)] = "0 * * * *"
     knowledge_gate: Literal["propose", "proved"] = "propose"
     author_private: bool = False
-    timezone: Annotated[str, AfterValidator(known_timezone)] = "UTC"
+    timezone: Annotated[str, must(is_timezone, "Give a time zone such as UTC or Europe/Berlin.")] = "UTC"
     retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
     training_consent: bool = False
     context_top_n: Annotated[int, Field(ge=1, le=50)] = 8

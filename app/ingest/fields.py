@@ -4,25 +4,18 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.formats import session_limits as limits
+from app.formats.messages import must
 from app.formats.rfc3339 import read_past_moment
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]
-
-
-def read_slug(slug: str) -> str:
-    if not limits.AGENT_SLUG.fullmatch(slug):
-        raise ValueError(limits.SLUG_FORM)
-    return slug
-
-
 _MOMENT = {"type": "string", "format": "date-time"}
 _SLUG = {"type": "string", "minLength": 1, "maxLength": 120, "pattern": "^[a-z0-9][a-z0-9._-]*$"}
 PastMoment = Annotated[datetime, BeforeValidator(read_past_moment), WithJsonSchema(_MOMENT)]
-Slug = Annotated[str, AfterValidator(read_slug), WithJsonSchema(_SLUG)]
+Slug = Annotated[str, must(limits.AGENT_SLUG.fullmatch, limits.SLUG_FORM), WithJsonSchema(_SLUG)]
 Name = Annotated[str, Field(min_length=1, max_length=limits.NAME)]
 Tag = Annotated[str, Field(min_length=1, max_length=limits.TAG)]
 

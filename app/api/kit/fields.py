@@ -5,19 +5,10 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar
 from uuid import UUID
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    ValidationError,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from app.errors import Invalid
-from app.formats.messages import field_errors
+from app.formats.messages import field_errors, must
 
 MAX_LIMIT = 100
 SET_NAME = re.compile(r"[a-z0-9-]{1,60}", re.ASCII)
@@ -64,12 +55,6 @@ def format_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def read_set_name(name: str) -> str:
-    if not SET_NAME.fullmatch(name):
-        raise ValueError("Name a set with small letters, digits and hyphens, at most 60 of them.")
-    return name
-
-
 _MOMENT = {"type": "string", "format": "date-time"}
 Moment = Annotated[datetime, PlainSerializer(format_moment), WithJsonSchema(_MOMENT)]
 Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string", "format": "uuid"})]
@@ -77,7 +62,9 @@ Id = Annotated[UUID, BeforeValidator(read_id), WithJsonSchema({"type": "string",
 Limit = Annotated[int, BeforeValidator(read_limit), WithJsonSchema({"type": "integer"})]
 Cursor = Annotated[str, Field(max_length=500)]
 SetName = Annotated[
-    str, AfterValidator(read_set_name), WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"})
+    str,
+    must(SET_NAME.fullmatch, "Name a set with small letters, digits and hyphens, at most 60 of them."),
+    WithJsonSchema({"type": "string", "pattern": "^[a-z0-9-]{1,60}$"}),
 ]
 
 
