@@ -51,9 +51,10 @@ def create_app(
     connect_app(app, opened, settings)
     use_budget(settings.session_bytes)
     app.session_interface = cookies.LazyCookieSession()
-    headers.install(app)
-    authentication.install(app)
-    last_used.install(app)
+    # Flask calls the last of these first: installed before all others, the headers see the finished answer.
+    app.after_request(headers.add_default_headers)
+    app.before_request(authentication.check)
+    app.after_request(last_used.note_use)
     if routes:
         add_routes(app)
     return app

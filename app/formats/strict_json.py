@@ -5,6 +5,8 @@ lets through NUL and half surrogate pairs, which PostgreSQL cannot store. Here e
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -76,22 +78,13 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _int(digits: str) -> int:
-    _check_digits(digits)
-    return int(digits)
-
-
-def _float(digits: str) -> float:
-    _check_digits(digits)
-    number = float(digits)
+def _number(convert: Callable[[str], Any], digits: str) -> Any:
+    if len(digits) > MAX_DIGITS:
+        raise Invalid(f"A number has more than {MAX_DIGITS} digits; send it as text.")
+    number = convert(digits)
     if not isfinite(number):
         raise Invalid("A number is too large; send at most 1.7e308.")
     return number
-
-
-def _check_digits(digits: str) -> None:
-    if len(digits) > MAX_DIGITS:
-        raise Invalid(f"A number has more than {MAX_DIGITS} digits; send it as text.")
 
 
 def _constant(_name: str) -> Any:
@@ -102,4 +95,9 @@ def _too_deep() -> Invalid:
     return Invalid(f"The body is nested more than {MAX_DEPTH} levels deep; send it flatter.")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_int, parse_float=_float, parse_constant=_constant)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=partial(_number, int),
+    parse_float=partial(_number, float),
+    parse_constant=_constant,
+)

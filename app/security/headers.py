@@ -1,6 +1,6 @@
 """Headers of every answer: the browser's own defences, the request id, and no caching of private pages."""
 
-from flask import Flask, Response, current_app, g, request
+from flask import Response, current_app, g, request
 
 from app.security.cookies import cookie_name
 
@@ -27,11 +27,6 @@ DEFAULT_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
-
-
-def install(app: Flask) -> None:
-    # Flask calls these in reverse order: installed before all others, this one sees the finished answer.
-    app.after_request(add_default_headers)
 
 
 def add_default_headers(response: Response) -> Response:

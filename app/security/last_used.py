@@ -10,10 +10,6 @@ from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity, last_used
 
 
-def install(app: Flask) -> None:
-    app.after_request(note_use)
-
-
 def note_use(response: Response) -> Response:
     """Remember in memory who made the request. Now and then a thread writes it down, so that no request waits."""
     actor = g.get("actor")

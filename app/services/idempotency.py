@@ -32,35 +32,26 @@ def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
     A second request that comes while the first is still at work waits on the unique index until that has committed, and
     then finds its answer; had it failed, the second goes to work. What is older than a day counts as never seen.
     """
-    taken = db.session.execute(_take(key, route, body_hash, actor)).scalar_one_or_none()
+    row = {"tenant_id": actor.tenant_id, "user_id": actor.id, "route": route, "key": key}
+    fresh = {"body_hash": body_hash, "status": None, "answer": None, "created_at": func.now()}
+    taken = db.session.scalar(
+        insert(IdempotencyKey)
+        .values(**row, body_hash=body_hash)
+        .on_conflict_do_update(
+            index_elements=list(row), set_=fresh, where=IdempotencyKey.created_at < func.now() - RETENTION
+        )
+        .returning(IdempotencyKey.id)
+    )
     if taken is not None:
         return Claim(taken)
     found = db.session.execute(
-        select(IdempotencyKey.id, IdempotencyKey.body_hash, IdempotencyKey.status, IdempotencyKey.answer).where(
-            IdempotencyKey.tenant_id == actor.tenant_id,
-            IdempotencyKey.user_id == actor.id,
-            IdempotencyKey.route == route,
-            IdempotencyKey.key == key,
+        select(IdempotencyKey.id, IdempotencyKey.body_hash, IdempotencyKey.status, IdempotencyKey.answer).filter_by(
+            **row
         )
     ).one()
     if found.body_hash != body_hash:
         raise Refused("This idempotency key was used with another body; take a new key for a new request.")
     return Claim(found.id, found.status, found.answer)
-
-
-def _take(key: str, route: str, body_hash: str, actor: Actor) -> Any:
-    row = {"tenant_id": actor.tenant_id, "user_id": actor.id, "route": route, "key": key, "body_hash": body_hash}
-    fresh = {"body_hash": body_hash, "status": None, "answer": None, "created_at": func.now()}
-    return (
-        insert(IdempotencyKey)
-        .values(row)
-        .on_conflict_do_update(
-            index_elements=["tenant_id", "user_id", "route", "key"],
-            set_=fresh,
-            where=IdempotencyKey.created_at < func.now() - RETENTION,
-        )
-        .returning(IdempotencyKey.id)
-    )
 
 
 def save_answer(claim_id: UUID, *, status: int, answer: Any) -> None:

@@ -56,11 +56,9 @@ def document() -> Response:
 
 def described() -> str:
     """The document as text. Routes never change while the process lives, so it is made once."""
-    kept = current_app.extensions.get("upshot.openapi")
-    if kept is None:
-        kept = current_app.extensions["upshot.openapi"] = json.dumps(describe(current_app), ensure_ascii=False)
-    text: str = kept
-    return text
+    if "upshot.openapi" not in current_app.extensions:
+        current_app.extensions["upshot.openapi"] = json.dumps(describe(current_app), ensure_ascii=False)
+    return str(current_app.extensions["upshot.openapi"])
 
 
 def declared_routes(app: Flask) -> list[Declared]:

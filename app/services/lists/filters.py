@@ -91,23 +91,19 @@ seconds = partial(declare, parse_seconds)
 number = partial(declare, parse_number, input="number")
 
 
-def is_set(column: Any, wanted: str) -> Condition:
+def is_set(column: Any, wanted: str) -> Any:
     """Compare by `yes` or `no`: whether there is a value."""
-    found: Condition = column.is_not(None) if wanted == "yes" else column.is_(None)
-    return found
+    return column.is_not(None) if wanted == "yes" else column.is_(None)
 
 
-def is_agent(column: Any, slug: str) -> Condition:
+def is_agent(column: Any, slug: str) -> Any:
     """Compare with the agent of this slug; the slug from before a merge or a rename still works."""
-    agent = select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
-    found: Condition = column == agent
-    return found
+    return column == select(func.coalesce(Agent.merged_into, Agent.id)).where(Agent.slug == slug).scalar_subquery()
 
 
-def is_type(column: Any, slug: str) -> Condition:
+def is_type(column: Any, slug: str) -> Any:
     """Compare with the entity type of this slug."""
-    found: Condition = column == select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
-    return found
+    return column == select(EntityType.id).where(EntityType.slug == slug).scalar_subquery()
 
 
 # By the slug or by the id of an agent.
@@ -155,12 +151,9 @@ class Filters:
 
     def as_args(self) -> dict[str, str]:
         """Return the query string again, without what is at its default."""
-        found = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
-            if one.name != "zone" and value != one.default:
-                found[SPELLED.get(one.name, one.name)] = str(value)
-        return found
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "zone"}
+        defaults = {one.name: one.default for one in fields(self)}
+        return {SPELLED.get(name, name): str(value) for name, value in given.items() if value != defaults[name]}
 
     @property
     def narrows(self) -> bool:
@@ -181,12 +174,8 @@ class Filters:
 
     def _compare(self, row: Any, names: Iterable[str]) -> list[Condition]:
         """Return the conditions of these filters on a model, or on the columns of a scan."""
-        declared = self.declared()
-        found = []
-        for name in names:
-            one = declared[name]
-            found.append(one.compare(getattr(row, one.column or name), getattr(self, name)))
-        return found
+        declared = {name: self.declared()[name] for name in names}
+        return [one.compare(getattr(row, one.column or name), getattr(self, name)) for name, one in declared.items()]
 
     def _within(self, column: Any) -> list[Condition]:
         """Return the span of days in the zone; the last day is part of it."""
