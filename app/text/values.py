@@ -65,7 +65,7 @@ class Reader:
         """The canonical form: keys sorted, texts in one spelling, moments in UTC, lists without an order sorted."""
         self._left = MAX_BYTES
         try:
-            return self._read(value, schema if isinstance(schema, dict) else _NO_SCHEMA, 0)
+            return self._read(value, _as_schema(schema), 0)
         except _TooLarge:
             self.cut = True
             return TRUNCATED
@@ -98,31 +98,28 @@ class Reader:
         return self._read(dict(value), schema, depth) if isinstance(value, Mapping) else self._text(str(value), schema)
 
     def _object(self, value: dict[Any, Any], schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        inner = schema.get("properties") if schema else None
-        known = inner if isinstance(inner, dict) else _NO_SCHEMA
+        known = _as_schema(schema.get("properties"))
         read: dict[str, Any] = {}
         for key in sorted(value, key=str):
-            held = value[key]
-            name = key if isinstance(key, str) else str(key)
-            kind = type(held)
+            name, inner, kind = str(key), value[key], type(value[key])
+            self._left -= len(name)
             # Most leaves are short texts and numbers. Read here they cost half as much; they are counted too.
-            if kind is str and len(held) <= _SHORT and name not in known:
+            if kind is str and len(inner) <= _SHORT and name not in known:
                 self.nodes -= 1
-                self._left -= 4 + len(name) + 2 * len(held)
-                read[name] = _canonical_short(held)
-            elif kind is int or kind is bool or (kind is float and math.isfinite(held)):
+                self._left -= 4 + 2 * len(inner)
+                read[name] = _canonical_short(inner)
+            elif kind is int or kind is bool:
                 self.nodes -= 1
-                self._left -= 4 + len(name)
-                read[name] = held
+                self._left -= 4
+                read[name] = inner
             else:
-                self._left -= len(name)
-                read[name] = self._read(held, _as_schema(known.get(name)) if known else _NO_SCHEMA, depth)
+                read[name] = self._read(inner, _as_schema(known.get(name)), depth)
         return read
 
     def _list(self, value: list[Any] | tuple[Any, ...], schema: Mapping[str, Any], depth: int) -> list[Any]:
-        of = _as_schema(schema.get("items")) if schema else _NO_SCHEMA
-        read = [self._read(held, of, depth + 1) for held in value]
-        if schema.get("uniqueItems") is True and not any(isinstance(held, dict | list) for held in read):
+        items = _as_schema(schema.get("items"))
+        read = [self._read(item, items, depth + 1) for item in value]
+        if schema.get("uniqueItems") is True and not any(isinstance(item, dict | list) for item in read):
             read.sort(key=_sort_key)
         return read
 
@@ -210,19 +207,11 @@ def same_leaf(a: Any, b: Any) -> bool:
     """Whether two leaves are the same. A text equals the number it writes when the other side is a number."""
     if type(a) is type(b) and a == b:
         return True
-    if isinstance(a, bool) or isinstance(b, bool):
+    if isinstance(a, bool) or isinstance(b, bool) or (isinstance(a, str) and isinstance(b, str)):
         return False
-    if isinstance(a, int | float) and isinstance(b, int | float):
-        return _close(a, b)
-    if isinstance(a, str) and isinstance(b, int | float):
-        a, b = b, a
-    if isinstance(a, int | float) and isinstance(b, str):
-        number = as_number(b)
-        return number is not None and _close(a, number)
-    return False
-
-
-def _close(a: float, b: float) -> bool:
+    a, b = (as_number(one) if isinstance(one, str) else one for one in (a, b))
+    if not isinstance(a, int | float) or not isinstance(b, int | float):
+        return False
     try:
         return math.isclose(a, b, rel_tol=1e-6, abs_tol=1e-9)
     except OverflowError:
