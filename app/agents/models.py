@@ -36,14 +36,9 @@ class UnknownModel(NoModel):
     """The model does not exist, or its package is not installed. No setting would help."""
 
 
-def resolve_name(configured: str, settings: Settings) -> str:
-    """The name of an agent's model: its own, else the server's default."""
-    return configured or settings.model
-
-
 def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | None = None) -> Model:
-    """The model of that name. Models are cached per loop, so that connections are reused."""
-    name = resolve_name(configured, settings)
+    """An agent's own model, else the server's default. Models are cached per loop, so that connections are reused."""
+    name = configured or settings.model
     if name == OFFLINE:
         from app.agents.offline.model import offline_model
 
@@ -64,7 +59,7 @@ def preload() -> None:
 
 def check_model(configured: str, settings: Settings) -> None:
     """Raise NoModel, with what to set, for a model that cannot be used."""
-    if resolve_name(configured, settings) != OFFLINE:
+    if (configured or settings.model) != OFFLINE:
         find_model(configured, settings)
 
 
@@ -121,14 +116,12 @@ def _hosted_model(name: str) -> Model:
     except (UserError, ValueError) as trouble:
         if str(trouble).startswith("Unknown "):
             raise unknown from None
-        raise NoModel(_describe_missing(name, str(trouble))) from None
-
-
-def _describe_missing(name: str, said: str) -> str:
-    wanted = KEY_VARIABLE.search(said)
-    if wanted is not None:
-        return f"The model {name} needs a key; set {wanted[0]} where Upshot runs and start it again."
-    return redact_text(f"The model {name} cannot be used: {said[:200].rstrip('.')}.")
+        wanted = KEY_VARIABLE.search(str(trouble))
+        if wanted is not None:
+            why = f"The model {name} needs a key; set {wanted[0]} where Upshot runs and start it again."
+        else:
+            why = redact_text(f"The model {name} cannot be used: {str(trouble)[:200].rstrip('.')}.")
+        raise NoModel(why) from None
 
 
 def is_offline(model: Any) -> bool:

@@ -29,13 +29,19 @@ Payloads = Callable[[list[int]], Awaitable[dict[int, dict[str, Any]]]]
 
 
 class RecordedTools:
-    """Answers the calls of one replay."""
+    """Answers the calls of one replay.
+
+    Tools that the recording called and the replay does not have, such as those of servers, get placeholders.
+    """
 
     def __init__(self, replay: Replay, tools: Sequence[Tool], payloads: Payloads) -> None:
         self.replay = replay
         self.payloads = payloads
-        self.tools = {tool.name: tool for tool in tools}
         self.recording = Recording(replay.golden.run)
+        self.tools = {tool.name: tool for tool in tools}
+        schema = {"type": "object", "properties": {}, "additionalProperties": True}
+        for name, writes in self.recording.called().items():
+            self.tools.setdefault(name, Tool(name, "recorded", "", schema, writes, _refuse))
         self._effects = _effects_of(replay.golden.run.events)
 
     def catch_up(self, events: Sequence[Event]) -> None:
@@ -47,17 +53,17 @@ class RecordedTools:
 
     async def answer(self, call: OpenCall, execute: Execute) -> Outcome:
         """Answer a call of the agent."""
-        tool = self.tools.get(call.name)
+        tool = self.tools[call.name]
         policy = self.replay.policy_of(call.name)
         if policy == "refuse":
             return Outcome(REFUSED, is_error=True, replay={"kind": "refused"})
-        if policy == LIVE and tool is not None and not (tool.transactional and tool.writes):
+        if policy == LIVE and not (tool.transactional and tool.writes):
             outcome = await execute(tool)
             if tool.writes and not outcome.is_error:
                 self.recording.wrote()
             return replace(outcome, replay={"kind": LIVE})
         found = self._look_up(call.name, call.arguments)
-        if found.kind == READ and tool is not None:
+        if found.kind == READ:
             outcome = await execute(replace(tool, call=_read_only_call(tool)))
             return replace(outcome, events=[], replay={"kind": READ})
         effects = self._effects.get(found.golden_seq or 0, []) if found.kind == "exact" else []
@@ -98,14 +104,6 @@ def _effects_of(events: Sequence[RecordedEvent]) -> dict[int, list[RecordedEvent
         if event.event_type in EFFECTS and place is not None:
             found.setdefault(place, []).append(event)
     return found
-
-
-def stand_ins_for(replay: Replay, tools: Sequence[Tool]) -> list[Tool]:
-    """Placeholders for tools that the recording called and the replay does not have, such as those of servers."""
-    known = {tool.name for tool in tools}
-    called = Recording(replay.golden.run).called()
-    schema = {"type": "object", "properties": {}, "additionalProperties": True}
-    return [Tool(name, "recorded", "", schema, writes, _refuse) for name, writes in called.items() if name not in known]
 
 
 def _refuse(arguments: Any, scope: ToolScope) -> Outcome:

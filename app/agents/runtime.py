@@ -17,7 +17,7 @@ from app.agents.history import History, add_agent_message, add_user_message, bui
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.secrets import redact, redact_text
 from app.agents.outside.tools import RunConnections
-from app.agents.replay_tools import RecordedTools, stand_ins_for
+from app.agents.replay_tools import RecordedTools
 from app.agents.threads import Threads
 from app.agents.turn import Answer, RunFailed, Turn, Usage
 from app.config import Settings
@@ -137,8 +137,8 @@ class Run:
         if work.kind != "endpoint":
             self.tools = await outside.open_tools(self.tools, connect=self._reaches_servers())
         if self.replay is not None:
-            self.tools = [*self.tools, *stand_ins_for(self.replay, self.tools)]
             self.recorded = RecordedTools(self.replay, self.tools, self._recorded_payloads)
+            self.tools = list(self.recorded.tools.values())
             self.recorded.catch_up(work.events)
         while True:
             answer, events = Answer(history.last_answer), []
@@ -155,7 +155,7 @@ class Run:
         if work.kind == "endpoint":
             endpoint = Endpoint(work, self.settings.outbound_allow, self._draft, self.usage, self.received)
             return await endpoint.run(history)
-        self.usage.model = models.resolve_name(work.config.model, self.settings)
+        self.usage.model = work.config.model or self.settings.model
         loop = asyncio.get_running_loop()
         model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
         tools = {tool.name: tool for tool in self.tools}
