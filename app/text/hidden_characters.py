@@ -73,8 +73,6 @@ def hidden_signs(text: str) -> list[int]:
 
 def strip_hidden(text: str) -> str:
     """The text without the characters that nobody sees."""
-    if text.isascii() and text.isprintable():
-        return text
     gone = set(hidden_signs(text))
     return "".join(sign for place, sign in enumerate(text) if place not in gone) if gone else text
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, fi
 from app.agents.history import History, system_prompt
 from app.agents.outside.secrets import redact, redact_text
 from app.agents.turn import Answer, Draft, RunFailed, Usage, truncate
-from app.errors import Invalid, Problem
+from app.errors import Invalid
 from app.formats import session_limits
 from app.formats.messages import sentence
 from app.formats.outbound_rules import Target, check_address
@@ -59,6 +59,8 @@ class Endpoint:
                 await self._ask(client, target, build_request(self.work, history))
         except OutboundError as trouble:
             raise RunFailed(f"The agent's endpoint failed: {trouble}") from None
+        except Invalid as refusal:
+            raise RunFailed(f"The agent's endpoint was not understood: {refusal.detail}") from None
         return self._answer()
 
     async def _ask(self, client: httpx2.AsyncClient, target: Target, asked: dict[str, Any]) -> None:
@@ -79,13 +81,13 @@ class Endpoint:
         async for line in lines:
             number += 1
             if line.strip():
-                found = self._parse(line.encode("utf-8", "surrogatepass"), f"line {number} of the answer")
+                found = _parse(line.encode("utf-8", "surrogatepass"), f"line {number} of the answer")
                 self._count_usage(found) if "usage" in found else self._add_event(found)
                 if self.received and self.received[-1].event_type == "agent.message":
                     await self.draft(self.received[-1].payload["text"])
 
     def _read_object(self, raw: bytes) -> None:
-        found = self._parse(raw, "answer")
+        found = _parse(raw, "answer")
         events = found.get("events")
         if not isinstance(events, list) or found.keys() - {"events", "usage"}:
             raise RunFailed('The agent\'s endpoint did not answer with {"events": […]}.')
@@ -93,22 +95,9 @@ class Endpoint:
             self._add_event(event)
         self._count_usage(found)
 
-    def _parse(self, raw: bytes, what: str) -> dict[str, Any]:
-        try:
-            found = parse(raw, what)
-        except Invalid as refusal:
-            raise RunFailed(f"The agent's endpoint was not understood: {refusal.detail}") from None
-        if not isinstance(found, dict):
-            raise RunFailed(f"The agent's endpoint was not understood: The {what} is no JSON object.")
-        return found
-
     def _add_event(self, given: Any) -> None:
-        place = len(self.received)
-        try:
-            event = read_event(given, place)
-        except Problem as refusal:
-            raise RunFailed(f"The agent's endpoint sent an event that does not fit: {refusal.detail}") from None
-        if place >= MAX_EVENTS:
+        event = read_event(given, len(self.received))
+        if len(self.received) >= MAX_EVENTS:
             raise RunFailed(f"The agent's endpoint sent more than {MAX_EVENTS} events for one turn.")
         self.usage.tool_calls += event.event_type == "tool.call"
         most = self.work.config.limits.tool_calls
@@ -204,6 +193,13 @@ def read_event(given: Any, place: int) -> NewEvent:
     event = NewEvent(sent.event_type, redact(sent.payload), sent.occurred_at)
     check_event(event, place)
     return event
+
+
+def _parse(raw: bytes, what: str) -> dict[str, Any]:
+    found = parse(raw, what)
+    if not isinstance(found, dict):
+        raise Invalid(f"The {what} is no JSON object.")
+    return found
 
 
 def _figure(given: Any, most: float) -> float | None:
