@@ -1,6 +1,6 @@
 """The knowledge and feedback tools over the Model Context Protocol, with the permissions of the key.
 
-A tool that a key may not use is not listed and counts as unknown.
+A tool that a key may not use is not listed and counts as unknown. Imported on first use only.
 """
 
 from __future__ import annotations
@@ -9,7 +9,12 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 from app.actor import Actor
 from app.errors import Unusable
@@ -18,10 +23,7 @@ from app.tools import tools_of
 from app.tools.base import Outcome, Tool, ToolScope
 from app.tools.run import DATABASE_DOWN, may_use, run_tool
 
-if TYPE_CHECKING:
-    import mcp_types as types
-    from mcp.server import Server
-
+INVALID_KEY = "This key is not valid: it is unknown, revoked or expired. `upshot key create` makes one."
 log = logging.getLogger(__name__)
 OFFERED_GROUPS = ("context", "feedback-review")
 INSTRUCTIONS = (
@@ -38,8 +40,6 @@ def list_tools_for(actor: Actor) -> list[Tool]:
 
 def build_server(current_actor: Callable[[], Actor], version: str) -> Server[Any]:
     """Build a server that finds the actor anew for each request, so that a revoked key stops working at once."""
-    import mcp_types as types
-    from mcp.server import Server
 
     async def list_tools(_context: Any, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[describe_tool(tool) for tool in list_tools_for(current_actor())])
@@ -58,30 +58,23 @@ def build_server(current_actor: Callable[[], Actor], version: str) -> Server[Any
 
 def run_listed_tool(actor: Actor, name: str, arguments: Any) -> Outcome:
     """Run one of the tools that the actor may use. Any other name is an error of the request."""
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
-
     tool = next((tool for tool in list_tools_for(actor) if tool.name == name), None)
     if tool is None:
-        raise MCPError(INVALID_PARAMS, f"There is no tool {name[:80]!r} that this key may use.")
+        raise MCPError(types.INVALID_PARAMS, f"There is no tool {name[:80]!r} that this key may use.")
     try:
         return run_tool(tool, arguments, ToolScope(actor=actor))
     except DATABASE_DOWN as trouble:
         log.warning("the database is not answering (%s)", type(trouble).__name__)
-        raise MCPError(INTERNAL_ERROR, "The database does not answer. Try again in a few seconds.") from None
+        raise MCPError(types.INTERNAL_ERROR, "The database does not answer. Try again in a few seconds.") from None
 
 
 def describe_tool(tool: Tool) -> types.Tool:
-    import mcp_types as types
-
     hints = types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False, open_world_hint=False)
     return types.Tool(name=tool.name, description=tool.description, input_schema=tool.parameters, annotations=hints)
 
 
 def to_mcp_result(outcome: Outcome) -> types.CallToolResult:
     """The output as text for any client, and as an object for those that read structured content."""
-    import mcp_types as types
-
     output = outcome.output
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, allow_nan=False)
     return types.CallToolResult(
@@ -89,9 +82,6 @@ def to_mcp_result(outcome: Outcome) -> types.CallToolResult:
         structured_content=output if isinstance(output, dict) else None,
         is_error=outcome.is_error,
     )
-
-
-INVALID_KEY = "This key is not valid: it is unknown, revoked or expired. `upshot key create` makes one."
 
 
 def serve_stdio(key: str, version: str) -> None:
@@ -102,8 +92,6 @@ def serve_stdio(key: str, version: str) -> None:
 
 
 async def _serve(key: str, version: str) -> None:
-    from mcp.server.stdio import stdio_server
-
     server = build_server(lambda: find_actor(key), version)
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
@@ -111,10 +99,7 @@ async def _serve(key: str, version: str) -> None:
 
 def find_actor(key: str) -> Actor:
     """The key's actor, or an error for the client."""
-    from mcp.shared.exceptions import MCPError
-    from mcp_types import INVALID_REQUEST
-
     found = workspace_keys.actor_of(key)
     if found is None:
-        raise MCPError(INVALID_REQUEST, INVALID_KEY)
+        raise MCPError(types.INVALID_REQUEST, INVALID_KEY)
     return found

@@ -15,7 +15,6 @@ from app.db import db
 from app.errors import Invalid, SignInNeeded
 from app.security import csrf
 from app.security.access import access
-from app.tools.mcp_server import build_server
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
 DROPPED_HEADERS = frozenset({"authorization", "cookie", "content-length", "transfer-encoding"})
@@ -67,6 +66,8 @@ async def exchange(body: bytes) -> Response:
     """The library's answer. The credential stays here."""
     import httpx2
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from app.tools.mcp_server import build_server
 
     actor = g.actor
     server = build_server(lambda: actor, current_app.config["VERSION"])
