@@ -31,6 +31,7 @@ _TOKEN = re.compile(
     |(?P<word>[^\W_]+)""",
     re.VERBOSE | re.IGNORECASE,
 )
+SEPARATOR = "\0"
 _SIGNS = str.maketrans("", "", ",$€£¥")
 
 
@@ -110,16 +111,14 @@ class FactIndex:
     """A text in which facts are looked up."""
 
     def __init__(self, text: str) -> None:
-        self.tokens = tokens(text)
-        self._places: dict[object, list[int]] = {}
-        for place, token in enumerate(self.tokens):
-            self._places.setdefault(token, []).append(place)
+        self._tokens = _join_tokens(text)
 
     def mentions(self, fact: str) -> bool:
         """Whether the fact occurs as a run of tokens. A fact without any is nowhere."""
-        wanted = tokens(fact)
-        if not wanted:
-            return False
-        rarest = min(range(len(wanted)), key=lambda place: len(self._places.get(wanted[place], ())))
-        starts = (place - rarest for place in self._places.get(wanted[rarest], ()))
-        return any(start >= 0 and self.tokens[start : start + len(wanted)] == wanted for start in starts)
+        wanted = _join_tokens(fact)
+        return wanted != SEPARATOR and wanted in self._tokens
+
+
+def _join_tokens(text: str) -> str:
+    """The tokens between separators, so that only whole ones are found."""
+    return SEPARATOR + "".join(f"{token!r}{SEPARATOR}" for token in tokens(text))
