@@ -6,9 +6,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from app.errors import Invalid, Unusable
@@ -21,18 +22,18 @@ MIN_SECRET_LENGTH = 8
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def setting(name: str, default: str, about: str) -> str:
-    """A field of Settings: the variable's name, its default as written there, and what it means."""
-    value: str = field(default=default, metadata={"name": name, "about": about})
-    return value
+def setting(name: str, default: Any, about: str, least: int = 0, most: int = 0, wanted: str = "") -> Any:
+    """A field of Settings: the variable's name, its default, what it means, and for a number from where to where."""
+    wanted = wanted or f"a whole number from {least} to {most}"
+    return field(default=default, metadata={"name": name, "about": about, "range": (least, most, wanted)})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the operator decided. Every value is text as it stood in the environment; properties give it a type."""
+    """What the operator decided."""
 
     host: str = setting("UPSHOT_HOST", "127.0.0.1", "Address to listen on.")
-    port_text: str = setting("UPSHOT_PORT", "8000", "Port to listen on.")
+    port: int = setting("UPSHOT_PORT", 8000, "Port to listen on.", 0, 65535, "a port from 1 to 65535")
     data_dir_text: str = setting("UPSHOT_DATA_DIR", "var", "Where the embedded database and the secret key are kept.")
     database_url: str = setting(
         "UPSHOT_DATABASE_URL", "", "PostgreSQL 15 or newer, as the app role; the embedded one when unset."
@@ -60,41 +61,39 @@ class Settings:
     outbound_allow: str = setting(
         "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts and `host:port` that agents may reach, separated by commas."
     )
-    processes_text: str = setting(
-        "UPSHOT_PROCESSES", "", "How many processes answer requests; one for each core, at most four, when unset."
+    processes_wanted: int = setting(
+        "UPSHOT_PROCESSES", 0, "How many processes answer requests; one for each core, at most four, when unset.", 1, 64
     )
-    threads_text: str = setting("UPSHOT_THREADS", "16", "How many requests each process works on at once.")
+    threads: int = setting("UPSHOT_THREADS", 16, "How many requests each process works on at once.", 2, 1000)
     executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
-    slots_text: str = setting("UPSHOT_SLOTS", "32", "How many sessions one process runs at once.")
-    lease_text: str = setting(
-        "UPSHOT_LEASE_SECONDS", "60", "A session without a sign of life for so long is taken over."
+    slots: int = setting("UPSHOT_SLOTS", 32, "How many sessions one process runs at once.", 1, 500)
+    lease_seconds: int = setting(
+        "UPSHOT_LEASE_SECONDS",
+        60,
+        "A session without a sign of life for so long is taken over.",
+        2,
+        3600,
+        "a whole number of seconds from 2 to 3600",
     )
-    session_bytes_text: str = setting(
+    session_bytes: int = setting(
         "UPSHOT_SESSION_MAX_BYTES",
-        str(SESSION_BYTES),
+        SESSION_BYTES,
         "How many bytes of events one session may hold, from 1000000 to 999999999.",
+        1_000_000,
+        999_999_999,
+        "bytes from 1000000 to 999999999",
     )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         source = os.environ if environ is None else environ
-        given = {f.name: source[f.metadata["name"]].strip() for f in fields(cls) if f.metadata["name"] in source}
-        settings = cls(**{name: value for name, value in given.items() if value})
+        texts = {f: source.get(f.metadata["name"], "").strip() for f in fields(cls)}
+        settings = cls(**{f.name: _read(f, text) for f, text in texts.items() if text})
         settings.check()
         return settings
 
     def check(self) -> None:
         """Refuse settings that cannot work, with a sentence that says what to change."""
-        for name, text, least, most, wanted in (
-            ("UPSHOT_PORT", self.port_text, 0, 65535, "a port from 1 to 65535"),
-            ("UPSHOT_PROCESSES", self.processes_text or "1", 1, 64, "a whole number from 1 to 64"),
-            ("UPSHOT_THREADS", self.threads_text, 2, 1000, "a whole number from 2 to 1000"),
-            ("UPSHOT_SLOTS", self.slots_text, 1, 500, "a whole number from 1 to 500"),
-            ("UPSHOT_SESSION_MAX_BYTES", self.session_bytes_text, 10**6, 10**9 - 1, "bytes from 1000000 to 999999999"),
-            ("UPSHOT_LEASE_SECONDS", self.lease_text, 2, 3600, "a whole number of seconds from 2 to 3600"),
-        ):
-            if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
-                raise Unusable(f"{name} is {text}; give {wanted}.")
         if not _can_be_host(self.host):
             raise Unusable(f"UPSHOT_HOST is {self.host}; give an address of this machine, such as 127.0.0.1.")
         if self.executor_text not in {"on", "off"}:
@@ -113,36 +112,16 @@ class Settings:
             raise Unusable(f"UPSHOT_OUTBOUND_ALLOW cannot be read: {wrong.detail}") from None
 
     @property
-    def port(self) -> int:
-        return int(self.port_text)
-
-    @property
     def processes(self) -> int:
         """Only Linux spreads connections over processes that listen on one port."""
         if sys.platform != "linux":
             return 1
-        return int(self.processes_text) if self.processes_text else min(4, len(os.sched_getaffinity(0)))
-
-    @property
-    def threads(self) -> int:
-        return int(self.threads_text)
-
-    @property
-    def slots(self) -> int:
-        return int(self.slots_text)
+        return self.processes_wanted or min(4, len(os.sched_getaffinity(0)))
 
     @property
     def run_threads(self) -> int:
         """How many connections to the database the runs of a process share."""
         return 8
-
-    @property
-    def lease_seconds(self) -> int:
-        return int(self.lease_text)
-
-    @property
-    def session_bytes(self) -> int:
-        return int(self.session_bytes_text)
 
     @property
     def runs_agents(self) -> bool:
@@ -180,6 +159,15 @@ class Settings:
         own = [urlsplit(self.base_url).hostname or ""] if self.base_url else []
         listened = [] if self.host in {"0.0.0.0", "::"} else [self.host]  # noqa: S104 - only compared
         return [*dict.fromkeys(_as_host(name) for name in (*named, *own, *listened, *sorted(LOOPBACK)) if name)]
+
+
+def _read(setting: Field[Any], text: str) -> Any:
+    if not isinstance(setting.default, int):
+        return text
+    least, most, wanted = setting.metadata["range"]
+    if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
+        raise Unusable(f"{setting.metadata['name']} is {text}; give {wanted}.")
+    return int(text)
 
 
 class _Address(str):
@@ -228,4 +216,4 @@ def secret_values() -> list[str]:
 
 def documented() -> list[tuple[str, str, str]]:
     """(name, default, meaning) of every setting, for the documentation and its test."""
-    return [(f.metadata["name"], str(f.default), f.metadata["about"]) for f in fields(Settings)]
+    return [(f.metadata["name"], str(f.default or ""), f.metadata["about"]) for f in fields(Settings)]

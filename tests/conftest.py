@@ -206,7 +206,7 @@ def app(app_url: str, owner_url: str, tmp_path_factory: pytest.TempPathFactory) 
     from app.config import Settings
     from app.db.boot import Opened
 
-    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads_text="8")
+    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads=8)
     flask = create_app(settings, Opened(app_url, secrets.token_urlsafe(48), owner_url), demo=True)
     flask.config["PROPAGATE_EXCEPTIONS"] = False
     return flask

@@ -17,7 +17,7 @@ from tests.cli.servers import free_port
 def served(app: Any, threads: int = 4, **more: str) -> Iterator[str]:
     """The address at which the app answers."""
     port = free_port()
-    settings = Settings(port_text=str(port), threads_text=str(threads), **more)
+    settings = Settings(port=port, threads=threads, **more)
     up, stop = threading.Event(), []
 
     async def serve() -> None:

@@ -36,18 +36,21 @@ def test_the_app_answers_under_an_address_of_the_longer_kind(app: Flask) -> None
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"lease_text": "-1"}, "UPSHOT_LEASE_SECONDS is -1; give a whole number of seconds from 2 to 3600."),
-        ({"lease_text": "3601"}, "UPSHOT_LEASE_SECONDS is 3601; give a whole number of seconds from 2 to 3600."),
-        ({"threads_text": "1"}, "UPSHOT_THREADS is 1; give a whole number from 2 to 1000."),
-        ({"slots_text": "²"}, "UPSHOT_SLOTS is ²; give a whole number from 1 to 500."),
-        ({"port_text": "65536"}, "UPSHOT_PORT is 65536; give a port from 1 to 65535."),
-        ({"host": "999.1.1.1"}, "UPSHOT_HOST is 999.1.1.1; give an address of this machine, such as 127.0.0.1."),
-        ({"host": "a b"}, "UPSHOT_HOST is a b; give an address of this machine, such as 127.0.0.1."),
+        ({"UPSHOT_LEASE_SECONDS": "-1"}, "UPSHOT_LEASE_SECONDS is -1; give a whole number of seconds from 2 to 3600."),
+        (
+            {"UPSHOT_LEASE_SECONDS": "3601"},
+            "UPSHOT_LEASE_SECONDS is 3601; give a whole number of seconds from 2 to 3600.",
+        ),
+        ({"UPSHOT_THREADS": "1"}, "UPSHOT_THREADS is 1; give a whole number from 2 to 1000."),
+        ({"UPSHOT_SLOTS": "²"}, "UPSHOT_SLOTS is ²; give a whole number from 1 to 500."),
+        ({"UPSHOT_PORT": "65536"}, "UPSHOT_PORT is 65536; give a port from 1 to 65535."),
+        ({"UPSHOT_HOST": "999.1.1.1"}, "UPSHOT_HOST is 999.1.1.1; give an address of this machine, such as 127.0.0.1."),
+        ({"UPSHOT_HOST": "a b"}, "UPSHOT_HOST is a b; give an address of this machine, such as 127.0.0.1."),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_give(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(Unusable) as refused:
-        Settings(**given).check()
+        Settings.from_env(given)
     assert str(refused.value) == sentence
 
 
@@ -70,7 +73,7 @@ def test_a_model_that_there_is_not_is_refused_at_the_start(monkeypatch: pytest.M
 def test_the_link_that_is_printed_leads_to_the_server_that_runs(tmp_path: Path) -> None:
     here = Settings(data_dir_text=str(tmp_path))
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        runs = Settings(data_dir_text=str(tmp_path), port_text=str(listener.getsockname()[1]))
+        runs = Settings(data_dir_text=str(tmp_path), port=listener.getsockname()[1])
         with publish_address(runs):
             assert find_address(here) == runs.url != here.url
             assert find_address(replace(here, base_url="https://upshot.example.com")) == "https://upshot.example.com"

@@ -56,7 +56,7 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = Settings.from_env()
     if processes is not None:
-        settings = replace(settings, processes_text=str(processes))
+        settings = replace(settings, processes_wanted=processes)
     check_default_model(settings)
     with listen(settings):
         opened = open_database(settings)

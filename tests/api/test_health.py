@@ -39,7 +39,7 @@ def a_port(*, listens: bool) -> Iterator[int]:
 
 
 def app_on(url: str, directory: Path) -> FlaskClient:
-    settings = Settings(data_dir_text=str(directory), threads_text="2")
+    settings = Settings(data_dir_text=str(directory), threads=2)
     return create_app(settings, Opened(url, secrets.token_urlsafe(48))).test_client()
 
 

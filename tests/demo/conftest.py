@@ -28,7 +28,7 @@ def place(server: Any, template: str) -> Iterator[str]:
 def demo_app(server: Any, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flask]:
     from app import create_app
 
-    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads_text="2")
+    settings = Settings(data_dir_text=str(tmp_path_factory.mktemp("data")), threads=2)
     opened = Opened(server.conninfo("app", place), secrets.token_urlsafe(48), server.conninfo("owner", place))
     app = create_app(settings, opened)
     with app.app_context():

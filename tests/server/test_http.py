@@ -81,7 +81,7 @@ def serve(app: SomeApp) -> Iterator[Callable[..., int]]:
     running: list[tuple[Any, threading.Thread]] = []
 
     def start(threads: int = 2, **more: str) -> int:
-        settings = Settings(port_text=str(free_port()), threads_text=str(threads), **more)
+        settings = Settings(port=free_port(), threads=threads, **more)
         up = threading.Event()
 
         async def run() -> None:
@@ -338,7 +338,7 @@ def test_idle_connections_and_half_sent_heads_hold_nobody_up(serve: Callable[...
 
 
 def test_what_was_accepted_is_answered_before_the_server_stops(app: SomeApp) -> None:
-    settings = Settings(port_text=str(free_port()), threads_text="2")
+    settings = Settings(port=free_port(), threads=2)
     up, stopping = threading.Event(), threading.Event()
     finished: list[bool] = []
 
