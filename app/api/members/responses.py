@@ -11,8 +11,6 @@ from app.api.kit.route import route
 from app.api.members import bp
 from app.services.entities import responses
 
-MAX_FIELDS = 200
-
 
 class NewResponseBody(Body):
     """Values about a record."""
@@ -21,7 +19,7 @@ class NewResponseBody(Body):
     criteria_set_id: Id = Field(description="Its fields are the only ones that can be submitted.")
     values: dict[Annotated[str, Field(min_length=1, max_length=256)], Any] = Field(
         min_length=1,
-        max_length=MAX_FIELDS,
+        max_length=200,
         description="By field: `{value, source, confidence}` or a bare value. `source` says where it was read,"
         " `confidence` is from 0 to 1.",
     )

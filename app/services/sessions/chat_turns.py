@@ -12,7 +12,7 @@ from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.formats.agent_config import AgentConfig, read_config
 from app.models import Agent, AgentSession, AgentVersion, Chat, Message, SessionDraft
-from app.services.chats import ratings
+from app.services.chats import own as chat_own
 from app.services.chats import store as chat_store
 from app.services.chats.own import Answer
 from app.services.chats.store import NewMessage
@@ -108,7 +108,7 @@ def ask_again(chat_id: UUID, *, actor: Actor) -> AgentSession:
     chat, agent = _hold(chat_id, actor)
     asked, answer = _last_turn(chat)
     if answer is not None and not answer.details.get("stopped"):
-        ratings.request_another(Answer(chat, answer), actor=actor)
+        chat_own.request_another(Answer(chat, answer), actor=actor)
     return start.start_run(
         agent,
         [asked.content],

@@ -9,7 +9,6 @@ from flask import g
 
 from app.models import Chat, Feedback, Message
 from app.services.chats import own as chat_own
-from app.services.chats import ratings
 from app.services.chats.own import Answer, ChatMessage
 from app.services.feedback import own as feedback_own
 from app.services.sessions import transcript as session_transcript
@@ -142,7 +141,7 @@ def load_answer_feedback(chat_id: UUID, index: int, form: Form) -> dict[str, Any
 def answer_feedback(answer: Answer, learned: Mapping[UUID, Any], form: Form) -> dict[str, Any]:
     """Describe the feedback on an answer, with a form of this kind under it, or the one that was refused."""
     said = answer.rows
-    thumbs = [row for row in said if row.signal in (*ratings.UP, *ratings.DOWN)]
+    thumbs = [row for row in said if row.signal in (*chat_own.UP, *chat_own.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
     edit = next((row for row in said if row.signal == "edit"), None)
     wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
@@ -150,8 +149,8 @@ def answer_feedback(answer: Answer, learned: Mapping[UUID, Any], form: Form) -> 
         "chat_id": answer.chat.id,
         "index": answer.message.message_index,
         "anchor": f"m-{answer.message.message_index}",
-        "up": latest is not None and latest.signal in ratings.UP,
-        "down": latest is not None and latest.signal in ratings.DOWN,
+        "up": latest is not None and latest.signal in chat_own.UP,
+        "down": latest is not None and latest.signal in chat_own.DOWN,
         "explained": any(row.comment or row.details for row in thumbs),
         "rows": [describe_own(row, learned) for row in said if row is not edit],
         "edit": describe_own(edit, learned) if edit else None,
@@ -166,10 +165,10 @@ def _form(kind: str, answer: Answer, wanted: str) -> Form | None:
         return Form("edit", text=wanted or answer.message.content)
     if kind != "why":
         return None
-    thumbs = [row for row in answer.rows if row.signal in ratings.DOWN]
+    thumbs = [row for row in answer.rows if row.signal in chat_own.DOWN]
     down = max(thumbs, key=lambda row: row.signal == "not_helpful", default=None)
     details = down.details if down else {}
-    sharper = {row.signal for row in answer.rows if row.signal in ratings.SHARPER}
+    sharper = {row.signal for row in answer.rows if row.signal in chat_own.SHARPER}
     reasons = frozenset({*details.get("error_categories", []), *sharper})
     missing, comment = details.get("missing_context") or "", (down.comment or "") if down else ""
     return Form("why", reasons=reasons, missing=missing, comment=comment)

@@ -13,7 +13,6 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
-from app.services.chats import ratings
 from app.services.chats.lists import ChatFilters, list_chats
 from app.services.sessions import chat_turns
 from app.services.sessions.chat_turns import ChatAgent
@@ -135,9 +134,9 @@ def thumb(chat_id: UUID, index: int) -> Any:
     signal, wanted = request.form.get("signal", ""), request.form.get("do", "give")
     with transaction():
         if wanted == "retract":
-            ratings.retract_rating(chat_id, index, signal, actor=g.actor)
+            chat_own.retract_rating(chat_id, index, signal, actor=g.actor)
         else:
-            ratings.rate_answer(chat_id, index, signal, actor=g.actor)
+            chat_own.rate_answer(chat_id, index, signal, actor=g.actor)
     if wanted == "retract":
         return _answer(chat_id, index, spoken="Taken back.")
     return _answer(chat_id, index, spoken=CONFIRMATIONS[signal], form="why" if signal == "not_helpful" else "")
@@ -151,7 +150,7 @@ def why(chat_id: UUID, index: int) -> Any:
     form = Form("why", index, reasons, form_text("missing"), form_text("comment"))
     try:
         with transaction():
-            ratings.explain_rating(
+            chat_own.explain_rating(
                 chat_id, index, reasons=form.reasons, missing=form.missing, comment=form.comment, actor=g.actor
             )
     except Invalid as refusal:
@@ -166,7 +165,7 @@ def edit(chat_id: UUID, index: int) -> Any:
     form = Form("edit", index, text=form_text("text"))
     try:
         with transaction():
-            changed = ratings.prefer_answer(chat_id, index, form.text, actor=g.actor)
+            changed = chat_own.prefer_answer(chat_id, index, form.text, actor=g.actor)
     except Invalid as refusal:
         return _refused(chat_id, form, refusal)
     undo = Toast(

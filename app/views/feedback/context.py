@@ -36,9 +36,6 @@ def load_context(row: FeedbackRow) -> dict[str, Any]:
     shown = transcript_turns.turns_around(turns, target)
     name_changed_records(shown)
     return {
-        "found": row,
-        "row": row,
-        "said": summarise,
         "words": summarise(row),
         "agent": with_version(row.agent, row.agent_version),
         "turns": shown,

@@ -42,6 +42,12 @@ KIND_LABELS = {
     "tool_observation": "About a tool",
 }
 RATING_LABELS = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
+STATUS_SENTENCES = {
+    "pending": "Nobody has decided about it yet",
+    "reviewed": "An admin read it and will come back to it",
+    "dismissed": "Nothing will be changed",
+    "applied": "It was acted on",
+}
 OUTCOME_SENTENCES = {
     "golden": "It became a test that every new version has to pass.",
     "agent_version": "The agent was changed.",
@@ -57,7 +63,6 @@ RESPONSE_SENTENCES = {
     "accepted": "It was asked again, and the new values were accepted.",
     "rejected": "It was asked again, and the new values were rejected too. There is no third time.",
 }
-
 PLACES = {"chat": "chat.detail", "entity": "entities.detail", "session": "sessions.own_detail"}
 
 
@@ -122,28 +127,17 @@ def _head(row: Feedback) -> str:
 
 
 def _became(row: Feedback, learned: Any, retries: Mapping[str, Any]) -> Outcome:
-    note = row.review_notes or ""
+    note, kind = row.review_notes or "", row.outcome.get("kind")
     if learned is not None:
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
         return Outcome(f"It became a {learned.type} that the agents follow:", learned.content, href)
-    if row.status == "pending":
-        return Outcome("Nobody has decided about it yet.")
-    if row.status == "reviewed":
-        return Outcome("An admin read it and will come back to it" + (":" if note else "."), note)
-    if row.status == "dismissed":
-        return Outcome("Nothing will be changed:", note)
-    return _applied(row, note, retries)
-
-
-def _applied(row: Feedback, note: str, retries: Mapping[str, Any]) -> Outcome:
-    kind = str(row.outcome.get("kind") or "")
-    session = parse_id(str(row.outcome.get("id") or row.context.get("retry_ref") or ""))
     if kind == "retry":
+        session = parse_id(row.outcome.get("id") or row.context.get("retry_ref"))
         href = url_for("sessions.own_detail", session_id=session) if session else ""
         return Outcome(describe_retry(retries.get(str(session))), href=href)
     if kind in OUTCOME_SENTENCES:
         return Outcome(OUTCOME_SENTENCES[kind], note)
-    return Outcome("It was acted on" + (":" if note else "."), note)
+    return Outcome(STATUS_SENTENCES[row.status] + (":" if note else "."), note)
 
 
 def describe_retry(retry: Any) -> str:
