@@ -152,7 +152,9 @@ def format_prompt(
         for position, row in enumerate(of_type[top_n:], start=top_n + 1)
     ]
     kept = [row for kind in SECTIONS for row in taken.get(kind, ())]
-    parts = _parts(kept, make_mark(secret, _content(kept))) if kept else []
+    # In this form no two sections look the same.
+    content = json.dumps([[row.type, row.scope, row.content, row.context] for row in kept]).encode()
+    parts = _parts(kept, make_mark(secret, content)) if kept else []
     text = "".join(part for part, _ in parts)
     return Prompt(text, sha256(text.encode()).hexdigest(), budget, kept, dropped, parts)
 
@@ -224,11 +226,6 @@ def _within(budget: int, ranked: dict[str, list[PromptRow]]) -> tuple[dict[str, 
             taken.setdefault(row.type, []).append(row)
             room -= size
     return taken, dropped
-
-
-def _content(rows: Sequence[PromptRow]) -> bytes:
-    """What a section holds, in a form in which no two sections look the same."""
-    return json.dumps([[row.type, row.scope, row.content, row.context] for row in rows]).encode()
 
 
 def _parts(rows: Sequence[PromptRow], mark: str) -> list[tuple[str, UUID | None]]:

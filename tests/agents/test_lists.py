@@ -51,7 +51,7 @@ def test_figures_are_of_the_last_thirty_days(workspace: Any, count_queries: Any)
         with count_queries() as seen:
             found = agent_lists.list_stats(actor=actor)
         assert len(seen) == 1
-        rows = {row.slug: row for row in found.rows}
+        rows = {row.slug: row for row in found.items}
         assert list(rows) == ["one", "two", "feedback-review-agent"]
         first = rows["one"]
         assert (first.sessions, first.cost, first.costed, first.typical_ms) == (3, Decimal("1.00"), 2, 300)
@@ -73,11 +73,11 @@ def test_the_list_goes_on_where_it_stopped(workspace: Any, monkeypatch: pytest.M
                 versions.ensure_agent(name, actor=actor)
         monkeypatch.setattr(agent_lists, "PAGE_SIZE", 2)
         first = agent_lists.list_stats(actor=actor)
-        assert [row.slug for row in first.rows] == ["a", "b"]
-        rest = agent_lists.list_stats(actor=actor, after=first.following or "")
-        assert [row.slug for row in rest.rows] == ["c", "feedback-review-agent"]
-        assert rest.following is None
-        assert agent_lists.list_stats(actor=actor, after="system:zzz").rows == []
+        assert [row.slug for row in first.items] == ["a", "b"]
+        rest = agent_lists.list_stats(actor=actor, after=first.next_cursor or "")
+        assert [row.slug for row in rest.items] == ["c", "feedback-review-agent"]
+        assert rest.next_cursor is None
+        assert agent_lists.list_stats(actor=actor, after="system:zzz").items == []
 
 
 def test_archived_agents_stand_apart_and_other_workspaces_not_at_all(workspace: Any, make_workspace: Any) -> None:
@@ -88,8 +88,8 @@ def test_archived_agents_stand_apart_and_other_workspaces_not_at_all(workspace: 
         with transaction():
             old = versions.ensure_agent("old", actor=actor).id
             versions.archive_agent(old, actor=actor)
-        assert [row.slug for row in agent_lists.list_stats(actor=actor).rows] == ["feedback-review-agent"]
-        assert [row.slug for row in agent_lists.list_stats(actor=actor, archived=True).rows] == ["old"]
+        assert [row.slug for row in agent_lists.list_stats(actor=actor).items] == ["feedback-review-agent"]
+        assert [row.slug for row in agent_lists.list_stats(actor=actor, archived=True).items] == ["old"]
         assert agent_lists.get_stats(old, actor=actor).archived_at is not None
         with pytest.raises(NotFound):
             agent_lists.get_stats(foreign, actor=actor)

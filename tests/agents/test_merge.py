@@ -97,7 +97,7 @@ def test_following_a_name_is_always_one_step(workspace: Any) -> None:
         with transaction():
             assert versions.ensure_agent("one", actor=actor).id == third
             assert versions.ensure_agent("two", actor=actor).id == third
-        assert agent_lists.list_stats(actor=actor).rows[0].other_names == ["one", "two"]
+        assert agent_lists.list_stats(actor=actor).items[0].other_names == ["one", "two"]
 
 
 def test_a_golden_session_forbids_the_merge(workspace: Any) -> None:

@@ -1,7 +1,6 @@
 """The agents of a workspace as their page lists them: what each is, how much it did lately, how that was received."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,6 +9,7 @@ from sqlalchemy import text
 
 from app.actor import Actor
 from app.db import db
+from app.db.paging import Slice
 from app.errors import NotFound
 
 WINDOW = timedelta(days=30)
@@ -61,15 +61,7 @@ ARCHIVED = text(STATS.format(which="a.archived_at IS NOT NULL AND (a.is_system::
 ONE = text(STATS.format(which="a.id = :agent"))
 
 
-@dataclass(frozen=True)
-class AgentStatsPage:
-    """Some of the agents; `following` is where the next ones begin."""
-
-    rows: Sequence[Any]
-    following: str | None
-
-
-def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> AgentStatsPage:
+def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> Slice[Any]:
     """A hundred agents by name, the workspace's own last, as `STATS` reads them. One query.
 
     Sessions, cost, the typical duration and ratings are those of the last 30 days, replays left out. `own_model` is
@@ -80,7 +72,7 @@ def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> Agen
     found = _read_stats(ARCHIVED if archived else AT_WORK, actor, rows=PAGE_SIZE + 1, **place)
     rows = found[:PAGE_SIZE]
     last = f"{'system' if rows[-1].is_system else 'own'}:{rows[-1].slug}" if len(found) > PAGE_SIZE else None
-    return AgentStatsPage(rows, last)
+    return Slice(list(rows), last)
 
 
 def get_stats(agent_id: UUID, *, actor: Actor) -> Any:

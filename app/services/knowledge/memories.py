@@ -44,7 +44,10 @@ def save_memory(
     known = db.session.scalar(select(UserMemory).where(*_mine(actor, user_id), UserMemory.content == words))
     if known is not None:
         return known
-    _check_number(user_id, actor)
+    number = db.session.scalar(select(func.count()).where(*_mine(actor, user_id))) or 0
+    if number >= MAX_MEMORIES:
+        sentence = "There are {} memories of this person already; they can delete some on their account page."
+        raise Refused(sentence.format(MAX_MEMORIES))
     memory = UserMemory(tenant_id=actor.tenant_id, user_id=user_id, content=words, session_id=session_id)
     if at:
         memory.created_at = at
@@ -127,11 +130,3 @@ def _find_person(actor: Actor, session_id: UUID | None) -> UUID:
     if person is None:
         raise Refused("There is nobody here to remember this about.")
     return person
-
-
-def _check_number(user_id: UUID, actor: Actor) -> None:
-    number = db.session.scalar(select(func.count()).where(*_mine(actor, user_id))) or 0
-    if number >= MAX_MEMORIES:
-        raise Refused(
-            f"There are {MAX_MEMORIES} memories of this person already; they can delete some on their account page."
-        )

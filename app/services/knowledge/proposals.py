@@ -12,9 +12,9 @@ from app.actor import Actor
 from app.db import db
 from app.db.lookup import get_own
 from app.errors import Forbidden, Invalid, Refused, Throttled
-from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
+from app.models import SharedContext, SharedContextHistory
 from app.services import audit
-from app.services.knowledge.rows import NewRow, add_row, embed_content, link_signals
+from app.services.knowledge.rows import NewRow, add_row, embed_content, link_signals, signals_of
 from app.services.knowledge.validation import check_signals, clean_text
 
 MAX_PER_HOUR = 20
@@ -64,7 +64,7 @@ def propose_edit(
         agent_id=row.agent_id,
         entity_type_id=row.entity_type_id,
         source_feedback_id=row.source_feedback_id,
-        feedback_ids=_signals_of(row),
+        feedback_ids=signals_of(row),
         pinned=row.pinned,
     )
     vector = embed_content(clean_text(content))
@@ -115,18 +115,12 @@ def _was_rejected(row: SharedContext, actor: Actor) -> bool:
 
 
 def _add_signals(row: SharedContext, new: NewRow, actor: Actor) -> None:
-    known = _signals_of(row)
+    known = signals_of(row)
     wanted = [one for one in new.signals if one not in known]
     check_signals(wanted, actor)
     link_signals(row, wanted)
     for feedback_id in wanted:
         audit.record(actor, "knowledge.signal_added", "shared_context", row.id, feedback_id=feedback_id)
-
-
-def _signals_of(row: SharedContext) -> list[UUID]:
-    link = SharedContextFeedback
-    of_row = select(link.feedback_id).where(link.tenant_id == row.tenant_id, link.shared_context_id == row.id)
-    return list(db.session.scalars(of_row.order_by(link.created_at, link.id)))
 
 
 def _check_rate(actor: Actor) -> None:

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import literal, select
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -124,6 +123,12 @@ def link_signals(row: SharedContext, feedback_ids: Sequence[UUID], moment: datet
     db.session.add_all(SharedContextFeedback(**of_row, feedback_id=feedback_id) for feedback_id in feedback_ids)
 
 
+def signals_of(row: SharedContext) -> list[UUID]:
+    link = SharedContextFeedback
+    of_row = select(link.feedback_id).where(link.tenant_id == row.tenant_id, link.shared_context_id == row.id)
+    return list(db.session.scalars(of_row.order_by(link.created_at, link.id)))
+
+
 def edit_row(
     row_id: UUID,
     changes: Mapping[str, Any],
@@ -150,9 +155,8 @@ def roll_back(row_id: UUID, to: int, version: int, *, actor: Actor, reason: str 
     then = _history_at(row_id, to, actor)
     if then is None or any(name not in then.after for name in EDITABLE):
         raise NotFound(f"There is no version {to} of this row.")
-    values = {name: then.after[name] for name in EDITABLE}
-    for name in ("agent_id", "entity_type_id"):
-        values[name] = UUID(values[name]) if values[name] else None
+    scope = {name: UUID(then.after[name]) if then.after[name] else None for name in ("agent_id", "entity_type_id")}
+    values = {name: then.after[name] for name in EDITABLE} | scope
     if then.after["state"] in RESTORED_STATES:
         values["state"] = then.after["state"]
     why = (reason or "").strip() or f"Back to version {to}."
@@ -288,21 +292,12 @@ def merge_row(row_id: UUID, into: UUID, *, actor: Actor) -> SharedContext:
     _check_move(row, "merged")
     if target.state != "active":
         raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
-    _join_signals(row, target)
+    known = signals_of(target)
+    link_signals(target, [signal for signal in signals_of(row) if signal not in known])
+    target.source_feedback_id = target.source_feedback_id or row.source_feedback_id
     _change(row, "merged", {"state": "superseded", "superseded_by": into}, actor, into=str(into))
     outcomes.settle_signals(target, actor=actor)
     return row
-
-
-def _join_signals(row: SharedContext, target: SharedContext) -> None:
-    link = SharedContextFeedback
-    theirs = select(literal(row.tenant_id), literal(target.id), link.feedback_id).where(
-        link.tenant_id == row.tenant_id, link.shared_context_id == row.id
-    )
-    columns = ["tenant_id", "shared_context_id", "feedback_id"]
-    db.session.execute(insert(link).from_select(columns, theirs).on_conflict_do_nothing())
-    if target.source_feedback_id is None:
-        target.source_feedback_id = row.source_feedback_id
 
 
 def _clean_context(context: str | None) -> str | None:

@@ -30,7 +30,9 @@ def get_vectors(rows: Sequence[Row]) -> dict[UUID, Any]:
         _cache.clear()
         unknown = list(rows)
     if unknown:
-        vectors = _read_stored(unknown)
+        stored = SharedContextEmbedding
+        of_rows = stored.model == MODEL_NAME, stored.shared_context_id.in_([row.id for row in unknown])
+        vectors = dict(db.session.execute(select(stored.content_hash, stored.vector).where(*of_rows)).all())
         missing = {row.digest: row.content for row in unknown if row.digest not in vectors}
         vectors |= dict(zip(missing, embed(list(missing.values())), strict=True))
         _cache.update({digest: numpy.asarray(vector, dtype=numpy.float32) for digest, vector in vectors.items()})
@@ -47,10 +49,3 @@ def save_vector(row_id: UUID, vector: Sequence[float], *, actor: Actor) -> None:
     new = insert(SharedContextEmbedding).from_select(columns, row)
     changed = {"content_hash": new.excluded.content_hash, "vector": new.excluded.vector}
     db.session.execute(new.on_conflict_do_update(index_elements=columns[:3], set_=changed))
-
-
-def _read_stored(rows: Sequence[Row]) -> dict[str, Any]:
-    stored = SharedContextEmbedding
-    of_rows = stored.shared_context_id.in_([row.id for row in rows])
-    found = db.session.execute(select(stored.content_hash, stored.vector).where(stored.model == MODEL_NAME, of_rows))
-    return dict(found.all())

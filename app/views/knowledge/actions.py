@@ -1,4 +1,4 @@
-"""More to do with knowledge: pin and re-scope at a click, go back, merge, replace, several at once, and the checks."""
+"""More to do with knowledge: pin and re-scope, roll back, merge, replace, several at once, checks, and the prompt."""
 
 from contextlib import suppress
 from typing import Any
@@ -13,14 +13,19 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
+from app.learning.prompt import PromptRow
+from app.learning.ranking import rank
 from app.security.access import access
+from app.services.agents import versions
+from app.services.entities import store as entity_store
 from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 from app.text.hidden_characters import strip_hidden
 from app.views.forms import parse_count, selected_ids
-from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
 from app.views.knowledge.form import Unconfirmed, read_choice
 from app.views.knowledge.pages import (
@@ -114,10 +119,8 @@ def _offer_rows(row_id: UUID) -> dict[str, Any]:
 
 def _choose_again(row_id: UUID, error: str) -> Response:
     """The same choice where it was open, and what is missing."""
-    offered = {**_offer_rows(row_id), "error": error}
-    if not wants_fragment():
-        return page("knowledge/choose.html", "knowledge/_choose.html", status=422, place="", **offered)
-    return swap("knowledge/_choose_again.html", fallback="", status=422, **offered)
+    context = {**_offer_rows(row_id), "error": error, "place": ""}
+    return page("knowledge/choose.html", "knowledge/_choose_again.html", status=422, **context)
 
 
 @bp.post("/<uuid:row_id>/merge")
@@ -207,3 +210,27 @@ def checks() -> Response:
 
 def _rows_by_id(ids: list[UUID]) -> dict[UUID, knowledge_lists.KnowledgeRow]:
     return {row.id: row for row in knowledge_lists.get_rows(ids, actor=g.actor)}
+
+
+@bp.get("/preview")
+@access("admin")
+def preview() -> Response:
+    """The exact prompt for an agent and a kind of record; with `row`, the place of that row."""
+    row_id = parse_id(request.args.get("row", ""))
+    row = next(iter(knowledge_lists.get_rows([row_id], actor=g.actor)), None) if row_id else None
+    # What the address asks for, else whom the row is for.
+    agent, kind = (
+        request.args.get(name, (row and getattr(row, name)) or "").strip()[:120] for name in ("agent", "entity_type")
+    )
+    agent_id = versions.resolve_agent(agent, actor=g.actor).id if agent else None
+    type_id = entity_store.find_type(kind, actor=g.actor).id if kind else None
+    offered = None
+    if row and row.state != "active":
+        # As it would be right after it was brought into use.
+        fresh = rank(0, helpful=row.helpful, harmful=row.harmful, pinned=row.pinned)
+        offered = PromptRow(row.id, row.type, row.content, row.context, row.scope, row.version, fresh)
+    shown = knowledge_prompt.preview_prompt(actor=g.actor, agent_id=agent_id, entity_type_id=type_id, row=offered)
+    return page(
+        "knowledge/preview.html", "knowledge/_preview.html", shown=shown, prompt=shown.prompt,
+        row=row, agent=agent, entity_type=kind, scopes=knowledge_lists.scope_slugs(actor=g.actor),
+    )  # fmt: skip

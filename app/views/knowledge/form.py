@@ -68,11 +68,6 @@ class KnowledgeForm:
             version=parse_count(form.get("version")) or 0,
         )
 
-    def check_confirmed(self, findings: Sequence[Finding]) -> None:
-        """Let a rule go live with these findings only if the person has read them."""
-        if findings and self.confirm != confirmation_of(findings):
-            raise Unconfirmed(findings)
-
     def asking(self, unconfirmed: Unconfirmed) -> KnowledgeForm:
         return replace(self, findings=unconfirmed.findings, confirm=confirmation_of(unconfirmed.findings))
 

@@ -1,7 +1,6 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 from uuid import UUID
@@ -22,9 +21,9 @@ from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 from app.views import lists as listing
-from app.views.htmx import Toast, page, swap, wants_fragment
+from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
-from app.views.knowledge.form import KnowledgeForm, Unconfirmed
+from app.views.knowledge.form import KnowledgeForm, Unconfirmed, confirmation_of
 from app.views.knowledge.history import steps_of
 from app.views.layout import saved_views
 
@@ -34,21 +33,12 @@ DONE = {
     "deleted": "Deleted.",
     "proposed": "Proposed again.",
 }
+STATE_WORDS = {"proposed": "Proposed", "inactive": "Inactive", "superseded": "Replaced"}
 REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
 PAGE_SIZE = 25
 CHECKED_FIELDS = ("content", "context", "agent_id", "entity_type_id")
 # States from which a row comes back without anybody having looked at its checks on the way.
 UNCHECKED_STATES = ("inactive", "superseded")
-
-
-@dataclass(frozen=True)
-class Pill:
-    """A link to a part of the list, and how many rows are in it."""
-
-    word: str
-    number: int
-    state: str | None = None
-    type: str | None = None
 
 
 def shows_refusal(view: Callable[[UUID], Any]) -> Callable[[UUID], Any]:
@@ -94,15 +84,13 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     }
 
 
-def list_pills() -> list[Pill]:
-    """What there is, in parts: what is in use by kind, and the rest by what has become of it."""
+def list_pills() -> list[dict[str, Any]]:
+    """Links to parts of the list: what is in use by kind, and the rest by state."""
     counts = knowledge_lists.count_rows(g.actor)
-    in_use = [Pill(word, counts.get(kind, 0), "active", kind) for kind, word in SECTIONS.items()]
-    waits, off, replaced = (
-        Pill(word, counts.get(state, 0), state)
-        for word, state in (("Proposed", "proposed"), ("Inactive", "inactive"), ("Replaced", "superseded"))
-    )
-    return [Pill("All", sum(counts.values())), waits, *in_use, off, replaced]
+    kinds = [("active", kind, word, counts.get(kind, 0)) for kind, word in SECTIONS.items()]
+    states = [(state, None, word, counts.get(state, 0)) for state, word in STATE_WORDS.items()]
+    pills = [(None, None, "All", sum(counts.values())), states[0], *kinds, *states[1:]]
+    return [{"state": state, "type": kind, "word": word, "number": number} for state, kind, word, number in pills]
 
 
 def scope_choices() -> dict[str, Any]:
@@ -124,7 +112,9 @@ def _new_form(form: KnowledgeForm, status: int = 200, row: Any = None) -> Respon
 
 def _check_confirmed(form: KnowledgeForm, row_id: UUID) -> None:
     """Let a rule go live only if the person has read what the checks found in it."""
-    form.check_confirmed(hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, []))
+    findings = hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
+    if findings and form.confirm != confirmation_of(findings):
+        raise Unconfirmed(findings)
 
 
 @bp.post("")
@@ -238,7 +228,8 @@ def state(row_id: UUID) -> Any:
             move_row(row_id, wanted, reason)
             check_return([row_id] if wanted == "active" and before in UNCHECKED_STATES else [])
     except Unconfirmed as unconfirmed:
-        return _ask_to_activate(row_id, unconfirmed)
+        row, asked = knowledge_lists.get_row(row_id, actor=g.actor).row, unconfirmed.findings
+        return page("knowledge/activate.html", "knowledge/_activate_swap.html", status=422, row=row, asked=asked)
     return show_card(row_id, _decision_toast(row_id, before, wanted))
 
 
@@ -254,15 +245,6 @@ def check_return(row_ids: list[UUID]) -> None:
     found = hygiene.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
     if found and request.form.get("confirm") != "1":
         raise Unconfirmed([finding for findings in found.values() for finding in findings])
-
-
-def _ask_to_activate(row_id: UUID, unconfirmed: Unconfirmed) -> Response:
-    """The findings on a page or in the row's place, with a button that brings it back all the same."""
-    row = knowledge_lists.get_row(row_id, actor=g.actor).row
-    asked = unconfirmed.findings
-    if not wants_fragment():
-        return page("knowledge/activate.html", "knowledge/_activate.html", status=422, row=row, asked=asked)
-    return swap("knowledge/_activate_swap.html", fallback="", status=422, row=row, asked=asked)
 
 
 def _decision_toast(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
