@@ -100,10 +100,8 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The text, and what went into it in the order of its items. Without rows the text is empty.
-
-    `parts` are the text in pieces, each item with the id of its row; joined they are the text.
-    """
+    """The text, and what went into it in the order of its items. Without rows the text is empty. `parts` are the text
+    in pieces, each item with the id of its row; joined they are the text."""
 
     text: str
     sha256: str
@@ -270,10 +268,8 @@ def one_line(content: str) -> str:
 
 
 def format_memories(contents: Sequence[str], *, secret: str) -> str:
-    """One line for each, in the order given, as far as the budget reaches; empty when there is nothing to say.
-
-    A text that could not be saved today, such as one with characters that nobody sees, is left out whole.
-    """
+    """One line for each, in the order given, as far as the budget reaches; empty when there is nothing to say. A text
+    that could not be saved today, such as one with characters that nobody sees, is left out whole."""
     lines: list[str] = []
     left = MEMORY_BUDGET - token_count(_frame_memories("0" * MARK_DIGITS, ""))
     for content in contents:

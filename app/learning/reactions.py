@@ -13,7 +13,7 @@ KIND = "turn.log.reaction"
 UserType = Literal["privileged", "registered", "anonymous"]
 USER_TYPES: dict[str, UserType] = {"owner": "privileged", "admin": "privileged", "member": "registered"}
 PRINTED_VALUE = 200
-NAMES = {meaning.rating: name for name, meaning in REACTIONS.items()}
+NAMES = {rating: name for name, rating in REACTIONS.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,6 @@ class LogEntry:
     arguments: Any = None
     output: Any = None
     is_error: bool | None = None
-
-
-def rating_of(reaction: str) -> str:
-    return REACTIONS[reaction].rating
 
 
 def user_type_of(role: str | None, origin: str) -> UserType | None:

@@ -65,9 +65,7 @@ class Named:
 @dataclass(frozen=True)
 class World:
     """What a workspace has: agents and types (archived ones too), fields, and which agents have which tool.
-
-    `retired_tools` are those that some agent had and none has now.
-    """
+    `retired_tools` are those that some agent had and none has now."""
 
     agents: Sequence[Named] = ()
     entity_types: Sequence[Named] = ()

@@ -44,10 +44,8 @@ class Draft:
 
 
 def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
-    """A new agent with its first version; without a short name it gets the one that its name suggests.
-
-    `allow` is the operator's list of private hosts that agents may call.
-    """
+    """A new agent with its first version; without a short name it gets the one that its name suggests. `allow` is the
+    operator's list of private hosts that agents may call."""
     actor.check_admin("Only an admin changes agents.")
     content = _check_draft(draft if draft.slug.strip() else replace(draft, slug=suggest_slug(draft.name)), allow)
     slug = content["slug"]
@@ -66,10 +64,8 @@ def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "")
 def edit_agent(
     agent_id: UUID, draft: Draft, *, version: int, actor: Actor, note: str = "", allow: str = ""
 ) -> AgentVersion | None:
-    """Save a draft over the version that was read; return None when it changes nothing.
-
-    Of an agent that belongs to the workspace only the model and the limits change, whatever else the draft says.
-    """
+    """Save a draft over the version that was read; return None when it changes nothing. Of an agent that belongs to the
+    workspace only the model and the limits change, whatever else the draft says."""
     agent, current = _lock_agent(agent_id, actor)
     before = content_of(agent, current.config)
     if agent.is_system:

@@ -62,11 +62,9 @@ ONE = text(STATS.format(which="a.id = :agent"))
 
 
 def list_stats(*, actor: Actor, archived: bool = False, after: str = "") -> Slice[Any]:
-    """A hundred agents by name, the workspace's own last, as `STATS` reads them. One query.
-
-    Sessions, cost, the typical duration and ratings are those of the last 30 days, replays left out. `own_model` is
-    what the version says, `reported_model` what its sessions mostly used, `other_names` what was merged into it.
-    """
+    """A hundred agents by name, the workspace's own last, as `STATS` reads them. One query. Sessions, cost, the typical
+    duration and ratings are those of the last 30 days, replays left out. `own_model` is what the version says,
+    `reported_model` what its sessions mostly used, `other_names` what was merged into it."""
     system, _, slug = after.partition(":")
     place = {"system": "true" if system == "system" else "false", "slug": slug[:200]}
     found = _read_stats(ARCHIVED if archived else AT_WORK, actor, rows=PAGE_SIZE + 1, **place)

@@ -29,10 +29,8 @@ def ensure_agent(
     config: dict[str, Any] | None = None,
     created_at: datetime | None = None,
 ) -> Agent:
-    """The agent of that name, or the one it was merged into; an unknown one is made, with version 1.
-
-    Two who ask at once get the same one.
-    """
+    """The agent of that name, or the one it was merged into; an unknown one is made, with version 1. Two who ask at
+    once get the same one."""
     found = find_agent(slug, actor=actor)
     if found is not None:
         return _follow_merge(found, actor)

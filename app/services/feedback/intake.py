@@ -14,7 +14,7 @@ from app.db import db
 from app.errors import Forbidden, Invalid
 from app.formats.feedback_details import RETRACTED, read_context, read_details
 from app.learning.edits import edit_distance
-from app.learning.signals import OPPOSITE, rating_of
+from app.learning.signals import OPPOSITE, SIGNAL_RATINGS
 from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit
@@ -178,7 +178,7 @@ def _values(new: NewFeedback, found: LinkRow, actor: Actor) -> dict[str, Any]:
         "id": new.id or uuid4(),
         "tenant_id": actor.tenant_id,
         "source_type": source,
-        "rating": rating_of(new.signal) if new.signal else new.rating,
+        "rating": SIGNAL_RATINGS[new.signal] if new.signal else new.rating,
         "confidence": 1.0 if by_user else new.confidence,
         "comment": details.get("preferred_answer", new.comment) if new.signal == "edit" else new.comment,
         "project": new.project or "default",

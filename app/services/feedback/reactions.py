@@ -19,7 +19,8 @@ from app.db import db
 from app.db.paging import MAX_ROWS
 from app.errors import Invalid, NotFound
 from app.formats.ids import parse_id
-from app.learning.reactions import NAMES, Reaction, by_turn, rating_of, user_type_of
+from app.learning.reactions import NAMES, Reaction, by_turn, user_type_of
+from app.learning.signals import REACTIONS
 from app.models import Agent, Chat, Feedback, Membership, Message
 from app.services.feedback.intake import NOT_RETRACTED, NewFeedback, record_feedback, retract_feedback
 from app.services.feedback.store import is_chat
@@ -93,7 +94,7 @@ def set_reaction(
     new = NewFeedback(
         kind="reaction",
         source_type="chat",
-        rating=rating_of(reaction),
+        rating=REACTIONS[reaction],
         comment=text,
         turn_id=turn_id,
         chat_id=chat_id,

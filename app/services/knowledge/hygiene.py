@@ -38,10 +38,8 @@ class Report:
 
 
 def check_rows(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
-    """What is wrong with each of these rows, by itself and beside what agents get with it. At most four queries.
-
-    Rows that are neither active nor proposed are not checked: nobody gets them.
-    """
+    """What is wrong with each of these rows, by itself and beside what agents get with it. At most four queries. Rows
+    that are neither active nor proposed are not checked: nobody gets them."""
     rows, _ = _read_rows(actor, row_ids)
     wanted = [row for row in rows if row.id in row_ids]
     if not wanted:

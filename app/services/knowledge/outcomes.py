@@ -18,10 +18,8 @@ LIVE_STATES = ("proposed", "active")
 
 
 def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = None, at: datetime | None = None) -> None:
-    """Close the open feedback behind a rule that was just decided about.
-
-    Feedback behind another live rule stays open when this one is rejected.
-    """
+    """Close the open feedback behind a rule that was just decided about. Feedback behind another live rule stays open
+    when this one is rejected."""
     # Locked, so that none of it is decided about meanwhile.
     behind = _signals_of(row).where(Feedback.status.in_(OPEN_STATUSES)).with_for_update(of=Feedback)
     if row.active:

@@ -49,10 +49,8 @@ def read_rows(
 
 @dataclass(frozen=True)
 class Preview:
-    """The prompt as an agent would get it, and how many active rows in its scope were not even looked at.
-
-    With a row that is not in use, it is the prompt as it would be if it were; `before` is what it is now.
-    """
+    """The prompt as an agent would get it, and how many active rows in its scope were not even looked at. With a row
+    that is not in use, it is the prompt as it would be if it were; `before` is what it is now."""
 
     prompt: Prompt
     top_n: int
@@ -63,10 +61,8 @@ class Preview:
 def load_shared_context_prompt(
     tenant_id: UUID, agent_id: UUID | None = None, entity_type_id: UUID | None = None
 ) -> Prompt:
-    """What an agent gets with its next prompt: the workspace's knowledge, its own, and that of the entity type.
-
-    The database session must be bound to this workspace. One query.
-    """
+    """What an agent gets with its next prompt: the workspace's knowledge, its own, and that of the entity type. The
+    database session must be bound to this workspace. One query."""
     return _format_found(read_rows(tenant_id, agent_id, entity_type_id))
 
 

@@ -78,10 +78,8 @@ def add_row(
     meta: Mapping[str, Any] | None = None,
     vector: Sequence[float] | None = None,
 ) -> SharedContext:
-    """Write a rule and its vector. An admin's is active at once; one by an agent, a member or a tool is proposed.
-
-    Pass `vector` when a lock is held: the first embedding of a process loads the model, which takes a second.
-    """
+    """Write a rule and its vector. An admin's is active at once; one by an agent, a member or a tool is proposed. Pass
+    `vector` when a lock is held: the first embedding of a process loads the model, which takes a second."""
     content, context = clean_text(new.content), _clean_context(new.context)
     check_text(new.type, content, context)
     check_visible(content, context)
@@ -203,10 +201,8 @@ def set_state(
     superseded_by: UUID | None = None,
     at: datetime | None = None,
 ) -> SharedContext:
-    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason.
-
-    Deciding about a proposed rule decides about the feedback behind it.
-    """
+    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason. Deciding about a
+    proposed rule decides about the feedback behind it."""
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
     row = _lock_row(row_id, actor, retiring=state == "inactive")
@@ -255,10 +251,8 @@ def deactivate_all(
 
 
 def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
-    """Take back the decision about a proposal, unless the row was changed since.
-
-    The row it replaced is active again, and the feedback that the decision closed is open again.
-    """
+    """Take back the decision about a proposal, unless the row was changed since. The row it replaced is active again,
+    and the feedback that the decision closed is open again."""
     row = _lock_row(row_id, actor)
     decided = _history_at(row_id, row.version, actor)
     _check_move(row, "reopened")

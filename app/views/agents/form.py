@@ -73,14 +73,11 @@ class AgentForm:
     def of(cls, content: Mapping[str, Any], version: int) -> AgentForm:
         """What a version holds, to be changed."""
         config = read_config(dict(content)).stored()
+        texts: dict[str, Any] = {name: content.get(name) or "" for name in ("slug", "name", "description")}
+        texts |= {name: config[name] for name in ("instructions", "model", "endpoint_url")}
         return cls(
-            kind=str(content.get("kind") or "external"),
-            slug=str(content.get("slug") or ""),
-            name=str(content.get("name") or ""),
-            description=str(content.get("description") or ""),
-            instructions=config["instructions"],
-            model=config["model"],
-            endpoint_url=config["endpoint_url"],
+            **texts,
+            kind=content.get("kind") or "external",
             groups=config["tool_groups"],
             rows={
                 "skills": config["skills"],
@@ -95,18 +92,13 @@ class AgentForm:
     @classmethod
     def read(cls, form: Any) -> AgentForm:
         """What was sent."""
+        texts: dict[str, Any] = {name: form.get(name, "") for name in ("kind", "slug", "name", "description", "note")}
+        texts |= {name: _text(form, name) for name in ("instructions", "model", "endpoint_url")}
         return cls(
-            kind=form.get("kind", ""),
-            slug=form.get("slug", ""),
-            name=form.get("name", ""),
-            description=form.get("description", ""),
-            instructions=_text(form, "instructions"),
-            model=_text(form, "model"),
-            endpoint_url=_text(form, "endpoint_url"),
+            **texts,
             groups=form.getlist("tool_groups"),
             rows={part: _read_rows(form, part, shape) for part, shape in SHAPES.items()},
             limits={name: form.get(f"limits.{name}", "") for name in LIMITS},
-            note=form.get("note", ""),
             version=parse_count(form.get("version")) or 0,
         )
 
