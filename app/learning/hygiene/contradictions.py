@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.learning.hygiene.words import IDENTIFIER, KIND_OF, NUMBERS, TOKEN, bag, excludes, is_content_word, stem
+from app.learning.hygiene.words import IDENTIFIER, NUMBERS, TOKEN, bag, excludes, is_content_word, stem
 
 PAIR = re.compile(r"\b([A-Za-z]\w*)=(\"[^\"]*\"|[\w./%-]+)")
 NEGATORS = bag("never not don't doesn't cannot can't mustn't shouldn't won't isn't aren't avoid stop nor no")
@@ -56,19 +57,23 @@ def read_statement(text: str) -> Statement:
 def find_contradiction(a: str, b: str) -> str | None:
     """How two texts exclude each other, quoting the words; nothing when they go together."""
     one, other = read_statement(a), read_statement(b)
-    return _forbids(one, other) or _forbids(other, one) or _other_value(one, other)
+    forbidden = _find_forbidden(one, other) or _find_forbidden(other, one)
+    if forbidden:
+        return f"one says not “{forbidden}”, the other asks for it"
+    # The same sentence but for a value: where both say something else as well, they are two rules.
+    mine, theirs = one.words - other.words, other.words - one.words
+    for left, right, words in _differences(one, other):
+        if not (mine - words and theirs - words):
+            return f"“{left}” here, “{right}” there"
+    return None
 
 
 def tells_apart(a: str, b: str) -> bool:
-    """Whether two texts that sound alike say different things: another tool, number, value or name, or the verb that
-    one asks for is the one that the other forbids."""
+    """Whether two texts that sound alike say different things: another tool, number or value, or the verb that one
+    asks for is the one that the other forbids."""
     one, other = read_statement(a), read_statement(b)
-    if any(one.pairs[name] != other.pairs[name] for name in one.pairs.keys() & other.pairs.keys()):
-        return True
-    if one.tools != other.tools or _opposed(one, other) or _opposed(other, one):
-        return True
-    mine, theirs = _values(one), _values(other)
-    return bool(mine - theirs and theirs - mine) or bool(_exclusive(one, other))
+    opposed = _is_opposed(one, other) or _is_opposed(other, one)
+    return opposed or one.tools != other.tools or any(_differences(one, other))
 
 
 def shared_words(a: str, b: str) -> float:
@@ -113,41 +118,24 @@ def _read_measures(tokens: list[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _opposed(one: Statement, other: Statement) -> bool:
+def _is_opposed(one: Statement, other: Statement) -> bool:
     return any(words[0] in other.asked for words in one.forbidden.values())
 
 
-def _values(said: Statement) -> set[str]:
-    return {f"{unit} {number}" for unit, (number, _) in said.measures.items()} | (said.words & KIND_OF.keys())
+def _find_forbidden(one: Statement, other: Statement) -> str | None:
+    """What one forbids and the other asks for."""
+    return next((shown for shown, words in one.forbidden.items() if other.asked.issuperset(words)), None)
 
 
-def _forbids(one: Statement, other: Statement) -> str | None:
-    for shown, words in one.forbidden.items():
-        if other.asked.issuperset(words):
-            return f"one says not “{shown}”, the other asks for it"
-    return None
-
-
-def _other_value(one: Statement, other: Statement) -> str | None:
-    """The same sentence but for a value: another number, day, currency, or the opposite word."""
-    mine, theirs = one.words - other.words, other.words - one.words
+def _differences(one: Statement, other: Statement) -> Iterator[tuple[str, str, set[str]]]:
+    """What one sets to another value than the other: how each reads, and the words that say so."""
     for name in one.pairs.keys() & other.pairs.keys():
-        if one.pairs[name] != other.pairs[name] and not (mine and theirs):
-            return f"“{name}={one.pairs[name]}” here, “{name}={other.pairs[name]}” there"
-    if len(one.words & other.words) < 2:
-        return None
-    counted = sorted(one.measures.keys() & other.measures.keys())
-    changed = [unit for unit in counted if one.measures[unit][0] != other.measures[unit][0]]
-    if changed:
-        shown = f"“{one.measures[changed[0]][1]}” here, “{other.measures[changed[0]][1]}” there"
-        return shown if len(changed) == 1 and not (mine and theirs) else None
-    for left, right in _exclusive(one, other):
-        if not (mine - {left} and theirs - {right}):
-            return f"“{one.shown[left]}” here, “{other.shown[right]}” there"
-    return None
-
-
-def _exclusive(one: Statement, other: Statement) -> list[tuple[str, str]]:
-    """Words of one text and of the other that cannot both hold."""
-    mine, theirs = (one.counts - other.counts).keys() & one.words, (other.counts - one.counts).keys() & other.words
-    return [(left, right) for left in sorted(mine) for right in sorted(theirs) if excludes(left, right)]
+        if one.pairs[name] != other.pairs[name]:
+            yield f"{name}={one.pairs[name]}", f"{name}={other.pairs[name]}", set()
+    for unit in sorted(one.measures.keys() & other.measures.keys()):
+        if one.measures[unit][0] != other.measures[unit][0]:
+            yield one.measures[unit][1], other.measures[unit][1], set()
+    for left in sorted((one.counts - other.counts).keys() & one.words):
+        for right in sorted((other.counts - one.counts).keys() & other.words):
+            if excludes(left, right):
+                yield one.shown[left], other.shown[right], {left, right}

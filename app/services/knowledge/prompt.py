@@ -18,22 +18,14 @@ Found = tuple[tuple[Any, ...], ...]
 # How many rows of each type a preview reads; the rest is only counted.
 PREVIEW_ROWS = 100
 
-_SCOPES = {
-    "workspace": "c.agent_id IS NULL AND c.entity_type_id IS NULL",
-    "agent": "c.agent_id = %(agent)s AND c.entity_type_id IS NULL",
-    "entity_type": "c.agent_id IS NULL AND c.entity_type_id = %(entity_type)s",
-    "both": "c.agent_id = %(agent)s AND c.entity_type_id = %(entity_type)s",
-}
+IN_SCOPE = """
+SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active
+   AND (c.agent_id IS NULL OR c.agent_id = %(agent)s)
+   AND (c.entity_type_id IS NULL OR c.entity_type_id = %(entity_type)s)
+"""
 ROWS = f"""
 SELECT * FROM prompt_rows(%(tenant)s, %(agent)s, %(entity_type)s, '{{{",".join(SECTIONS)}}}', {TOP_N}, %(fewest)s)
 """
-
-
-def scopes_of(agent_id: UUID | None, entity_type_id: UUID | None) -> tuple[str, ...]:
-    """Which scopes hold what goes into a prompt."""
-    if agent_id and entity_type_id:
-        return tuple(_SCOPES)
-    return ("workspace", *(["agent"] if agent_id else []), *(["entity_type"] if entity_type_id else []))
 
 
 def read_rows(
@@ -73,14 +65,11 @@ def preview_prompt(
     queries."""
     rows, secret, top_n = _parse_found(read_rows(actor.tenant_id, agent_id, entity_type_id, PREVIEW_ROWS))
     prompt = format_prompt(rows, secret=secret, top_n=top_n)
-    scopes = scopes_of(agent_id, entity_type_id)
-    where = " OR ".join(f"({_SCOPES[one]})" for one in scopes)
-    [(total,)] = run(
-        f"SELECT count(*) FROM shared_context AS c WHERE c.tenant_id = app_tenant() AND c.active AND ({where})",
-        {"agent": agent_id, "entity_type": entity_type_id},
-    )
+    [(total,)] = run(IN_SCOPE, {"agent": agent_id, "entity_type": entity_type_id})
     further = max(total - len(rows), 0)
-    if row is None or row.id in {one.id for one in rows} or row.scope not in scopes:
+    both = agent_id and entity_type_id
+    is_loaded = {"workspace": True, "agent": agent_id, "entity_type": entity_type_id, "both": both}
+    if row is None or not is_loaded[row.scope] or row.id in {one.id for one in rows}:
         return Preview(prompt, top_n, further)
     return Preview(format_prompt([*rows, row], secret=secret, top_n=top_n), top_n, further, prompt)
 

@@ -121,7 +121,7 @@ def _progress_text(progress: Progress, turns: list[Any]) -> str:
         return f"The run is {progress.status}."
     if progress.stopping:
         return "Stopping."
-    tools = [part.name for turn in turns for part in turn.parts if part.kind == "tool"]
     if progress.draft:
         return "The agent is writing."
+    tools = [part.name for turn in turns for part in turn.parts if part.kind == "tool"]
     return f"The agent used {tools[-1]}." if tools else "The agent is working."
