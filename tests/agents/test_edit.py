@@ -14,7 +14,6 @@ from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import Agent, AuditEntry, SharedContext
 from app.services.agents import edit as agent_edit
 from app.services.agents import versions
-from app.services.agents.edit import Draft
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.sessions import store as session_store
@@ -23,10 +22,9 @@ from app.services.sessions.store import NewSession
 pytestmark = pytest.mark.usefixtures("app_context")
 
 
-def draft(slug: str = "deal-analyst", kind: str = "builtin", **config: Any) -> Draft:
-    return Draft(
-        kind, slug, "Deal analyst", "Compares deals", {"instructions": "Compare.", "model": "offline"} | config
-    )
+def draft(slug: str = "deal-analyst", kind: str = "builtin", **config: Any) -> dict[str, Any]:
+    names = {"kind": kind, "slug": slug, "name": "Deal analyst", "description": "Compares deals"}
+    return names | {"instructions": "Compare.", "model": "offline"} | config
 
 
 def make(actor: Any, **more: Any) -> UUID:
@@ -95,7 +93,8 @@ def test_going_back_writes_the_old_content_as_a_new_version(workspace: Any) -> N
     actor = workspace.actor()
     with acting_as(actor):
         agent_id = make(actor)
-        changed = Draft("endpoint", "deals", "Deals", "", {"endpoint_url": "https://agents.example.com/run"})
+        address = {"endpoint_url": "https://agents.example.com/run"}
+        changed = {"kind": "endpoint", "slug": "deals", "name": "Deals", "description": "", **address}
         with transaction():
             agent_edit.edit_agent(agent_id, changed, version=1, actor=actor)
         with pytest.raises(Stale), transaction():
@@ -194,9 +193,8 @@ def test_of_the_workspaces_own_agent_only_model_and_limits_change(workspace: Any
     with acting_as(actor):
         review = called("feedback-review-agent", actor)
         before = versions.read_contents(review.id, [1], actor=actor)[1]
-        taken = Draft(
-            "external", "mine", "Mine", "x", {"model": "openai:gpt-5", "tool_groups": [], "instructions": "x"}
-        )
+        names = {"kind": "external", "slug": "mine", "name": "Mine", "description": "x"}
+        taken = names | {"model": "openai:gpt-5", "tool_groups": [], "instructions": "x"}
         with transaction():
             agent_edit.edit_agent(review.id, taken, version=1, actor=actor)
         held = versions.read_contents(review.id, [2], actor=actor)[2]

@@ -6,7 +6,6 @@ kind and the names that the agent had with it.
 
 import re
 import unicodedata
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -32,47 +31,37 @@ MAX_NAME = 120
 SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; such as deal-analyst."
 
 
-@dataclass(frozen=True)
-class Draft:
-    """An agent as a form gives it. `config` is not checked yet."""
-
-    kind: str
-    slug: str
-    name: str
-    description: str
-    config: dict[str, Any]
+# What a version holds besides the configuration.
+NAMED = ("kind", "slug", "name", "description")
+Content = dict[str, Any]
 
 
-def create_agent(draft: Draft, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
+def create_agent(content: Content, *, actor: Actor, note: str = "", allow: str = "") -> Agent:
     """A new agent with its first version; without a short name it gets the one that its name suggests. `allow` is the
     operator's list of private hosts that agents may call."""
     actor.check_admin("Only an admin changes agents.")
-    content = _check_draft(draft if draft.slug.strip() else replace(draft, slug=suggest_slug(draft.name)), allow)
+    content = _check_content({**content, "slug": content["slug"].strip() or suggest_slug(content["name"])}, allow)
     slug = content["slug"]
     if versions.find_agent(slug, actor=actor) is not None:
         raise Invalid.of({"slug": f"There is an agent {slug} already, or something that leads to one."})
-    agent = Agent(
-        tenant_id=actor.tenant_id, slug=slug, name=content["name"], kind=draft.kind, description=content["description"]
-    )
+    agent = Agent(tenant_id=actor.tenant_id, **{name: content[name] for name in NAMED})
     db.session.add(agent)
     db.session.flush()
     versions.add_version(agent.id, 1, content, actor, note=_clean_note(note))
-    audit.record(actor, "agent.created", "agent", agent.id, slug=slug, kind=draft.kind)
+    audit.record(actor, "agent.created", "agent", agent.id, slug=slug, kind=agent.kind)
     return agent
 
 
 def edit_agent(
-    agent_id: UUID, draft: Draft, *, version: int, actor: Actor, note: str = "", allow: str = ""
+    agent_id: UUID, content: Content, *, version: int, actor: Actor, note: str = "", allow: str = ""
 ) -> AgentVersion | None:
-    """Save a draft over the version that was read; return None when it changes nothing. Of an agent that belongs to the
-    workspace only the model and the limits change, whatever else the draft says."""
+    """Save an agent over the version that was read; return None when it changes nothing. Of the workspace's own agent
+    only the model and the limits change, whatever else is sent."""
     agent, current = _lock_agent(agent_id, actor)
     before = content_of(agent, current.config)
     if agent.is_system:
-        ours = {name: draft.config[name] for name in ("model", "limits") if name in draft.config}
-        config = read_config(current.config).stored() | ours
-        draft = Draft(agent.kind, agent.slug, agent.name, agent.description or "", config)
-    content = _check_draft(draft, allow)
+        content = before | {name: content[name] for name in ("model", "limits") if name in content}
+    content = _check_content(content, allow)
     if current.version != version:
         raise Stale(f"Somebody saved version {current.version} meanwhile.", before)
     if not diff_versions(before, content):
@@ -92,25 +81,23 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
     before = content_of(agent, current.config)
     kind = wanted.config.get("kind")
     kind = kind if kind in AGENT_KINDS else agent.kind
-    config = read_config(wanted.config).stored()
-    content = _check_draft(Draft(kind, agent.slug, agent.name, agent.description or "", config), allow)
+    content = _check_content(content_of(agent, wanted.config) | {"kind": kind}, allow)
     if not diff_versions(before, content):
         raise Refused(f"Version {current.version} says the same as version {number}.")
     return _save_content(agent, before, content, actor, f"Back to version {number}", "agent.version_restored")
 
 
-def content_of(agent: Agent, config: dict[str, Any]) -> dict[str, Any]:
+def content_of(agent: Agent, config: dict[str, Any]) -> Content:
     """All that a version of an agent holds: what is stored, under the names that the agent has now."""
-    names = {"kind": agent.kind, "slug": agent.slug, "name": agent.name, "description": agent.description}
-    return read_config(config).stored() | names
+    return read_config(config).stored() | {name: getattr(agent, name) for name in NAMED}
 
 
-def _check_draft(draft: Draft, allow: str) -> dict[str, Any]:
+def _check_content(content: Content, allow: str) -> Content:
     """What a version would hold, or Invalid with everything that does not fit, each under its field."""
-    slug, name = draft.slug.strip(), " ".join(draft.name.split())
-    description = " ".join(draft.description.split())
+    kind, slug, name = content["kind"], content["slug"].strip(), " ".join(content["name"].split())
+    description = " ".join((content["description"] or "").split())
     wrong: dict[str, str] = {}
-    if draft.kind not in AGENT_KINDS:
+    if kind not in AGENT_KINDS:
         wrong["kind"] = f"Use one of {', '.join(AGENT_KINDS)}."
     if not AGENT_SLUG.fullmatch(slug):
         wrong["slug"] = SLUG_FORM
@@ -118,22 +105,22 @@ def _check_draft(draft: Draft, allow: str) -> dict[str, Any]:
         wrong["name"] = f"Give it a name, at most {MAX_NAME} characters."
     if len(description) > MAX_DESCRIPTION:
         wrong["description"] = f"At most {MAX_DESCRIPTION} characters."
-    content: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     try:
-        config = check_config(draft.config)
+        config = check_config({name: value for name, value in content.items() if name not in NAMED})
         wrong |= config_problems(config, allow)
-        content = config.stored()
-        if draft.kind == "endpoint" and not config.endpoint_url:
+        stored = config.stored()
+        if kind == "endpoint" and not config.endpoint_url:
             wrong["endpoint_url"] = "Give the address that takes runs."
     except Invalid as refusal:
         wrong |= refusal.fields
     if wrong:
         raise Invalid.of(wrong)
-    return content | {"kind": draft.kind, "slug": slug, "name": name, "description": description or None}
+    return stored | {"kind": kind, "slug": slug, "name": name, "description": description or None}
 
 
 def _save_content(
-    agent: Agent, before: dict[str, Any], content: dict[str, Any], actor: Actor, note: str | None, action: str
+    agent: Agent, before: Content, content: Content, actor: Actor, note: str | None, action: str
 ) -> AgentVersion:
     if content["slug"] != agent.slug:
         change_slug(agent, content["slug"], actor)
@@ -141,8 +128,7 @@ def _save_content(
     agent.current_version += 1
     agent.updated_at = datetime.now(UTC)
     version = versions.add_version(agent.id, agent.current_version, content, actor, note=note)
-    named = ("kind", "slug", "name", "description")
-    changes = {key: {"from": before[key], "to": content[key]} for key in named if before[key] != content[key]}
+    changes = {key: {"from": before[key], "to": content[key]} for key in NAMED if before[key] != content[key]}
     changed = list(dict.fromkeys(change.name for change in diff_versions(before, content)))
     audit.record(
         actor, action, "agent", agent.id, version=version.version, changed=changed[:20], changes=changes, note=note

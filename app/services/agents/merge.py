@@ -3,7 +3,6 @@
 The old name keeps working: work that arrives under it belongs to the agent it was merged into.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -21,21 +20,16 @@ from app.services import audit
 from app.services.agents import versions
 from app.services.knowledge import rows as knowledge_rows
 
-MOVED_MODELS: Mapping[str, Any] = {
-    "sessions": AgentSession,
-    "chats": Chat,
-    "feedback": Feedback,
-    "responses": EntityResponse,
-}
+MOVED: dict[str, Any] = {"sessions": AgentSession, "chats": Chat, "feedback": Feedback, "responses": EntityResponse}
 
 
 def count_work(agent_id: UUID, *, actor: Actor) -> dict[str, int]:
     """What a merge would move, each counted up to one past 1,000; `golden` is what keeps it from moving. One query."""
     wanted = {
         name: select(model.id).where(model.tenant_id == actor.tenant_id, model.agent_id == agent_id)
-        for name, model in MOVED_MODELS.items()
+        for name, model in MOVED.items()
     }
-    wanted["knowledge"] = select(SharedContext.id).where(*_rule_conditions(agent_id, actor))
+    wanted["knowledge"] = select(SharedContext.id).where(*_rules_of(agent_id, actor))
     wanted["golden"] = wanted["sessions"].where(AgentSession.golden_set.is_not(None))
     counts = [
         select(func.count()).select_from(rows.limit(MAX_COUNT + 1).subquery()).scalar_subquery().label(name)
@@ -51,15 +45,12 @@ def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, i
     locked = {one: get_own(Agent, one, "agent", actor=actor, lock=True) for one in sorted((agent_id, target_id))}
     source, target = locked[agent_id], locked[target_id]
     _check_merge(source, target, actor)
-    moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED_MODELS.items()}
+    moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED.items()}
     moved["knowledge"] = _move_rules(source, target, actor)
     _move(Task, agent_id, target_id, actor)
     # Names that led to it lead to where it went, so that following is always one step.
-    db.session.execute(
-        update(Agent)
-        .where(Agent.tenant_id == actor.tenant_id, Agent.merged_into == agent_id)
-        .values(merged_into=target_id)
-    )
+    earlier = update(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.merged_into == agent_id)
+    db.session.execute(earlier.values(merged_into=target_id))
     now = datetime.now(UTC)
     source.merged_into, source.archived_at, source.updated_at = target_id, source.archived_at or now, now
     db.session.flush()
@@ -80,9 +71,8 @@ def _check_merge(source: Agent, target: Agent, actor: Actor) -> None:
     goldens = count_work(source.id, actor=actor)["golden"]
     if goldens:
         words = "a golden session" if goldens == 1 else f"{goldens} golden sessions"
-        raise Refused(
-            f"{source.slug} has {words}, and a golden never changes. Take the mark away first, or rename the agent."
-        )
+        rule = "and a golden never changes. Take the mark away first, or rename the agent."
+        raise Refused(f"{source.slug} has {words}, {rule}")
 
 
 def _move(model: Any, source_id: UUID, target_id: UUID, actor: Actor) -> int:
@@ -95,19 +85,15 @@ def _move(model: Any, source_id: UUID, target_id: UUID, actor: Actor) -> int:
     return int(moved.rowcount)
 
 
-def _rule_conditions(agent_id: UUID, actor: Actor) -> list[Any]:
-    return [
-        SharedContext.tenant_id == actor.tenant_id,
-        SharedContext.agent_id == agent_id,
-        SharedContext.state != "deleted",
-    ]
+def _rules_of(agent_id: UUID, actor: Actor) -> tuple[Any, ...]:
+    rule = SharedContext
+    return rule.tenant_id == actor.tenant_id, rule.agent_id == agent_id, rule.state != "deleted"
 
 
 def _move_rules(source: Agent, target: Agent, actor: Actor) -> int:
     """Each rule moves as an edit, with its history. One that the target has already is replaced by it."""
-    rules = db.session.scalars(
-        select(SharedContext).where(*_rule_conditions(source.id, actor)).order_by(SharedContext.id)
-    ).all()
+    mine = select(SharedContext).where(*_rules_of(source.id, actor)).order_by(SharedContext.id)
+    rules = db.session.scalars(mine).all()
     reason = f"The agent {source.slug} was merged into {target.slug}."
     for rule in rules:
         twin = _find_twin(rule, target.id) if rule.state == "active" else None
@@ -118,15 +104,12 @@ def _move_rules(source: Agent, target: Agent, actor: Actor) -> int:
 
 
 def _find_twin(rule: SharedContext, target_id: UUID) -> UUID | None:
+    twin = SharedContext
     return db.session.scalar(
-        select(SharedContext.id).where(
-            SharedContext.tenant_id == rule.tenant_id,
-            SharedContext.agent_id == target_id,
-            SharedContext.type == rule.type,
-            SharedContext.content_hash == rule.content_hash,
-            SharedContext.state == "active",
-            SharedContext.entity_type_id.is_not_distinct_from(rule.entity_type_id),
-        )
+        select(twin.id)
+        .where(twin.tenant_id == rule.tenant_id, twin.agent_id == target_id, twin.state == "active")
+        .where(twin.type == rule.type, twin.content_hash == rule.content_hash)
+        .where(twin.entity_type_id.is_not_distinct_from(rule.entity_type_id))
     )
 
 

@@ -48,10 +48,7 @@ def ensure_agent(
     if made is not None:
         add_version(made, 1, config or {}, actor, created_at)
         audit.record(actor, "agent.created", "agent", made, slug=slug, kind=kind)
-    agent = find_agent(slug, actor=actor)
-    if agent is None:
-        raise NotFound(f"There is no agent {slug}.")
-    return agent
+    return resolve_agent(slug, actor=actor)
 
 
 def find_agent(slug: str, *, actor: Actor) -> Agent | None:

@@ -42,7 +42,7 @@ def create() -> Any:
     form = form.without_blanks()
     try:
         with transaction():
-            agent = agent_edit.create_agent(form.as_draft(), actor=g.actor, note=form.note, allow=_allowed_hosts())
+            agent = agent_edit.create_agent(form.as_content(), actor=g.actor, note=form.note, allow=_allowed_hosts())
     except (Invalid, Refused) as refusal:
         return _form(form.refused(refusal), None, 422)
     return leave(url_for(".detail", agent_id=agent.id), f"Created {agent.name}.")
@@ -72,7 +72,7 @@ def edit(agent_id: UUID) -> Any:
     try:
         with transaction():
             saved = agent_edit.edit_agent(
-                agent_id, form.as_draft(), version=form.version, actor=g.actor, note=form.note, allow=_allowed_hosts()
+                agent_id, form.as_content(), version=form.version, actor=g.actor, note=form.note, allow=_allowed_hosts()
             )
     except Stale as stale:
         return _stale_form(agent_id, form, stale)
@@ -86,8 +86,7 @@ def edit(agent_id: UUID) -> Any:
 def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
     """The form over the version saved meanwhile, with the changes that saving would make to it."""
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
-    draft, current = form.as_draft(), dict(stale.current or {})
-    mine = draft.config | {"kind": draft.kind, "slug": draft.slug, "name": draft.name, "description": draft.description}
+    mine, current = form.as_content(), dict(stale.current or {})
     if agent.is_system:
         mine = current | {name: mine[name] for name in ("model", "limits")}
     return _form(form.overtaken(stale.detail, diff_versions(current, mine), agent.current_version), agent, 409)

@@ -15,7 +15,7 @@ from app.errors import Invalid, Problem
 from app.formats.agent_config import ENV_NAME, AgentConfig, read_config
 from app.formats.agent_config import HEADER as HEADER_NAME
 from app.formats.agent_diff import LIMITS, Change
-from app.services.agents.edit import Draft
+from app.services.agents.edit import NAMED
 from app.tools.describe import describe_groups
 from app.views.forms import parse_count
 
@@ -102,8 +102,10 @@ class AgentForm:
             version=parse_count(form.get("version")) or 0,
         )
 
-    def as_draft(self) -> Draft:
-        config: dict[str, Any] = {
+    def as_content(self) -> dict[str, Any]:
+        """What a version would hold."""
+        return {
+            **{name: getattr(self, name) for name in NAMED},
             "instructions": self.instructions,
             "skills": self.rows["skills"],
             "model": self.model,
@@ -117,7 +119,6 @@ class AgentForm:
             "endpoint_headers_env": _headers(self.rows["endpoint_headers"]),
             "limits": {name: _number(self.limits[name]) for name in LIMITS if self.limits.get(name)},
         }
-        return Draft(self.kind, self.slug, self.name, self.description, config)
 
     def without_blanks(self) -> AgentForm:
         """The form without the rows in which nothing was written."""
