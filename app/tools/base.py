@@ -103,7 +103,10 @@ def tool(group: str, *, writes: bool = False, scope: str | None) -> Callable[[Ca
 
 
 def build_schema(arguments: type[Arguments]) -> dict[str, Any]:
-    """Build a short JSON schema: no titles, no references, and optional arguments are not nullable."""
+    """Build a short JSON schema: no titles, no references, and optional arguments are not nullable.
+
+    No argument of ours takes values of two types.
+    """
     found = arguments.model_json_schema(by_alias=True)
     known = found.get("$defs", {})
     return {
@@ -125,13 +128,7 @@ def _simplify(schema: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     if isinstance(shown.get("items"), dict):
         shown["items"] = _simplify(shown["items"], known)
     kinds = [kind for kind in shown.pop("anyOf", []) if kind != {"type": "null"}]
-    if len(kinds) == 1:
-        return _simplify(kinds[0], known) | shown
-    return shown | ({"anyOf": [_simplify(kind, known) for kind in kinds]} if kinds else {})
-
-
-def to_json(value: Any) -> Any:
-    return to_jsonable_python(value)
+    return _simplify(kinds[0], known) | shown if kinds else shown
 
 
 def pick(row: object, *names: str) -> dict[str, Any]:
@@ -141,5 +138,5 @@ def pick(row: object, *names: str) -> dict[str, Any]:
 
 def answer(*events: NewEvent, **output: Any) -> Outcome:
     """An outcome, with the events that say what was done."""
-    stored = [NewEvent(event.event_type, to_json(event.payload)) for event in events]
-    return Outcome(to_json(output), events=stored)
+    stored = [NewEvent(event.event_type, to_jsonable_python(event.payload)) for event in events]
+    return Outcome(to_jsonable_python(output), events=stored)

@@ -16,7 +16,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 from app.services.sessions import transcript as session_transcript
 from app.services.sessions.events import NewEvent
-from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, to_json, tool
+from app.tools.base import Arguments, Cursor, Limit, Outcome, ToolScope, answer, pick, tool
 
 GROUP = "feedback-review"
 Source = Literal["chat", "response", "extraction", "tool", "session", "observation"]
@@ -113,7 +113,7 @@ def _settle_applied(row: FeedbackRow, scope: ToolScope) -> tuple[str, dict[str, 
     states = {one.state: one for one in row.knowledge}
     if "active" in states:
         rule = states["active"]
-        return "applied", {"kind": "knowledge", "id": to_json(rule.id), "text": rule.content}
+        return "applied", {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
     if "proposed" in states:
         return "reviewed", None
     changed = _find_saved_version(row, scope)
@@ -145,7 +145,7 @@ def _find_saved_version(row: FeedbackRow, scope: ToolScope) -> dict[str, Any] | 
     if details is None:
         return None
     text = f"{row.agent} v{details.get('version')}"
-    return {"kind": "agent_version", "id": to_json(row.agent_id), "text": text}
+    return {"kind": "agent_version", "id": str(row.agent_id), "text": text}
 
 
 @tool(GROUP, writes=True, scope="feedback")
