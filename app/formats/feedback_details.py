@@ -5,8 +5,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app.errors import Invalid
-from app.formats.messages import sentence
+from app.formats.messages import invalid_values
 
 ErrorCategory = Literal[
     "missing_context", "wrong_context", "ignored_constraints", "hallucination", "style_mismatch", "other"
@@ -159,6 +158,5 @@ def _union(name: str, *parts: dict[str, Any]) -> list[Any]:
 def _validate(name: str, shape: type[Shape], given: dict[str, Any]) -> dict[str, Any]:
     try:
         return shape.model_validate(given).model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    except ValidationError as trouble:
-        fields = {".".join((name, *map(str, error["loc"]))): sentence(error) for error in trouble.errors()}
-        raise Invalid.of(fields) from None
+    except ValidationError as wrong:
+        raise invalid_values(name, wrong) from None

@@ -10,7 +10,7 @@ from zoneinfo import available_timezones
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from app.formats.cron import check_cron
-from app.formats.messages import must, sentence
+from app.formats.messages import field_errors, must
 
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 
@@ -94,7 +94,7 @@ SENTENCES = {
 def settings_errors(error: ValidationError) -> dict[str, str]:
     """The first complaint about each setting, in words for the person who typed it."""
     found: dict[str, str] = {}
-    for problem in error.errors(include_url=False):
-        name = str(problem["loc"][0]) if problem["loc"] else "settings"
-        found.setdefault(name, SENTENCES.get(name) or sentence(problem))
+    for place, sentence in field_errors(error).items():
+        name = place.partition(".")[0] or "settings"
+        found.setdefault(name, SENTENCES.get(name) or sentence)
     return found

@@ -15,10 +15,9 @@ from app.services.lists.menus import load_menus
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
-from app.views.format import query
+from app.views.format import query, with_version
 from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
-from app.views.layout.tabs import with_version
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import attach_notes, build_note, name_changed_records
 

@@ -177,6 +177,10 @@ def short_id(value: UUID | str) -> str:
     return str(value).replace("-", "")[-8:]
 
 
+def with_version(slug: str | None, version: int | None) -> str:
+    return " ".join(word for word in (slug, f"v{version}" if version else "") if word)
+
+
 def initials(name: str) -> str:
     """`Sam Okafor` → `SO`, `sam@acme.example` → `S`, nobody or somebody hidden → `?`."""
     words = name.split("@")[0].split()

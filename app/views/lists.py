@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from flask import g, request
 
 from app.db.paging import Page, Slice
+from app.services.agents import versions
 from app.services.lists.filters import SPELLED, Filters
 from app.services.workspaces import store as workspace_store
 
@@ -73,6 +74,12 @@ DAYS: list[Field] = [
     {"name": "from", "label": "since", "type": "date"},
     {"name": "to", "label": "until", "type": "date"},
 ]
+
+
+def agent_menu() -> Field:
+    """The workspace's agents as a filter. One query."""
+    agents = [(row.slug, row.slug) for row in versions.list_agents(actor=g.actor)]
+    return {"name": "agent", "label": "agent", "options": agents}
 
 
 def offer(kind: type[Filters], *names: str, **options: Iterable[tuple[str, str]]) -> list[Field]:

@@ -23,7 +23,6 @@ from app.views.chat.messages import Form, build_messages, load_answer_feedback
 from app.views.format import query
 from app.views.forms import form_text, parse_count
 from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
-from app.views.layout.tabs import agent_menu
 
 FORMS = ("why", "edit")
 CONFIRMATIONS = {"helpful": "Marked as helpful.", "not_helpful": "Marked as not helpful. You can say why."}
@@ -54,7 +53,7 @@ def _index(agent: str, message: str = "", errors: Mapping[str, str] | None = Non
         rows=found.items,
         found=found,
         asked=asked,
-        fields=[agent_menu(), *listing.DAYS],
+        fields=[listing.agent_menu(), *listing.DAYS],
         opening={"agent": agent, "message": message, "errors": errors or {}},
         partners=[] if wants_fragment() else agent_options(),
         **listing.pager_links(found),

@@ -16,7 +16,7 @@ from app.services.sessions import transcript as session_transcript
 from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
 from app.views.feedback.summary import summarise
-from app.views.layout.tabs import with_version
+from app.views.format import with_version
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import ids_of, load_known_rows, name_changed_records
 from app.views.transcript.turns import Turn

@@ -39,14 +39,6 @@ class TabViews:
     swapped: bool
 
     @property
-    def mine(self) -> list[ViewRow]:
-        return [row for row in self.rows if row.mine]
-
-    @property
-    def shared(self) -> list[ViewRow]:
-        return [row for row in self.rows if not row.mine]
-
-    @property
     def default(self) -> ViewRow | None:
         return next((row for row in self.rows if row.is_default), None)
 

@@ -6,7 +6,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, current_app, g, redirect, render_template, request
+from flask import Flask, Response, current_app, g, redirect, render_template, request, url_for
 
 from app.actor import Actor
 from app.security import csrf
@@ -96,6 +96,25 @@ def own_path() -> str:
 def keys() -> str:
     """What each key does, for those without a script."""
     return render_template("layout/keys.html")
+
+
+@bp.get("/admin/agent-review")
+@bp.get("/admin/agent-review/")
+@access("admin")
+def agent_review() -> Any:
+    """The queue is where an admin begins."""
+    return redirect(url_for("feedback.index"), 303)
+
+
+@bp.get("/admin/conversations")
+@bp.get("/admin/conversations/")
+@bp.get("/admin/conversations/<path:rest>")
+@access("admin")
+def moved_conversations(rest: str = "") -> Any:
+    """Where conversations used to be."""
+    target = url_for("conversations.index") + (f"/{rest}" if rest else "")
+    query = request.query_string.decode("ascii", "replace")
+    return redirect(f"{target}?{query}" if query else target, 301)
 
 
 def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:

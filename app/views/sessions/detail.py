@@ -14,8 +14,7 @@ from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions.budget import format_bytes, full_size
 from app.services.sessions.event_windows import Event, SessionPart
-from app.views.format import short_id
-from app.views.layout.tabs import with_version
+from app.views.format import short_id, with_version
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import Note, attach_notes, build_note, load_known_rows, name_changed_records

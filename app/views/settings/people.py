@@ -1,27 +1,39 @@
-"""Settings, Members: who is in the workspace, what they may do, and who is invited."""
+"""Settings, Members and API keys: invited, given roles and removed; made, shown once and revoked."""
 
+from datetime import UTC, date, datetime, time
 from typing import Any
 from uuid import UUID
 
 from flask import Response, current_app, g, redirect, request, url_for
 
+from app.actor import SCOPES
 from app.db import transaction
 from app.errors import Invalid, Refused
 from app.models.people import ROLES
 from app.security.access import access
-from app.services.workspaces import people
+from app.services.workspaces import keys as workspace_keys
+from app.services.workspaces import last_used, people
 from app.views.auth import forget_cookie
 from app.views.htmx import Toast, leave, render
 from app.views.settings import bp
+
+ABOUT = {
+    "ingest": "send sessions, events and chats, and run agents",
+    "feedback": "send feedback and read your own",
+    "feedback-token": "let your server speak for the users of your product",
+    "context": "read knowledge for prompts",
+    "knowledge": "propose knowledge",
+    "admin": "everything you can do here",
+}
 
 
 @bp.get("/members")
 @access("admin")
 def list_members() -> Any:
-    return _page()
+    return _members_page()
 
 
-def _page(errors: dict[str, str] | None = None, link: str = "", status: int = 200) -> Response:
+def _members_page(errors: dict[str, str] | None = None, link: str = "", status: int = 200) -> Response:
     """The page; `link` is an invitation that was just made and is shown this once."""
     return render(
         "settings/members.html",
@@ -44,10 +56,10 @@ def invite_member() -> Any:
         with transaction():
             token = people.invite_person(email=email, role=role, actor=g.actor)
     except Invalid as wrong:
-        return _page(wrong.fields, status=422)
+        return _members_page(wrong.fields, status=422)
     # The address people type, where the operator named it; a request may come in under another one.
     base = current_app.config["SETTINGS"].base_url or request.host_url
-    return _page(link=base.rstrip("/") + url_for("auth.invitation", token=token), status=201)
+    return _members_page(link=base.rstrip("/") + url_for("auth.invitation", token=token), status=201)
 
 
 @bp.post("/members/<uuid:user_id>/role")
@@ -90,3 +102,60 @@ def withdraw_invitation(invite_id: UUID) -> Any:
 
 def _refused(refusal: Refused | Invalid) -> Any:
     return leave(url_for("settings.list_members"), Toast(refusal.detail, "error"))
+
+
+@bp.get("/keys")
+@access("admin")
+def list_keys() -> Any:
+    return _keys_page()
+
+
+def _keys_page(errors: dict[str, str] | None = None, key: str = "", status: int = 200) -> Response:
+    """The page; `key` was just made and is shown this once."""
+    return render(
+        "settings/keys.html",
+        status=status,
+        keys=workspace_keys.list_keys(actor=g.actor),
+        last_used=last_used.last_used,
+        now=datetime.now(UTC),
+        scopes=[(scope, ABOUT[scope]) for scope in SCOPES],
+        chosen=request.form.getlist("scopes"),
+        form=request.form if errors else {},
+        errors=errors or {},
+        key=key,
+    )
+
+
+@bp.post("/keys")
+@access("admin")
+def create_key() -> Any:
+    try:
+        expires_at = _end_of(request.form.get("expires", ""))
+        with transaction():
+            _, key = workspace_keys.create_key(
+                name=request.form.get("name", ""),
+                scopes=request.form.getlist("scopes"),
+                actor=g.actor,
+                expires_at=expires_at,
+            )
+    except Invalid as wrong:
+        return _keys_page(wrong.fields, status=422)
+    return _keys_page(key=key, status=201)
+
+
+def _end_of(day: str) -> datetime | None:
+    """The end of the day, so that the key works on it; None when no day was chosen."""
+    if not day.strip():
+        return None
+    try:
+        return datetime.combine(date.fromisoformat(day.strip()), time.max, UTC)
+    except ValueError:
+        raise Invalid.of({"expires": "Give a day such as 2030-12-31."}) from None
+
+
+@bp.post("/keys/<uuid:key_id>/revoke")
+@access("admin")
+def revoke_key(key_id: UUID) -> Any:
+    with transaction():
+        row = workspace_keys.revoke_key(key_id, actor=g.actor)
+    return leave(url_for("settings.list_keys"), f"The key {row.name} does not work any more.")
