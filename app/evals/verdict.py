@@ -65,12 +65,9 @@ def _pass_reason(dimensions: Sequence[Dimension]) -> str:
     told = [effect.reason for effect in effects if not effect.reason.startswith("changed nothing")]
     if effects and not told:
         others = any(each.decides for each in dimensions if each not in effects)
-        return f"{effects[0].reason}; {_others(message) if others else 'the answer was not judged'}"
+        rest = message.reason if message is not None and message.decides else "the rest passes"
+        return f"{effects[0].reason}; {rest if others else 'the answer was not judged'}"
     return " and ".join(told) if told else "the values are the same"
-
-
-def _others(message: Dimension | None) -> str:
-    return message.reason if message is not None and message.decides else "the rest passes"
 
 
 def weighted_accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | None:
@@ -85,14 +82,9 @@ def weighted_accuracy(dimensions: Sequence[Dimension], verdict: str) -> float | 
 def sort_divergences(dimensions: Sequence[Dimension], others: Sequence[Divergence] = ()) -> list[dict[str, Any]]:
     """Divergences: of deciding dimensions first, then by what they cost, then as they happened; at most 200."""
     ranked = [
-        (
-            not dimension.decides,
-            -dimension.weight * (1 - dimension.score),
-            each.sequence,
-            each.as_json(dimension.weight),
-        )
-        for dimension in dimensions
-        for each in dimension.divergences
+        (not one.decides, -one.weight * (1 - one.score), each.sequence, each.as_json(one.weight))
+        for one in dimensions
+        for each in one.divergences
     ]
     ranked += [(True, 0.0, each.sequence, each.as_json(0.0)) for each in others]
     ranked.sort(key=lambda entry: entry[:3])

@@ -115,13 +115,10 @@ def covered_share(name: str, wanted: Any, given: Any) -> float:
     """The share of the wanted arguments that were given; more may have been given. Submitted values may carry their
     source, which is ignored."""
     share = _share(wanted, given)
-    if share == 1.0 or name != SUBMIT or not all(isinstance(_values(side), dict) for side in (wanted, given)):
+    values = [side.get("values") if isinstance(side, dict) else None for side in (wanted, given)]
+    if share == 1.0 or name != SUBMIT or not all(isinstance(one, dict) for one in values):
         return share
     return max(share, _share(*({**side, "values": plain_values(side["values"])} for side in (wanted, given))))
-
-
-def _values(arguments: Any) -> Any:
-    return arguments.get("values") if isinstance(arguments, dict) else None
 
 
 def _share(wanted: Any, given: Any) -> float:

@@ -98,7 +98,10 @@ def clip_value(value: Any, room: int, *, outermost: bool = True) -> Any:
     """A value of at most about so many characters. Its short members stay; a long one becomes its hash."""
     value = from_json(value) if isinstance(value, str) and len(value) > room else value
     if isinstance(value, str):
-        return value if len(value) <= room else _clip_text(value, room)
+        if len(value) <= room:
+            return value
+        same = canonical(value)
+        return Clipped(f"{same[: room // 2]}… ({len(same):,} characters, sha256 {_hash(same)})")
     if not isinstance(value, dict | list):
         return value
     text = _json(value)
@@ -124,11 +127,6 @@ def _short_members(value: Mapping[str, Any]) -> dict[str, Any]:
         if len(name) <= SHORT_CHARS and not isinstance(one, dict | list) and len(str(one)) <= SHORT_CHARS
     )
     return dict(islice(short, MAX_SHORT_MEMBERS))
-
-
-def _clip_text(text: str, room: int) -> Clipped:
-    same = canonical(text)
-    return Clipped(f"{same[: room // 2]}… ({len(same):,} characters, sha256 {_hash(same)})")
 
 
 def _json(value: Any) -> str:

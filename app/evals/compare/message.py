@@ -44,14 +44,10 @@ def message_dimension(golden: Run, replay: Run, expected: Expected, nearness: Ne
         score = 0.7 * (1 - len(missing) / len(must)) + 0.3 * text
     else:
         # A recorded answer with a forbidden fact is no measure for the wording of another.
-        score = 1.0 if expected.answer is None and _mentions_any(recorded, must_not) else text
+        was_wrong = expected.answer is None and any(map(FactIndex(recorded).mentions, must_not))
+        score = 1.0 if was_wrong else text
     reason = _facts_reason(listed, len(must), len(missing), score, words)
     return replace(standard_dimension(MESSAGE, score, "", listed or words, decides=True), reason=reason)
-
-
-def _mentions_any(text: str, facts: Sequence[str]) -> bool:
-    said = FactIndex(text)
-    return any(said.mentions(fact) for fact in facts)
 
 
 def _facts_reason(found: list[Divergence], must: int, missing: int, score: float, words: list[Divergence]) -> str:
@@ -160,7 +156,9 @@ _ENDS_IN_QUESTION = re.compile(r"\?[\s\"'”’)\]*_`~]*\Z")
 
 def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> tuple[int, Divergence] | None:
     """The first turn with a different answer although the user continues as recorded, and the difference."""
-    pairs = _paired_turns(turns_of(golden), turns_of(replay))
+    said = zip(turns_of(golden), turns_of(replay), strict=False)
+    # Pairs of turns followed by the same user message, as long as the user says the same in both.
+    pairs = list(takewhile(lambda pair: pair[0].user == pair[1].user, said))[:-1]
     likes = text_similarity([(a.answer, b.answer) for a, b in pairs], nearness, enough=MIN_SIMILARITY)
     for (a, b), like in zip(pairs, likes, strict=True):
         asks = [bool(_ENDS_IN_QUESTION.search(turn.answer[-200:])) for turn in (a, b)]
@@ -168,10 +166,3 @@ def first_drift(golden: Run, replay: Run, nearness: Nearness | None) -> tuple[in
             text = f"in turn {a.number} the agent said something else than the recorded person answers to"
             return a.number, Divergence("turns", f"turn {a.number}", a.answer, b.answer, text, a.sequence, b.sequence)
     return None
-
-
-def _paired_turns(golden: list[Turn], replay: list[Turn]) -> list[tuple[Turn, Turn]]:
-    """Pairs of turns followed by the same user message, as long as the user says the same in both."""
-    said = zip(golden, replay, strict=False)
-    same = list(takewhile(lambda pair: pair[0].user == pair[1].user, said))
-    return same[:-1]

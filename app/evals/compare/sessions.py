@@ -19,8 +19,8 @@ from app.text.values import Reader
 __all__ = ["Comparison", "Golden", "compare", "compare_sessions"]
 MAX_CALLS = 5_000
 MAX_EFFECTS = 200
-FAILED_STATUSES = ("failed", "cancelled")
 OPEN_STATUSES = ("pending", "running")
+_TOO_LARGE = "too large to compare"
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,8 @@ def compare_sessions(
 ) -> dict[str, Any]:
     """The same for plain values: sessions with `events`, `tools`, `session_type`, `status`, `output_type`; the golden
     also with `expected`, `criteria` and `rejected`."""
-    known = Golden(
-        _as_run(golden), read_expected(golden.get("expected")), golden.get("criteria"), golden.get("rejected") is True
-    )
+    expected, rejected = read_expected(golden.get("expected")), golden.get("rejected") is True
+    known = Golden(_as_run(golden), expected, golden.get("criteria"), rejected)
     return compare(known, _as_run(replay), nearness, verdict.read_policy(policy)).as_json()
 
 
@@ -85,9 +84,9 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     unknown = partial(Comparison, kind, UNKNOWN, overall_accuracy=None, dimensions=(), divergences=[], baseline=base)
     # What has not happened yet is no difference.
     if replay.status in OPEN_STATUSES:
-        return unknown(STILL_RUNNING)
+        return unknown("This replay is still running.")
     if golden.run.status in OPEN_STATUSES:
-        return unknown(FIRST_STILL_RUNNING)
+        return unknown("The session it is compared with is still running.")
     if _too_long(golden.run) or _too_long(replay):
         return unknown(_TOO_LARGE, truncated=True)
     reader = Reader()
@@ -121,11 +120,6 @@ def compare(golden: Golden, replay: Run, nearness: Nearness | None = None, polic
     )
 
 
-_TOO_LARGE = "too large to compare"
-STILL_RUNNING = "This replay is still running."
-FIRST_STILL_RUNNING = "The session it is compared with is still running."
-
-
 def _too_long(run: Run) -> bool:
     """Whether there are more events or calls, or a longer last message, than anything is compared with."""
     if run.cut:
@@ -154,7 +148,7 @@ def _recording_misses(calls: Sequence[Call]) -> list[Divergence]:
 
 def _unjudged(replay: Run, reader: Reader, policy: Policy, drifted: bool, missed: bool) -> tuple[str, str] | None:
     """Why there is no verdict, if there is none."""
-    if replay.status in FAILED_STATUSES:
+    if replay.status in ("failed", "cancelled"):
         return ERRORED, f"the replay {'was cancelled' if replay.status == 'cancelled' else 'failed'}"
     if reader.cut:
         return UNKNOWN, _TOO_LARGE

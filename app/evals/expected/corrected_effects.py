@@ -64,9 +64,9 @@ def _pair_calls(wanted: Sequence[WantedCall], made: Sequence[Call]) -> tuple[dic
     replaces the recorded call that already meets it, else one with the same target, else the next."""
     instead: dict[int, Effect] = {}
     waiting, free = list(wanted), list(made)
-    for fits in (_as_expected, _same_target, _same_tool):
+    for fit in (3, 2, 1):
         for one in list(waiting):
-            call = next((call for call in free if fits(one, call)), None)
+            call = next((call for call in free if _fit(one, call) >= fit), None)
             if call is not None:
                 waiting.remove(one)
                 free.remove(call)
@@ -74,19 +74,14 @@ def _pair_calls(wanted: Sequence[WantedCall], made: Sequence[Call]) -> tuple[dic
     return instead, waiting
 
 
-def _as_expected(wanted: WantedCall, call: Call) -> bool:
-    return _same_tool(wanted, call) and covered_share(call.name, wanted[1], call.arguments) == 1.0
-
-
-def _same_target(wanted: WantedCall, call: Call) -> bool:
-    """Whether the same thing is changed. An expected call that does not name it leaves it as it was."""
-    return (
-        _same_tool(wanted, call) and change_of_call(call).target == change_of_call(_with_arguments(call, wanted)).target
-    )
-
-
-def _same_tool(wanted: WantedCall, call: Call) -> bool:
-    return call.name == wanted[0]
+def _fit(wanted: WantedCall, call: Call) -> int:
+    """3 where a call already is as expected, 2 where it changes the same thing, 1 where it is of the same tool."""
+    if call.name != wanted[0]:
+        return 0
+    if covered_share(call.name, wanted[1], call.arguments) == 1.0:
+        return 3
+    # An expected call that does not name what it changes leaves that as it was.
+    return 2 if change_of_call(call).target == change_of_call(_with_arguments(call, wanted)).target else 1
 
 
 def _with_arguments(call: Call, wanted: WantedCall) -> Call:

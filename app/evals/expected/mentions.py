@@ -33,7 +33,9 @@ def suggest_facts(run: Run, entity: Mapping[str, Any] | None = None) -> list[str
     known = FactIndex(_evidence(run, entity))
     found: dict[str, None] = {}
     for fact in _facts(message):
-        for said in (fact, *_shorter(fact)):
+        # A record may have the bare number without the unit that the message adds.
+        bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
+        for said in dict.fromkeys((fact, bare[0] if bare else fact)):
             if 1 < len(said) <= MAX_FACT_CHARS and known.mentions(said) and not any(said in other for other in found):
                 found[said] = None
                 break
@@ -46,12 +48,6 @@ def _facts(message: str) -> Iterable[str]:
     quoted = [(message.find(text), text) for text in quotations(message)]
     plain = [(match.start(), match[0].strip(" .,;:")) for match in _FACT.finditer(message)]
     return [text for _, text in sorted(quoted + plain)]
-
-
-def _shorter(fact: str) -> list[str]:
-    """The bare number: a record may have it without the unit that the message adds."""
-    bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
-    return [bare[0]] if bare and bare[0] != fact else []
 
 
 def _evidence(run: Run, entity: Mapping[str, Any] | None) -> str:

@@ -67,13 +67,12 @@ def list_candidates(*, actor: Actor, limit: int = 20, cursor: str | None = None)
     after = _read_cursor(cursor) if cursor else None
     left = [one for one in groups if after is None or one.key > after]
     shown = left[: min(max(limit, 1), MAX_GROUPS)]
-    following = _cursor_text(shown[-1]) if len(shown) < len(left) else None
+    following = None
+    if len(shown) < len(left):
+        # The place right after the last one. New complaints may move others, never this place.
+        last = shown[-1]
+        following = f"{last.occurrence_count}.{Cursor(True, last.last_feedback_at, last.feedback_ids[0]).text()}"
     return Slice(_with_reruns(shown, actor), following, count=len(groups))
-
-
-def _cursor_text(last: Candidate) -> str:
-    """The place right after a candidate. New complaints may move others, never this place."""
-    return f"{last.occurrence_count}.{Cursor(True, last.last_feedback_at, last.feedback_ids[0]).text()}"
 
 
 def _read_cursor(given: str) -> tuple[int, float, str]:
@@ -210,18 +209,11 @@ def find_candidate(session_id: UUID, *, actor: Actor) -> Candidate:
 
 def _group_of(session_id: UUID, actor: Actor) -> Candidate | None:
     """The candidate of a session with a complaint, or of one that ran such a session again."""
-    wanted = {session_id, _rerun_of(session_id, actor)}
+    mine = AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
+    failed = db.session.scalar(select(AgentSession.meta["rerun_of"].astext).where(*mine))
+    wanted = {session_id, UUID(failed)} if failed else {session_id}
     found = next((one for one in _groups(actor) if one.session_ids & wanted), None)
     return _with_reruns([found], actor)[0] if found else None
-
-
-def _rerun_of(session_id: UUID, actor: Actor) -> UUID | None:
-    of = db.session.scalar(
-        select(AgentSession.meta["rerun_of"].astext).where(
-            AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id
-        )
-    )
-    return UUID(of) if of else None
 
 
 def signals_of(session_id: UUID, *, actor: Actor) -> list[UUID]:
@@ -273,20 +265,12 @@ def _golden_behind(feedback_ids: Sequence[UUID], actor: Actor) -> dict[str, Any]
         select(AgentSession.id, AgentSession.golden_set)
         .join(Feedback, (Feedback.tenant_id == AgentSession.tenant_id) & (Feedback.session_id == AgentSession.id))
         .where(
-            Feedback.tenant_id == actor.tenant_id,
-            Feedback.id.in_(feedback_ids),
-            AgentSession.golden_set.is_not(None),
+            Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(feedback_ids), AgentSession.golden_set.is_not(None)
         )
         .order_by(AgentSession.created_at.desc())
         .limit(1)
     ).one_or_none()
     return {"kind": "golden", "id": str(row[0]), "text": f"promoted to {row[1]}"} if row else None
-
-
-# Run the prompt of a failed candidate again, on the agent's current version
-
-ALREADY_RUNNING = "This request is running again already."
-NOT_NEEDED = "One of its sessions completed or has not ended yet, so there is nothing to run again."
 
 
 def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
@@ -296,7 +280,6 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
     failed = lock_session(find_candidate(session_id, actor=actor).representative_session_id, actor=actor)
     group = find_candidate(session_id, actor=actor)
     _check_can_run(group, actor)
-    kept = {name: failed.meta[name] for name in ("criteria_set_id",) if name in failed.meta}
     session = session_start.start_run(
         group.agent_slug,
         _prompts_of(failed, actor),
@@ -305,7 +288,7 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
         output_type=failed.output_type,
         entity_id=failed.entity_id,
         title=failed.title,
-        metadata=kept,
+        metadata={name: failed.meta[name] for name in failed.meta.keys() & {"criteria_set_id"}},
     )
     # Set here and not with the rest, because a reported session must not be able to set this mark.
     session.meta = {**session.meta, "rerun_of": str(failed.id)}
@@ -315,22 +298,20 @@ def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
 
 def _check_can_run(group: Candidate, actor: Actor) -> None:
     if group.rerun is not None:
-        raise Refused(ALREADY_RUNNING, current=str(group.rerun))
+        raise Refused("This request is running again already.", current=str(group.rerun))
     if group.can_run_again:
         return
     agent = session_start.runnable_agent(group.agent_slug, actor=actor)
     if agent.kind == "endpoint":
         raise Refused(f"{agent.name} is an endpoint, so running this again would repeat its real actions.")
-    raise Refused(NOT_NEEDED)
+    raise Refused("One of its sessions completed or has not ended yet, so there is nothing to run again.")
 
 
 def _prompts_of(failed: AgentSession, actor: Actor) -> list[str]:
     """The user messages of a session: those that were planned, else those that it had before it failed."""
     planned = [text for text in failed.meta.get("turns") or () if isinstance(text, str)]
-    said = [
-        str(event.payload["text"]) for event in events_of(failed.id, actor=actor) if event.event_type == "user.message"
-    ]
-    found = planned or said
+    events = () if planned else events_of(failed.id, actor=actor)
+    found = planned or [str(event.payload["text"]) for event in events if event.event_type == "user.message"]
     if not found:
         raise Unprocessable("This session has no user message, so there is nothing to run again.")
     return found

@@ -111,9 +111,8 @@ def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) 
             return {one: read_events(rows[one], clip=False) for one in sizes}
         except TooDense:
             pass
-    return {one: _load_clipped(one, actor) for one in sizes}
-
-
-def _load_clipped(session_id: UUID, actor: Actor) -> LoadedEvents:
-    rows = iterate_events(session_id, actor=actor, as_text=True)
-    return read_events(((one.event_type, one.payload, one.sequence) for one in rows), clip=True)
+    windows = {session_id: iterate_events(session_id, actor=actor, as_text=True) for session_id in sizes}
+    return {
+        session_id: read_events(((one.event_type, one.payload, one.sequence) for one in events), clip=True)
+        for session_id, events in windows.items()
+    }

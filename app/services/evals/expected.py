@@ -192,17 +192,15 @@ OWN_RECORD = re.compile(r"\$[1-9]\d?")
 
 def parse_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
     """Read `expected.effects` from lines of text; Invalid names the first line that is wrong."""
-    known = _tools(run)
+    called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
+    names = {*builtin_tools.WRITES, *builtin_tools.READS, *called, *run.tools}
+    known = {name: find_tool(name, run.tools) for name in names}
     found = []
     for number, text in enumerate(lines, 1):
         try:
             line = read_line(text)
-            if line.verb == UPDATE:
-                line = _update(line, actor)
-            elif line.verb == CREATE:
-                line = _create(line, actor)
-            elif line.verb == SUBMIT:
-                line = _submit(line, actor)
+            if line.verb in _RESOLVERS:
+                line = _RESOLVERS[line.verb](line, actor)
             else:
                 _check_tool(line.verb, known)
             found.append(effect_of(line, find_tool(line.verb, run.tools)))
@@ -221,9 +219,8 @@ def check_changes_decided(expected: Expected, run: Run, *, actor: Actor) -> None
     changes = recorded_changes(run, actor=actor)
     if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-        sentence = (
-            f"It changed something: {changes[0][:200]}{more}. Say whether that was right, or what it should change."
-        )
+        changed = f"It changed something: {changes[0][:200]}{more}."
+        sentence = f"{changed} Say whether that was right, or what it should change."
         raise Invalid(sentence, {"kept": sentence})
 
 
@@ -350,6 +347,9 @@ def _create(line: Line, actor: Actor) -> Line:
     return Line(CREATE, kind.slug, {**named, **fit_fields(rest, kind)})
 
 
+_RESOLVERS = {UPDATE: _update, CREATE: _create, SUBMIT: _submit}
+
+
 def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
     """Fields with values of the kinds that they have; ValueError with a sentence about the first that does not fit."""
     fit = {name: _as_typed(value, kind.fields.get(name)) for name, value in fields.items()}
@@ -368,13 +368,6 @@ def _as_typed(value: Any, schema: Any) -> Any:
         return json.dumps(value)
     number = as_number(value.strip()) if kind in ("number", "integer") and isinstance(value, str) else None
     return value if number is None else number
-
-
-def _tools(run: Run) -> dict[str, Tool]:
-    """What the session could use: what it was offered, what it called, and ours."""
-    called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
-    names = {*builtin_tools.WRITES, *builtin_tools.READS, *called, *run.tools}
-    return {name: find_tool(name, run.tools) for name in names}
 
 
 def _check_tool(name: str, known: Mapping[str, Tool]) -> None:

@@ -116,14 +116,12 @@ def health_of(set_name: str, session_ids: Sequence[UUID], *, actor: Actor) -> di
         return {}
     rows = _frozen_inputs(set_name, session_ids, actor)
     has = _current_tools({row.agent_id for row in rows}, actor)
-    return {
-        row.id: {
-            "tools_gone": _missing_tools(row, has),
-            "rows_inactive": row.inactive,
-            "duplicate": row.twins > 1,
-        }
-        for row in rows
-    }
+    marks = {}
+    for row in rows:
+        needs = (*(row.grants or ()), *(row.tools or ())) if row.agent_id in has else ()
+        gone = tuple(name for name in needs if name not in has[row.agent_id])
+        marks[row.id] = {"tools_gone": gone, "rows_inactive": row.inactive, "duplicate": row.twins > 1}
+    return marks
 
 
 def _frozen_inputs(set_name: str, session_ids: Sequence[UUID], actor: Actor) -> list[Any]:
@@ -155,18 +153,11 @@ def _current_tools(agent_ids: Collection[UUID], actor: Actor) -> dict[UUID, set[
         .join(AgentVersion, (AgentVersion.agent_id == Agent.id) & (AgentVersion.version == Agent.current_version))
         .where(Agent.tenant_id == actor.tenant_id, Agent.id.in_(agent_ids), Agent.kind != "external")
     )
-    return {agent_id: _tools_of(config) for agent_id, config in rows}
-
-
-def _tools_of(config: Mapping[str, Any]) -> set[str]:
-    named = {str(tool.get("name")) for tool in config.get("http_tools") or () if isinstance(tool, Mapping)}
-    return named | {str(group) for group in config.get("tool_groups") or ()}
-
-
-def _missing_tools(row: Any, has: Mapping[UUID, set[str]]) -> tuple[str, ...]:
-    if row.agent_id not in has:
-        return ()
-    return tuple(name for name in (*(row.grants or ()), *(row.tools or ())) if name not in has[row.agent_id])
+    found = {}
+    for agent_id, config in rows:
+        named = {str(tool.get("name")) for tool in config.get("http_tools") or () if isinstance(tool, Mapping)}
+        found[agent_id] = named | {str(group) for group in config.get("tool_groups") or ()}
+    return found
 
 
 def count_frozen(session_id: UUID, *, actor: Actor) -> Any:

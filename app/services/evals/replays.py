@@ -172,30 +172,21 @@ def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, 
 
 
 def report_verdict(
-    verdict: str | None,
-    group: Sequence[Case],
-    session: Replayed,
-    context_mode: str,
-    *,
-    actor: Actor,
+    verdict: str | None, group: Sequence[Case], session: Replayed, context_mode: str, *, actor: Actor
 ) -> None:
     """Write at most one open feedback row per failing golden; dismiss it when a later run passes. Runs that end at once
     take turns, by the lock on the golden."""
     if verdict not in (PASS, FAIL):
         return
-    run(LOCK_GOLDEN, {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]})
-    row = _find_report(session, context_mode, actor)
+    of_golden = {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]}
+    run(LOCK_GOLDEN, of_golden)
+    reports = run(OPEN_REPORT, of_golden | {"version": session.agent_version_id, "mode": context_mode})
+    row = db.session.get(Feedback, reports[0][0], populate_existing=True) if reports else None
     if verdict == FAIL:
         _report_failure(row, group, session, context_mode, actor)
     elif row is not None and row.status == "pending":
         version = db.session.scalar(select(AgentVersion.version).where(AgentVersion.id == session.agent_version_id))
         feedback_review.settle_pending([row.id], "dismissed", actor=actor, notes=f"passes again on v{version}")
-
-
-def _find_report(session: Replayed, context_mode: str, actor: Actor) -> Feedback | None:
-    of_golden = {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]}
-    found = run(OPEN_REPORT, of_golden | {"version": session.agent_version_id, "mode": context_mode})
-    return db.session.get(Feedback, found[0][0], populate_existing=True) if found else None
 
 
 def _report_failure(

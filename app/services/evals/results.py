@@ -110,12 +110,6 @@ def verdict_of(group: Sequence[Case]) -> str | None:
     return stats.combine_verdicts([case.verdict or ERRORED for case in group])
 
 
-def explaining_case(group: Sequence[Case], verdict: str | None) -> Case:
-    """The trial that explains a golden's verdict. A flaky golden is explained by a trial that failed."""
-    wanted = FAIL if verdict == FLAKY else verdict
-    return next((case for case in group if case.verdict == wanted), group[0])
-
-
 def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
     """How far a run is, and how long it will take at the pace so far."""
     ended = sum(case.status in ENDED_STATUSES for case in cases)
@@ -150,7 +144,9 @@ def results_of(cases: Sequence[Case]) -> dict[str, Any]:
 def golden_result(group: Sequence[Case]) -> dict[str, Any]:
     """What came of one golden: its verdict, None while trials are open, and the trial that explains it."""
     verdict = verdict_of(group)
-    telling = explaining_case(group, verdict)
+    # A flaky golden is explained by a trial that failed.
+    wanted = FAIL if verdict == FLAKY else verdict
+    telling = next((case for case in group if case.verdict == wanted), group[0])
     judged = [case.accuracy for case in group if case.accuracy is not None]
     return {
         "passed": stats.is_pass(verdict) if verdict else None,

@@ -13,13 +13,7 @@ from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
 from app.services.evals.golden import require_admin
-from app.services.evals.results import (
-    add_retries,
-    errored_cases,
-    finish_if_done,
-    lock_run,
-    mark_retried,
-)
+from app.services.evals.results import add_retries, errored_cases, finish_if_done, lock_run, mark_retried
 from app.services.evals.runs import OPEN_STATUSES
 from app.services.sessions.delete import remove_sessions
 

@@ -18,7 +18,7 @@ from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.models.agents import REPLAYABLE_KINDS
-from app.models.evals import CONTEXT_MODES, TRIGGERS
+from app.models.evals import CONTEXT_MODES
 from app.services import audit
 from app.services.evals.golden import clean_set_name, require_admin
 
@@ -95,8 +95,6 @@ def _check_new_run(new: NewRun) -> None:
         wrong["context"] = "Rows are added to and taken from frozen knowledge only."
     if not 1 <= new.trials <= MAX_TRIALS:
         wrong["trials"] = f"Give a number from 1 to {MAX_TRIALS}."
-    if new.triggered_by not in TRIGGERS:
-        wrong["triggered_by"] = f"Use one of {', '.join(TRIGGERS)}."
     if any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200:
         wrong["tools"] = f"Each tool is one of {', '.join(POLICIES)}."
     if len(new.plus_rows) + len(new.minus_rows) > MAX_ROWS:

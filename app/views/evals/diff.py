@@ -37,13 +37,7 @@ ANSWERED = {
     "live": "called live",
     "refused": "refused by this run",
 }
-OPENING = {
-    "pass": "Passes",
-    "fail": "Fails",
-    "flaky": "Flaky",
-    "errored": "Could not be judged",
-    "unknown": "No verdict",
-}
+OPENING = {"pass": "Passes", "fail": "Fails", "errored": "Could not be judged", "unknown": "No verdict"}
 GLYPHS = {"pass": ("pass", "✓"), "fail": ("fail", "✗"), "flaky": ("warn", "~"), "errored": ("none", "!")}
 CHANGES = {
     align.SAME: ("same", "pass", "✓ same"),
@@ -94,7 +88,7 @@ def _page_context(found: Diff) -> dict[str, Any]:
         "records": records,
         "notes": notes_of(found),
         "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
-        "words": None if found.still_running else _answers(found),
+        "words": None if found.still_running or not any(found.answer) else _answers(*found.answer),
         "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_dimension_order),
         "counts": _counts(found.rows),
         "sum": _sum(found.result),
@@ -171,11 +165,9 @@ def _dimension_order(named: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, 
     return not one.get("decides"), bool(one.get("passed")), -float(one.get("weight") or 0), name
 
 
-def _answers(found: Diff) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]] | None:
+def _answers(golden: str, replay: str) -> tuple[list[tuple[bool, str]], list[tuple[bool, str]]]:
     """Both last answers in pieces, those that only one has marked."""
-    if not any(found.answer):
-        return None
-    parts = exact_diff(*found.answer)
+    parts = exact_diff(golden, replay)
     return _marked(parts, GONE), _marked(parts, NEW)
 
 
@@ -220,14 +212,9 @@ def _steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
             summary = value_line(", ".join(line.split(" → ")[0] for line in lines[:4]), 160)
             found.append({"lines": lines, "summary": summary})
         else:
-            found += [_line(row) for row in group]
+            names = ("css", "state", "word", "golden", "replay")
+            found += [dict(zip(names, (*CHANGES[row.change], *_cells(row)), strict=True)) for row in group]
     return found
-
-
-def _line(row: Row) -> dict[str, Any]:
-    css, state, word = CHANGES[row.change]
-    golden, replay = _cells(row)
-    return {"css": css, "state": state, "word": word, "golden": golden, "replay": replay}
 
 
 def _cells(row: Row) -> tuple[Cell | None, Cell | None]:

@@ -7,7 +7,7 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.db.paging import Page
-from app.errors import Invalid, NotFound, Problem
+from app.errors import Invalid, NotFound, Refused
 from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
@@ -42,12 +42,6 @@ def show_set(name: str) -> Any:
 
 
 def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None, opens: str = "") -> Any:
-    return page(
-        "evals/set.html", "evals/_set_list.html", status=status, errors=errors or {}, opens=opens, **_load_set(name)
-    )
-
-
-def _load_set(name: str) -> dict[str, Any]:
     """What the page shows. Eight queries at most."""
     sets = eval_golden.list_sets(actor=g.actor)
     here = next((one for one in sets if one.name == name), None)
@@ -59,25 +53,28 @@ def _load_set(name: str) -> dict[str, Any]:
     # A trial of another version or other knowledge says nothing about the agents as they are.
     telling = [run for run in runs if run.status == "completed" and not run.trial]
     last = telling[0] if telling else None
-    results = golden_sets.results_of(last.id, actor=g.actor) if last else {}
-    score = last.score if last else None
-    return {
-        "set": here,
-        "set_names": [one.name for one in sets],
-        "found": found,
-        "rows": found.items,
-        "marks": golden_lists.health_of(name, [row.id for row in found.items], actor=g.actor),
-        "runs": runs[:MAX_RUNS],
-        "last": last,
-        "under_way": next((run.id for run in runs if run.completed_at is None), None),
-        "results": results,
-        "score": score,
-        "least": smallest_regression(score.judged) if score else None,
-        "points": spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
-        "policy": here.policy,
-        "dimensions": DIMENSIONS,
+    return page(
+        "evals/set.html",
+        "evals/_set_list.html",
+        status=status,
+        errors=errors or {},
+        opens=opens,
+        set=here,
+        set_names=[one.name for one in sets],
+        found=found,
+        rows=found.items,
+        marks=golden_lists.health_of(name, [row.id for row in found.items], actor=g.actor),
+        runs=runs[:MAX_RUNS],
+        last=last,
+        under_way=next((run.id for run in runs if run.completed_at is None), None),
+        results=golden_sets.results_of(last.id, actor=g.actor) if last else {},
+        score=last.score if last else None,
+        least=smallest_regression(last.score.judged) if last else None,
+        points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
+        policy=here.policy,
+        dimensions=DIMENSIONS,
         **listing.pager_links(found),
-    }
+    )
 
 
 @bp.post("/sets/<name>/rename")
@@ -88,12 +85,9 @@ def rename_set(name: str) -> Any:
         new_name = eval_golden.clean_set_name(request.form.get("name", ""))
         with transaction():
             golden_sets.rename_set(name, new_name, actor=g.actor)
-    except Problem as refusal:
-        if refusal.status == 404:
-            raise
-        return _set_page(
-            name, 409 if refusal.status == 409 else 422, {"name": refusal.detail.removeprefix("set: ")}, "name"
-        )
+    except (Invalid, Refused) as refusal:
+        status = 422 if isinstance(refusal, Invalid) else 409
+        return _set_page(name, status, {"name": refusal.detail.removeprefix("set: ")}, "name")
     return leave(url_for(".show_set", name=new_name), Toast(f"Renamed to {new_name}."))
 
 
@@ -113,29 +107,31 @@ def save_policy(name: str) -> Any:
 
 def _policy(before: dict[str, Any]) -> dict[str, Any]:
     """The form as a policy. What the form does not show is kept."""
-    form = request.form
-    thresholds, decides = dict(before.get("thresholds") or {}), dict(before.get("decides") or {})
-    wrong: dict[str, str] = {}
-    for dimension, _, _ in DIMENSIONS:
+    form, shown = request.form, [dimension for dimension, _, _ in DIMENSIONS]
+    thresholds, decides = (
+        {name: value for name, value in (before.get(part) or {}).items() if name not in shown}
+        for part in ("thresholds", "decides")
+    )
+    for dimension in shown:
         said = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
-        thresholds.pop(dimension, None)
-        decides.pop(dimension, None)
         if said:
-            try:
-                share = float(said)
-            except ValueError:
-                share = -1.0
-            if not 0 <= share <= 1:
-                wrong[f"threshold.{dimension}"] = "A number from 0 to 1."
-            thresholds[dimension] = share
+            thresholds[dimension] = _share(said)
         if form.get(f"decides.{dimension}") in ("yes", "no"):
             decides[dimension] = form[f"decides.{dimension}"] == "yes"
+    wrong = {f"threshold.{name}": "A number from 0 to 1." for name in shown if thresholds.get(name, 0) is None}
     if wrong:
         raise Invalid("A threshold is a number from 0 to 1.", wrong)
-    found = {"thresholds": thresholds, "decides": decides}
-    for when in ("on_miss", "on_drift"):
-        found[when] = form.get(when) if form.get(when) != "fail" else None  # type: ignore[assignment]
+    found: dict[str, Any] = {"thresholds": thresholds, "decides": decides}
+    found |= {when: form[when] for when in ("on_miss", "on_drift") if form.get(when, "fail") != "fail"}
     return {name: value for name, value in found.items() if value}
+
+
+def _share(text: str) -> float | None:
+    try:
+        share = float(text)
+    except ValueError:
+        return None
+    return share if 0 <= share <= 1 else None
 
 
 @bp.post("/sets/<name>/move")

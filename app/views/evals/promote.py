@@ -157,14 +157,11 @@ class PromoteForm:
             said = refusal.fields or said
         errors: dict[str, str] = {}
         for name, sentence in said.items():
-            place = _place(name)
+            within = (place for part, place in PLACES.items() if name == part or name.startswith(f"{part}."))
+            place = next(within, name)
             errors[place] = f"{errors[place]} {sentence}" if place in errors else sentence
         order = {name: place for place, name in enumerate(ORDER)}
         return replace(self, errors=dict(sorted(errors.items(), key=lambda one: order.get(one[0], len(ORDER)))))
-
-
-def _place(name: str) -> str:
-    return next((place for part, place in PLACES.items() if name == part or name.startswith(f"{part}.")), name)
 
 
 def _wrong(name: str, sentence: str) -> Invalid:
