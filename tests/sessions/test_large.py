@@ -86,7 +86,7 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
     offer = found["offer"]
     assert [offer[name] for name in ("turns", "recordings", "tools")] == [1, 60, ["save_note"]]
     assert len(offer["changes"]) == 60
-    assert len(found["diff"].rows) == 62
+    assert len(found["diff"]["rows"]) == 62
     assert found["snapshot"]["turns"] == ["Save the notes."]
 
 

@@ -13,7 +13,7 @@ from app.evals.compare import align
 from app.evals.compare.effect_pairs import pair_effects
 from app.evals.compare.effects import RESPONSE, Effect
 from app.evals.compare.sessions import OPEN_STATUSES, compare
-from app.evals.expected.expectations import Expected, read_expected
+from app.evals.expected.expectations import read_expected
 from app.evals.trace import Run, last_message
 from app.models import Agent, AgentSession, AgentVersion
 from app.services.evals.compare import load_run, load_sessions, nearness
@@ -39,29 +39,9 @@ class EffectPair:
         return self.golden is not None and self.replay is not None and not self.differs
 
 
-@dataclass(frozen=True)
-class Diff:
-    """Everything about two sessions. `stored` says that the verdict is the one that the replay ended with;
-    `still_running` that one of them has not ended, so that differences cannot be judged yet; `is_case` that the second
-    is a replay of the first."""
-
-    golden: Any
-    replay: Any
-    result: Mapping[str, Any]
-    stored: bool
-    is_case: bool
-    still_running: bool
-    effects: list[EffectPair]
-    effects_left: int
-    rows: list[align.Row]
-    answer: tuple[str, str]
-    answer_cut: bool
-    knowledge: dict[str, Any] | None
-    expected: Expected
-
-
-def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
-    """Both sessions, aligned. A verdict that was stored with the replay is shown as stored. Three queries."""
+def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[str, Any]:
+    """Both sessions, aligned. `stored` says that the verdict is the one that the replay ended with, `is_case` that the
+    second is a replay of the first, `still_running` that nothing can be judged yet. Three queries."""
     sides = load_sessions(golden_id, replay_id, actor=actor)
     golden, replay = sides[golden_id], sides[replay_id]
     before, after = load_run(golden_id, replay_id, actor=actor, rows=sides)
@@ -72,21 +52,21 @@ def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> Diff:
     effects = _effects(result)
     expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
     answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
-    return Diff(
-        golden=golden,
-        replay=replay,
-        result=result,
-        stored=bool(kept),
-        is_case=is_case,
-        still_running=still_running,
-        effects=effects[:MAX_EFFECTS],
-        effects_left=max(len(effects) - MAX_EFFECTS, 0),
-        rows=[] if still_running else align.align(before.run, after),
-        answer=(answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
-        answer_cut=max(map(len, answers)) > MAX_ANSWER_CHARS,
-        knowledge=_knowledge(golden.meta, before.run, after, actor),
-        expected=expected,
-    )
+    return {
+        "golden": golden,
+        "replay": replay,
+        "result": result,
+        "stored": bool(kept),
+        "is_case": is_case,
+        "still_running": still_running,
+        "effects": effects[:MAX_EFFECTS],
+        "effects_left": max(len(effects) - MAX_EFFECTS, 0),
+        "rows": [] if still_running else align.align(before.run, after),
+        "answer": (answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
+        "answer_cut": max(map(len, answers)) > MAX_ANSWER_CHARS,
+        "knowledge": _knowledge(golden.meta, before.run, after, actor),
+        "expected": expected,
+    }
 
 
 def _effects(result: Mapping[str, Any]) -> list[EffectPair]:

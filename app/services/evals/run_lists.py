@@ -89,10 +89,6 @@ class RunRow(RunColumns):
         judged = self.judged or 0
         return Score(round((self.accuracy or 0.0) * judged), judged)
 
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return self.score.interval if self.accuracy is not None and self.judged else None
-
 
 @dataclass(frozen=True)
 class SetTrend:

@@ -32,9 +32,9 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     """Write a run and all its cases. They wait for the executor like any other session."""
     require_admin(actor, "starts evals")
     _check_new_run(new)
-    chosen = plan_run(new, actor=actor)
-    goldens, versions = chosen.goldens, {one.version_id for one in chosen.tested.values()}
-    agents = {new.agent_id} if new.agent_id else {one.agent_id for one in chosen.tested.values()}
+    goldens, tested, left_out = _plan_run(new, actor)
+    versions = {one.version_id for one in tested.values()}
+    agents = {new.agent_id} if new.agent_id else {one.agent_id for one in tested.values()}
     options = _run_options(new, actor)
     run = EvalRun(
         id=uuid4(),
@@ -46,7 +46,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
         triggered_by=new.triggered_by,
         context_mode=new.context_mode,
         trials=new.trials,
-        options=options | _run_marks(new, chosen),
+        options=options | _run_marks(new, tested, left_out),
         config_hash=_config_hash(new, options),
         ref=new.ref,
         golden_session_count=len(goldens),
@@ -55,27 +55,25 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     db.session.add(run)
     db.session.flush()
     cases = [
-        _case_row(run, row, chosen.tested[row.agent_id], trial, actor)
-        for row in goldens
-        for trial in range(1, run.trials + 1)
+        _case_row(run, row, tested[row.agent_id], trial, actor) for row in goldens for trial in range(1, run.trials + 1)
     ]
     db.session.execute(insert(AgentSession.__table__).inline(), cases)  # type: ignore[arg-type]
     audit.record(
         actor, "eval_run.started", "eval_run", run.id, set=new.set_name, goldens=len(goldens), trials=new.trials,
         context=new.context_mode, live_tools=[name for name, what in options["tools"].items() if what == "live"],
-        left_out=sum(chosen.left_out.values()),
+        left_out=sum(left_out.values()),
     )  # fmt: skip
     return run
 
 
-def _run_marks(new: NewRun, chosen: RunPlan) -> dict[str, Any]:
+def _run_marks(new: NewRun, tested: Mapping[UUID, AgentUnderTest], left_out: Mapping[str, int]) -> dict[str, Any]:
     """Marks that are kept with a run. A run on another version, with other knowledge or over a part of its set is a
     trial and does not change the set's score."""
-    part = new.set_name is None or bool(chosen.left_out.get("other_agents"))
+    part = new.set_name is None or bool(left_out.get("other_agents"))
     # Anything but every golden on its own agent as it is now.
-    other = any(agent_id != one.agent_id or not one.current for agent_id, one in chosen.tested.items())
+    other = any(agent_id != one.agent_id or not one.current for agent_id, one in tested.items())
     trial = part or other or bool(new.plus_rows or new.minus_rows)
-    marks = {"trial": trial, "left_out": chosen.left_out, "command_line": new.command_line}
+    marks = {"trial": trial, "left_out": left_out, "command_line": new.command_line}
     return {name: value for name, value in marks.items() if value}
 
 
@@ -220,17 +218,9 @@ class AgentUnderTest:
         return f"{self.name} is archived; restore it or choose another agent." if self.archived else None
 
 
-@dataclass(frozen=True)
-class RunPlan:
-    """The goldens of a run, who replays those of each agent, and how many were left out and why."""
-
-    goldens: list[Any]
-    tested: dict[UUID, AgentUnderTest]
-    left_out: dict[str, int]
-
-
-def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
-    """Decide which goldens are replayed on which agents. Refused with a sentence where nothing can be."""
+def _plan_run(new: NewRun, actor: Actor) -> tuple[list[Any], dict[UUID, AgentUnderTest], dict[str, int]]:
+    """Decide which goldens are replayed, who replays those of each agent, and how many are left out and why. Refused
+    with a sentence where nothing can be replayed."""
     goldens = _load_goldens(new, actor)
     known = _agents_under_test(new, goldens, actor)
     if new.agent_id or new.agent_version_id:
@@ -247,7 +237,7 @@ def plan_run(new: NewRun, *, actor: Actor) -> RunPlan:
         if not kept:
             raise Refused(_nothing_left(goldens, known))
         tested = {row.agent_id: known[row.agent_id] for row in kept}
-    return RunPlan(kept, tested, {why: len(goldens) - len(kept)} if len(kept) < len(goldens) else {})
+    return kept, tested, {why: len(goldens) - len(kept)} if len(kept) < len(goldens) else {}
 
 
 def left_out_notes(options: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """The diff of a replay and its golden, or of any two sessions: the verdict first, then its reasons."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,6 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.evals import diff as eval_diff
 from app.services.evals import promotion, run_lists
-from app.services.evals.diff import Diff
 from app.services.evals.promotion import Incomplete
 from app.services.sessions.transcript import RecordNames
 from app.text.diff import GONE, NEW, SAME, Part, exact_diff
@@ -68,30 +67,32 @@ def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
     found = eval_diff.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         # Nothing new while it runs; then the whole page.
-        return vary_by_htmx(Response(status=204, headers={} if found.still_running else {"HX-Refresh": "true"}))
+        return vary_by_htmx(Response(status=204, headers={} if found["still_running"] else {"HX-Refresh": "true"}))
     start = parse_count(request.args.get("from")) or 0
-    steps = _steps(found.rows[start : start + MAX_STEPS])
-    further = start + MAX_STEPS if start + MAX_STEPS < len(found.rows) else None
+    steps = _steps(found["rows"][start : start + MAX_STEPS])
+    further = start + MAX_STEPS if start + MAX_STEPS < len(found["rows"]) else None
     fragment = "evals/_steps.html" if request.args.get("part") == "steps" else "evals/diff.html"
     return page("evals/diff.html", fragment, found=found, steps=steps, further=further, **_page_context(found))
 
 
-def _page_context(found: Diff) -> dict[str, Any]:
-    reasons = [str(one.get("reason")) for one in (found.result.get("dimensions") or {}).values()]
-    targets = [str(effect.target) for pair in found.effects for effect in (pair.golden, pair.replay) if effect]
-    records = RecordNames([str(found.result.get("reason")), *reasons, *targets], actor=g.actor)
-    run_id = found.replay.eval_run_id if found.is_case else None
+def _page_context(found: Mapping[str, Any]) -> dict[str, Any]:
+    result, running = found["result"], found["still_running"]
+    dimensions = result.get("dimensions") or {}
+    targets = [str(one.target) for pair in found["effects"] for one in (pair.golden, pair.replay) if one]
+    reasons = [str(one.get("reason")) for one in (result, *dimensions.values())]
+    records = RecordNames([*reasons, *targets], actor=g.actor)
+    run_id = found["replay"].eval_run_id if found["is_case"] else None
     return {
         "run": run_lists.get_run_row(run_id, actor=g.actor) if run_id else None,
-        "beside": run_lists.find_neighbours(run_id, found.golden.id, actor=g.actor) if run_id else None,
-        "sentence": records.told(found.result["reason"] if found.still_running else verdict_sentence(found.result)),
+        "beside": run_lists.find_neighbours(run_id, found["golden"].id, actor=g.actor) if run_id else None,
+        "sentence": records.told(result["reason"] if running else verdict_sentence(result)),
         "records": records,
         "notes": notes_of(found),
-        "glyph": ("none", "…") if found.still_running else GLYPHS.get(str(found.result["verdict"]), ("none", "?")),
-        "words": None if found.still_running or not any(found.answer) else _answers(*found.answer),
-        "dimensions": sorted((found.result.get("dimensions") or {}).items(), key=_dimension_order),
-        "counts": _counts(found.rows),
-        "sum": _sum(found.result),
+        "glyph": ("none", "…") if running else GLYPHS.get(str(result["verdict"]), ("none", "?")),
+        "words": None if running or not any(found["answer"]) else _answers(*found["answer"]),
+        "dimensions": sorted(dimensions.items(), key=_dimension_order),
+        "counts": _counts(found["rows"]),
+        "sum": _sum(dimensions.values()),
     }
 
 
@@ -144,9 +145,9 @@ def verdict_sentence(result: Mapping[str, Any]) -> str:
     return f"{opening} {'Everything else matches.' if whole else 'The other dimensions pass.'}"
 
 
-def notes_of(found: Diff) -> list[str]:
+def notes_of(found: Mapping[str, Any]) -> list[str]:
     """What one should know about how the verdict came about, in plain words."""
-    result, drift = found.result, found.result.get("drift") or {}
+    result, drift = found["result"], found["result"].get("drift") or {}
     rejected, expected = (result.get("baseline") == what for what in ("rejected", "expected"))
     notes = (
         (drift, f"From turn {drift.get('turn')} on the talk drifts: {drift.get('text')}."),
@@ -154,7 +155,7 @@ def notes_of(found: Diff) -> list[str]:
         (result.get("truncated"), "One of the two is too large to be compared in full."),
         (rejected, "The golden itself has a complaint, so this is counted apart from the accuracy."),
         (expected, "Measured by what should have happened, as it was written down when the golden was made."),
-        (found.golden.golden_set is None and found.is_case, "The golden was revoked since."),
+        (found["golden"].golden_set is None and found["is_case"], "The golden was revoked since."),
     )
     return [note for applies, note in notes if applies]
 
@@ -188,9 +189,8 @@ def _marked(parts: Sequence[Part], mine: str) -> list[tuple[bool, str]]:
     return found
 
 
-def _sum(result: Mapping[str, Any]) -> tuple[float, float, float] | None:
+def _sum(dimensions: Collection[Mapping[str, Any]]) -> tuple[float, float, float] | None:
     """Scores by weight, the weights, and the mean that the two make, before a failure limits it."""
-    dimensions = (result.get("dimensions") or {}).values()
     weight = sum(float(one["weight"]) for one in dimensions)
     reached = sum(float(one["weight"]) * float(one["score"]) for one in dimensions)
     return (reached, weight, reached / weight) if weight else None

@@ -82,13 +82,10 @@ class PromoteForm:
     @classmethod
     def from_request(cls) -> PromoteForm:
         form = request.form
-        as_sent: dict[str, Any] = {
-            name: form.get(name, "") for name in ("more_facts", "must_not", "calls", "no_calls", "changes")
-        }
-        stripped: dict[str, Any] = {name: form.get(name, "").strip() for name in ("note", "criteria", "answer")}
+        names = ("note", "criteria", "answer", "more_facts", "must_not", "calls", "no_calls", "changes")
+        texts: dict[str, Any] = {name: form.get(name, "").strip() for name in names}
         return cls(
-            **as_sent,
-            **stripped,
+            **texts,
             set_name=form.get("set", "").strip(),
             should=tuple(part for part in form.getlist("should") if part in PARTS),
             facts=tuple(dict.fromkeys(form.getlist("facts"))),
@@ -104,9 +101,7 @@ class PromoteForm:
         if self.should == ("kept",):
             raise _wrong("should", "Say also what it should have said or called, or that the recording is right.")
         if "kept" in self.should and "change" in self.should:
-            raise _wrong(
-                "should", "Either what it changed was right, or it should have changed something else; not both."
-            )
+            raise _wrong("should", "Either its changes were right, or it should have changed something else; not both.")
         criteria = parse_id(self.criteria) if self.criteria else None
         if self.criteria and criteria is None:
             raise _wrong("criteria", "Choose one of the list.")
@@ -142,10 +137,8 @@ class PromoteForm:
         """A line for each change; none where nothing may change."""
         if "change" not in self.should:
             return None
-        lines = _lines(self.changes)
-        if self.nothing:
-            return []
-        if not lines:
+        lines = [] if self.nothing else _lines(self.changes)
+        if not lines and not self.nothing:
             raise _wrong("changes", "Write what should have changed, tick that nothing may, or untick “change”.")
         if len(lines) > MAX_CALLS:
             raise _wrong("changes", f"At most {MAX_CALLS} changes.")
