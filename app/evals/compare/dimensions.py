@@ -10,26 +10,18 @@ from app.text.values import TRUNCATED, Leaves, differences, format_path, shorten
 CREATED, UPDATED = "entities_created", "entities_updated"
 CALLS, ARGUMENTS, MESSAGE = "tool_calls", "tool_args", "final_message"
 OUTPUT, SOURCES, CONFIDENCE = "output", "sources", "confidence"
-WEIGHTS = {
-    CREATED: 0.30,
-    UPDATED: 0.30,
-    CALLS: 0.10,
-    ARGUMENTS: 0.10,
-    MESSAGE: 0.20,
-    OUTPUT: 0.40,
-    SOURCES: 0.10,
-    CONFIDENCE: 0.10,
+# The usual weight of each, and the least score that passes.
+STANDARD = {
+    CREATED: (0.30, 1.0),
+    UPDATED: (0.30, 1.0),
+    CALLS: (0.10, 0.60),
+    ARGUMENTS: (0.10, 0.80),
+    MESSAGE: (0.20, 0.60),
+    OUTPUT: (0.40, 1.0),
+    SOURCES: (0.10, 0.60),
+    CONFIDENCE: (0.10, 1.0),
 }
-PASS_AT = {
-    CREATED: 1.0,
-    UPDATED: 1.0,
-    CALLS: 0.60,
-    ARGUMENTS: 0.80,
-    MESSAGE: 0.60,
-    OUTPUT: 1.0,
-    SOURCES: 0.60,
-    CONFIDENCE: 1.0,
-}
+PASS_AT = {name: least for name, (_, least) in STANDARD.items()}
 # More than this many differences of one dimension are never listed.
 MAX_LISTED = 200
 
@@ -83,7 +75,7 @@ def standard_dimension(
 ) -> Dimension:
     """A dimension with its usual weight and threshold. Its reason is the first divergence, or `fine` without one."""
     reason = found[0].text if found else fine
-    return Dimension(name, score, WEIGHTS[name], PASS_AT[name], reason, decides, tuple(found))
+    return Dimension(name, score, *STANDARD[name], reason, decides, tuple(found))
 
 
 def leaf_divergences(

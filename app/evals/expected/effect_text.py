@@ -36,10 +36,6 @@ class Line:
     subject: str | int | None
     fields: dict[str, Any]
 
-    @property
-    def of_record(self) -> bool:
-        return self.verb in (UPDATE, CREATE, SUBMIT)
-
 
 def read_line(text: str) -> Line:
     """Parse a line; ValueError says what is wrong with it."""
@@ -54,7 +50,7 @@ def read_line(text: str) -> Line:
     if rest and not rest.startswith(":"):
         raise ValueError(f"A colon comes before what is changed. {_HOW}")
     line = Line(name, subject, _fields(rest[1:].strip()))
-    if line.of_record and subject is None:
+    if name in _WHICH and subject is None:
         raise ValueError(_WHICH[name])
     if name in (UPDATE, SUBMIT) and not line.fields:
         raise ValueError(f"Say what is changed. {_HOW}")
@@ -154,21 +150,18 @@ def line_of(effect: Mapping[str, Any], kinds: Collection[str], names: Mapping[st
     """The line for a change. `kinds` are the record types; `names` are the names of records, by id."""
     kind, of, target, fields = effect["kind"], effect["type"], effect.get("target"), effect.get("fields") or {}
     known = names or {}
+    # A tool that is not built in makes changes of its own name.
+    tool = builtin_tools.tools_that_make(kind, of)[0]
     if kind == RESPONSE and of in known and OF not in known[of] and (target is None or str(target) in known):
         return Line(SUBMIT, known[of] if target is None else f"{known[of]}{OF}{known[str(target)]}", fields)
     if kind == RESPONSE:
         whole = {"criteriaSetId": of or None, "entityId": target, "values": fields}
         return Line("submitResponse", None, {name: value for name, value in whole.items() if value is not None})
     if kind == CREATED:
-        return Line(CREATE, of, fields) if of in kinds else Line(_tool_for(kind, of), None, fields)
+        return Line(CREATE, of, fields) if of in kinds else Line(tool, None, fields)
     if of == "entity":
         return Line(UPDATE, known.get(str(target), target), fields)
-    return Line(_tool_for(kind, of), target, fields)
-
-
-def _tool_for(kind: str, of: str) -> str:
-    """The tool that a change is written with. A tool that is not built in makes changes of its own name."""
-    return builtin_tools.tools_that_make(kind, of)[0]
+    return Line(tool, target, fields)
 
 
 def effect_of(line: Line, tool: Tool) -> dict[str, Any]:

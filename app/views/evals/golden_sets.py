@@ -8,6 +8,7 @@ from flask import g, request, url_for
 from app.db import transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
+from app.evals.compare.dimensions import PASS_AT
 from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
@@ -22,14 +23,14 @@ from app.views.evals.pages import spark_points
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, leave, page, wants_fragment
 
-DIMENSIONS = (
-    ("entities_created", "What was created", 1.0),
-    ("entities_updated", "What was updated", 1.0),
-    ("tool_calls", "Tools called", 0.6),
-    ("tool_args", "Their arguments", 0.8),
-    ("final_message", "The answer", 0.6),
-    ("output", "A tool's output", 1.0),
-)
+LABELS = {
+    "entities_created": "What was created",
+    "entities_updated": "What was updated",
+    "tool_calls": "Tools called",
+    "tool_args": "Their arguments",
+    "final_message": "The answer",
+    "output": "A tool's output",
+}
 MAX_RUNS = 8
 NONE_SELECTED = "Select at least one golden first."
 
@@ -72,7 +73,7 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
         least=smallest_regression(last.score.judged) if last else None,
         points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
         policy=here.policy,
-        dimensions=DIMENSIONS,
+        dimensions=[(name, label, PASS_AT[name]) for name, label in LABELS.items()],
         **listing.pager_links(found),
     )
 
@@ -107,18 +108,18 @@ def save_policy(name: str) -> Any:
 
 def _policy(before: dict[str, Any]) -> dict[str, Any]:
     """The form as a policy. What the form does not show is kept."""
-    form, shown = request.form, [dimension for dimension, _, _ in DIMENSIONS]
+    form = request.form
     thresholds, decides = (
-        {name: value for name, value in (before.get(part) or {}).items() if name not in shown}
+        {name: value for name, value in (before.get(part) or {}).items() if name not in LABELS}
         for part in ("thresholds", "decides")
     )
-    for dimension in shown:
+    for dimension in LABELS:
         said = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
         if said:
             thresholds[dimension] = _share(said)
         if form.get(f"decides.{dimension}") in ("yes", "no"):
             decides[dimension] = form[f"decides.{dimension}"] == "yes"
-    wrong = {f"threshold.{name}": "A number from 0 to 1." for name in shown if thresholds.get(name, 0) is None}
+    wrong = {f"threshold.{name}": "A number from 0 to 1." for name in LABELS if thresholds.get(name, 0) is None}
     if wrong:
         raise Invalid("A threshold is a number from 0 to 1.", wrong)
     found: dict[str, Any] = {"thresholds": thresholds, "decides": decides}
