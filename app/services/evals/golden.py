@@ -120,11 +120,6 @@ def list_sets(*, actor: Actor) -> list[SetCount]:
     return [SetCount(str(name), count, policy or {}, *more) for name, count, policy, *more in rows]
 
 
-def set_or_default(name: str | None) -> str:
-    """The name of a set, `default` where a form leaves it empty; or Invalid."""
-    return clean_set_name(name or DEFAULT_SET)
-
-
 def clean_set_name(name: str) -> str:
     """The name of a set where there is no usual one: an empty name is Invalid too."""
     name = name.strip()

@@ -21,13 +21,14 @@ from app.services import audit
 from app.services.evals.candidates import SETTLED, find_candidate, pending_signals, signals_of
 from app.services.evals.expected import check_changes_decided, check_possible, parse_changes, recorded_changes
 from app.services.evals.golden import (
+    DEFAULT_SET,
     check_criteria_set,
     check_promotable,
     clean_note,
+    clean_set_name,
     lock_session,
     require_admin,
     revoke_golden,
-    set_or_default,
 )
 from app.services.evals.snapshot import recorded_run, take_snapshot
 from app.services.feedback import negative
@@ -100,7 +101,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     if complained and not given.kept and not given.corrects and not given.recorded_is_right:
         raise Invalid(COMPLAINED, {"should": COMPLAINED})
     signals = _signals(session_id, given, actor)
-    set_name, note = set_or_default(given.set_name), clean_note(given.note)
+    set_name, note = clean_set_name(given.set_name or DEFAULT_SET), clean_note(given.note)
     if given.corrects and given.recorded_is_right:
         fields = ("expected", "recorded_is_right")
         raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))

@@ -265,8 +265,7 @@ def promote_sessions() -> Any:
         if wants_fragment():
             return toast_only(Toast(f"Nothing was promoted. {refusal.detail}", "error"), status=refusal.status)
         raise
-    set_name = eval_golden.set_or_default(given.set_name)
-    toast = Toast(f"{len(ids):,} golden{'' if len(ids) == 1 else 's'} in {set_name}.")
+    toast = Toast(f"{len(ids):,} golden{'' if len(ids) == 1 else 's'} in {given.set_name or DEFAULT_SET}.")
     return swap("evals/_promoted_many.html", fallback=_list_address(), toasts=[toast], ids=ids)
 
 
