@@ -69,15 +69,8 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
         .outerjoin(Agent, Agent.id == Chat.agent_id)
         .outerjoin(User, User.id == Chat.user_id)
     )  # fmt: skip
-    found = read_page(
-        statement,
-        page,
-        at=Chat.last_message_at,
-        id=Chat.id,
-        where=where,
-        oldest_first=filters.oldest_first,
-        window=_window(filters, actor),
-    )
+    order: dict[str, Any] = {"at": Chat.last_message_at, "id": Chat.id, "oldest_first": filters.oldest_first}
+    found = read_page(statement, page, where=where, window=_window(filters, actor), **order)
     names = {name: row[0] for row in found.items for name in (str(row[0]), row[1]) if name}
     received = _ratings_of(names, [Feedback.created_by == actor.id] if own else [], actor)
     return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], (0, 0, 0)), strict=True))))

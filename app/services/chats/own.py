@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
@@ -10,7 +10,7 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound
-from app.formats.feedback_details import ErrorCategory
+from app.formats.feedback_details import ERROR_CATEGORIES
 from app.learning.edits import edit_distance
 from app.models import AgentSession, Chat, Feedback, Message
 from app.services.feedback import own as feedback_own
@@ -19,7 +19,6 @@ from app.services.feedback.store import lock_thumbs
 
 MAX_MESSAGES = 200
 MAX_RECENT = 8
-LAST_PLACE = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def get_answer(chat_id: UUID, index: int, *, actor: Actor) -> Answer:
         .join(Message, (Message.tenant_id == Chat.tenant_id) & (Message.chat_id == Chat.id))
         .where(*_own(actor), Chat.id == chat_id, Message.message_index == index, Message.role == "agent")
     )
-    row = db.session.execute(wanted).one_or_none() if index <= LAST_PLACE else None
+    row = db.session.execute(wanted).one_or_none()
     if row is None:
         raise NotFound("There is no such answer in a conversation of yours.")
     chat, message = row
@@ -114,8 +113,7 @@ UP = ("helpful",)
 # Two of the reasons are signals of their own; they come and go with a thumb down.
 SHARPER = ("inaccurate", "unsafe")
 DOWN = ("not_helpful", *SHARPER)
-CATEGORIES: tuple[str, ...] = get_args(ErrorCategory)
-REASONS = (*SHARPER, *CATEGORIES)
+REASONS = (*SHARPER, *ERROR_CATEGORIES)
 
 
 def rate_answer(chat_id: UUID, index: int, signal: str, *, actor: Actor) -> None:
@@ -143,14 +141,14 @@ def explain_rating(
 
     The comment is stored with the thumb; a reason that is a signal of its own is only a mark beside it.
     """
-    unknown = set(reasons) - set(REASONS)
-    if unknown:
+    if set(reasons) - set(REASONS):
         raise Invalid("Choose the reasons from the list.", {"reasons": f"Use {', '.join(REASONS)}."})
     answer = get_answer(chat_id, index, actor=actor)
     lock_thumbs(actor.id, _message_name(answer, "not_helpful"))
     _retract(answer, UP, actor)
-    details: dict[str, Any] = {"error_categories": [name for name in CATEGORIES if name in reasons] or None}
-    details["missing_context"] = missing or None
+    categories = [name for name in ERROR_CATEGORIES if name in reasons]
+    given = {"error_categories": categories, "missing_context": missing}
+    details = {name: value for name, value in given.items() if value}
     _record(answer, "not_helpful", actor, comment=comment or None, details=details)
     known = {row.signal for row in answer.rows}
     for signal in SHARPER:
@@ -164,11 +162,10 @@ def prefer_answer(chat_id: UUID, index: int, text: str, *, actor: Actor) -> int:
     answer = get_answer(chat_id, index, actor=actor)
     if not text.strip():
         raise Invalid("Write the answer that you wanted.", {"text": "Write the answer that you wanted."})
-    changed = edit_distance(answer.message.content, text).percent
     if answer.message.content.split() == text.split():
         raise Invalid("Nothing was changed.", {"text": "This is the answer as it was. Change it, or cancel."})
     _record(answer, "edit", actor, details={"preferred_answer": text})
-    return changed
+    return edit_distance(answer.message.content, text).percent
 
 
 def request_another(answer: Answer, *, actor: Actor) -> None:
@@ -176,20 +173,10 @@ def request_another(answer: Answer, *, actor: Actor) -> None:
     _record(answer, "regenerate", actor)
 
 
-def _record(
-    answer: Answer, signal: str, actor: Actor, *, comment: str | None = None, details: dict[str, Any] | None = None
-) -> None:
-    record_feedback(
-        NewFeedback(
-            kind="signal",
-            signal=signal,
-            message_id=_message_name(answer, signal),
-            chat_id=str(answer.chat.id),
-            comment=comment,
-            details={name: value for name, value in (details or {}).items() if value is not None},
-        ),
-        actor=actor,
-    )
+def _record(answer: Answer, signal: str, actor: Actor, **more: Any) -> None:
+    message_id, chat_id = _message_name(answer, signal), str(answer.chat.id)
+    new = NewFeedback(kind="signal", signal=signal, message_id=message_id, chat_id=chat_id, **more)
+    record_feedback(new, actor=actor)
 
 
 def _message_name(answer: Answer, signal: str) -> str:

@@ -208,16 +208,8 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
             return empty()
         where.append(matches.are(Feedback.id))
         count = matches.count
-    found = read_page(
-        _with_names(columns),
-        page,
-        at=filters.order,
-        id=Feedback.id,
-        where=where,
-        oldest_first=filters.oldest_first,
-        count=count,
-        window=filters.window,
-    )
+    order: dict[str, Any] = {"at": filters.order, "id": Feedback.id, "oldest_first": filters.oldest_first}
+    found = read_page(_with_names(columns), page, where=where, count=count, window=filters.window, **order)
     return found.map(lambda values: _row(columns, values))
 
 

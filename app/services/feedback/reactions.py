@@ -244,8 +244,7 @@ def _reactions(
             Membership.role, hidden.label("hidden"),
         )
         .outerjoin(
-            Membership,
-            and_(Membership.tenant_id == Feedback.tenant_id, Membership.user_id == Feedback.created_by),
+            Membership, and_(Membership.tenant_id == Feedback.tenant_id, Membership.user_id == Feedback.created_by)
         )
         .where(*_counted(actor), *which)
         .order_by(Feedback.occurred_at, Feedback.id)
