@@ -16,7 +16,6 @@ from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.sessions import start as session_start
-from app.services.tasks import lists as task_lists
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
 from app.views.htmx import leave, render, vary_by_htmx
@@ -32,9 +31,9 @@ def index() -> Any:
     """Scheduled work, open work and the last outcomes."""
     return render_template(
         "tasks/index.html",
-        tasks=task_lists.list_tasks(actor=g.actor),
-        open_work=task_lists.list_open(actor=g.actor),
-        done=task_lists.list_done(actor=g.actor),
+        tasks=task_schedules.list_tasks(actor=g.actor),
+        open_work=task_schedules.list_open(actor=g.actor),
+        done=task_schedules.list_done(actor=g.actor),
     )
 
 
