@@ -16,6 +16,7 @@ from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query, with_version
+from app.views.forms import parse_count
 from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
 from app.views.transcript import turns as transcript_turns
@@ -60,9 +61,8 @@ def detail(chat_id: UUID) -> Any:
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
     if wants_fragment() and flag.args:
-        return page(
-            "conversations/_more_messages.html", "conversations/_more_messages.html", flag=flag, **_read(chat_id)
-        )
+        more = "conversations/_more_messages.html"
+        return page(more, more, flag=flag, **_read(chat_id))
     return _shown(chat_id, flag)
 
 
@@ -96,7 +96,10 @@ def flag(chat_id: UUID) -> Any:
 def _read(chat_id: UUID) -> dict[str, Any]:
     """What the page, the panel and the parts show. Six queries."""
     found = chat_store.get_chat(g.actor, chat_id)
-    after = _after()
+    given = request.values.get("after")
+    after = parse_count(given) if given else -1
+    if after is None:
+        raise Invalid("This place in the conversation does not exist; leave it out to begin at the first message.")
     here = [message for message in found.messages if message.message_index > after]
     shown = here[:PAGE_MESSAGES]
     behind = session_transcript.sessions_behind(chat_id, actor=g.actor)
@@ -132,13 +135,3 @@ def _read(chat_id: UUID) -> dict[str, Any]:
         "panel_turns": PANEL_TURNS,
         "own_url": url_for(".detail", chat_id=chat_id),
     }
-
-
-def _after() -> int:
-    """The message behind which this part of a long conversation begins."""
-    given = request.values.get("after") or "-1"
-    if given == "-1":
-        return -1
-    if not given.isascii() or not given.isdigit() or len(given) > 9:
-        raise Invalid("This place in the conversation does not exist; leave it out to begin at the first message.")
-    return int(given)

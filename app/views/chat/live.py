@@ -16,9 +16,9 @@ from app.errors import Invalid, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats.own import ChatMessage
-from app.services.sessions import chat_turns
+from app.services.sessions import start as session_start
 from app.services.sessions import transcript as session_transcript
-from app.services.sessions.chat_turns import ChatState
+from app.services.sessions.start import ChatState
 from app.views.chat import bp
 from app.views.chat.messages import MessageView, build_messages, group_alternatives
 from app.views.forms import form_text, parse_count
@@ -37,7 +37,7 @@ MAX_SPOKEN_LENGTH = 2000
 @access("member")
 def follow_answer(chat_id: UUID) -> Any:
     """What is new since the page last asked; nothing, in 204, when nothing is."""
-    now = chat_turns.chat_state(chat_id, actor=g.actor)
+    now = session_start.chat_state(chat_id, actor=g.actor)
     if not wants_fragment():
         return vary_by_htmx(redirect(_end_of(chat_id), 303))
     if request.args.get("seen") == now.mark:
@@ -49,21 +49,21 @@ def follow_answer(chat_id: UUID) -> Any:
 @access("member")
 def send_message(chat_id: UUID) -> Any:
     """What the person says next."""
-    return _act(chat_id, lambda: chat_turns.send_message(chat_id, form_text("message"), actor=g.actor))
+    return _act(chat_id, lambda: session_start.send_message(chat_id, form_text("message"), actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/again")
 @access("member")
 def regenerate(chat_id: UUID) -> Any:
     """Another answer to the last question."""
-    return _act(chat_id, lambda: chat_turns.ask_again(chat_id, actor=g.actor))
+    return _act(chat_id, lambda: session_start.ask_again(chat_id, actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/stop")
 @access("member")
 def stop_answer(chat_id: UUID) -> Any:
     """No more of this answer."""
-    return _act(chat_id, lambda: chat_turns.stop_answer(chat_id, actor=g.actor))
+    return _act(chat_id, lambda: session_start.stop_answer(chat_id, actor=g.actor))
 
 
 def _act(chat_id: UUID, act: Callable[[], object]) -> Response:
@@ -77,7 +77,7 @@ def _act(chat_id: UUID, act: Callable[[], object]) -> Response:
     except Refused as refusal:
         status, error = 409, refusal.detail
     if wants_fragment():
-        return _live(chat_turns.chat_state(chat_id, actor=g.actor), status, error=error)
+        return _live(session_start.chat_state(chat_id, actor=g.actor), status, error=error)
     return swap("chat/_run.html", fallback=_end_of(chat_id), toasts=[Toast(error, "error")] if error else ())
 
 

@@ -14,8 +14,8 @@ from app.errors import Invalid, NotFound, Refused
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats.lists import ChatFilters, list_chats
-from app.services.sessions import chat_turns
-from app.services.sessions.chat_turns import ChatAgent
+from app.services.sessions import start as session_start
+from app.services.sessions.start import ChatAgent
 from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.live import live_now
@@ -67,7 +67,7 @@ def begin() -> Any:
     agent, message = request.form.get("agent", ""), form_text("message")
     try:
         with transaction():
-            chat = chat_turns.start_chat(agent, message, actor=g.actor)
+            chat = session_start.start_chat(agent, message, actor=g.actor)
     except Invalid as refusal:
         return _index(agent, message, refusal.fields, 422)
     except (NotFound, Refused) as refusal:
@@ -87,7 +87,7 @@ def detail(chat_id: UUID) -> Any:
             return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
         answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
         beside = chat_own.answers_in_turn(answer.message, actor=g.actor)
-        agent = chat_turns.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
+        agent = session_start.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in build_messages(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
     return _shown(chat_id, wish)
@@ -113,7 +113,7 @@ def _load(chat_id: UUID, wish: Form) -> dict[str, Any]:
     """What both the page and the panel show."""
     at = wish.index if wish.index is not None else parse_count(request.args.get("at"))
     before = parse_count(request.args.get("before"))
-    now = chat_turns.chat_state(chat_id, actor=g.actor)
+    now = session_start.chat_state(chat_id, actor=g.actor)
     said, earlier = chat_own.read_messages(now.chat, actor=g.actor, before=before, at=at)
     agent = now.agent_name or "Agent"
     return {
@@ -200,7 +200,7 @@ def _answer(chat_id: UUID, index: int, *toasts: Toast, spoken: str = "", form: s
 def agent_options() -> list[dict[str, Any]]:
     """The agents that one can talk to."""
     usual: str = current_app.config["SETTINGS"].model
-    return [_option(agent, usual) for agent in chat_turns.list_chat_agents(actor=g.actor)]
+    return [_option(agent, usual) for agent in session_start.list_chat_agents(actor=g.actor)]
 
 
 def _option(agent: ChatAgent, usual: str) -> dict[str, Any]:

@@ -1,15 +1,18 @@
 """Sessions: what ran, how long, at what cost, and everything that happened in it."""
 
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
 from flask import g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.errors import Invalid, NotFound
+from app.db import transaction
+from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.lists.menus import load_menus
+from app.services.sessions import delete as session_delete
 from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
@@ -17,12 +20,15 @@ from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
-from app.views.htmx import page, wants_fragment
+from app.views.forms import selected_ids
+from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout import saved_views
+from app.views.layout.shell import own_path
 from app.views.sessions import bp
 from app.views.sessions.detail import read_event, read_more, read_session
 
 LIST = "/admin/agent-review/sessions"
+NONE_SELECTED = "Select at least one session first."
 OFFERED = (
     "status", "type", "agent", "version", "environment", "model", "tag", "golden", "replay", "error", "longer",
     "shorter", "import_id",
@@ -135,3 +141,54 @@ def _shown(session_id: UUID, flag: FlagForm | None = None, status: int = 200) ->
 def _asked_place(session_id: UUID) -> str | None:
     wanted = parse_id(request.args.get("at", ""))
     return event_windows.cursor_of(session_id, wanted, actor=g.actor) if wanted else None
+
+
+@bp.post(f"{LIST}/delete")
+@access("admin")
+def ask_delete() -> Any:
+    """How many would go, the ticked ones or all that the list shows. Changes nothing."""
+    back = _list_address()
+    try:
+        if request.form.get("which") == "all":
+            filters = listing.read_listing(SessionFilters, _query(back)).filters
+            ids = session_delete.find_ids(filters, actor=g.actor)
+        else:
+            ids = selected_ids(NONE_SELECTED) if request.form.get("ids") else []
+        session_delete.check_deletable(ids, actor=g.actor)
+    except Refused as refusal:
+        return _refused(refusal, back)
+    if not ids:
+        return _refused(Refused(NONE_SELECTED), back)
+    return page("sessions/delete.html", "sessions/_delete.html", ids=ids, back=back, in_place=wants_fragment())
+
+
+@bp.post(f"{LIST}/delete/confirmed")
+@access("admin")
+def delete_sessions() -> Any:
+    """Delete them, all or none, and give the list back."""
+    back = _list_address()
+    try:
+        with transaction():
+            gone = session_delete.delete_sessions(selected_ids(NONE_SELECTED), actor=g.actor)
+    except Refused as refusal:
+        return _refused(refusal, back)
+    toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
+    shown = {**listed(_query(back)), "views": saved_views.load_views("sessions")} if wants_fragment() else {}
+    return swap("sessions/_list.html", fallback=back, toasts=[toast], **shown)
+
+
+def _refused(refusal: Refused, back: str) -> Any:
+    """409 with the sentence: beside the list, or on a page that leads back to it."""
+    if wants_fragment():
+        return toast_only(Toast(refusal.detail, "error"), status=refusal.status)
+    template = "sessions/delete.html"
+    return page(template, template, status=refusal.status, refusal=refusal.detail, back=back)
+
+
+def _list_address() -> str:
+    back = own_path()
+    return back if urlsplit(back).path == url_for("sessions.index") else url_for("sessions.index")
+
+
+def _query(back: str) -> dict[str, str]:
+    return dict(parse_qsl(urlsplit(back).query))

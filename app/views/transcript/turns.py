@@ -50,6 +50,7 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     notes: list[Any] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     target: bool = False
 
     @property
@@ -64,7 +65,6 @@ def build_turns(
     results = results_by_call([*events, *answers])
     turns: list[Turn] = []
     waiting: list[Part] = []
-    work: list[list[Event]] = []
     asked: datetime | None = None
     for event in events:
         part, anchor = _part(event, results), f"e-{short_id(event.id)}"
@@ -73,7 +73,6 @@ def build_turns(
         if event.event_type == "user.message":
             asked = event.occurred_at
             turns.append(Turn(person, False, asked, anchor, parts=[part], ids=event_ids(event)))
-            work.append([])
             continue
         if part.kind == "loaded" and not turns:
             # What is loaded before anybody spoke belongs to the first answer.
@@ -81,22 +80,21 @@ def build_turns(
             continue
         if not turns or not turns[-1].agent:
             turns.append(Turn(agent, True, asked or event.occurred_at, anchor, parts=waiting))
-            work.append([])
             waiting = []
         turns[-1].parts.append(part)
         turns[-1].ids |= event_ids(event)
-        work[-1].append(event)
-    for turn, done in zip(turns, work, strict=True):
+        turns[-1].events.append(event)
+    for turn in turns:
         if turn.agent:
-            turn.detail = " · ".join(word for word in (version, *_how_it_went(turn.at, done, results)) if word)
+            turn.detail = " · ".join(word for word in (version, *_how_it_went(turn, results)) if word)
     return turns
 
 
-def _how_it_went(began: datetime, work: Sequence[Event], results: Mapping[str, Event]) -> tuple[str, str]:
+def _how_it_went(turn: Turn, results: Mapping[str, Event]) -> tuple[str, str]:
     """How long an agent's turn took, and whether it was cut off."""
-    ends = [result.occurred_at for event in work if (result := _result_of(event, results))]
-    took = (max([*ends, *(event.occurred_at for event in work)]) - began).total_seconds() * 1000
-    cut_off = any(is_truncated(event.event_type, event.payload) for event in work)
+    ends = [event.occurred_at for one in turn.events for event in (one, _result_of(one, results)) if event]
+    took = (max(ends) - turn.at).total_seconds() * 1000
+    cut_off = any(is_truncated(event.event_type, event.payload) for event in turn.events)
     return duration(took) if took >= 1 else "", "cut off" if cut_off else ""
 
 
