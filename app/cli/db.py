@@ -109,10 +109,7 @@ def init(privileged: str, new_passwords: bool, as_json: bool) -> None:
         connection.autocommit = True
         try:
             ensure_roles(
-                connection,
-                owner_password=owner_password,
-                app_password=app_password,
-                dbname=connection.info.dbname,
+                connection, owner_password=owner_password, app_password=app_password, dbname=connection.info.dbname
             )
         except psycopg.errors.InsufficientPrivilege:
             raise Unusable(f"The role {connection.info.user} may not make roles; use a superuser's address.") from None

@@ -17,9 +17,7 @@ KEY_VARIABLE = "UPSHOT_API_KEY"
 @click.command()
 @click.option("--demo", is_flag=True, help="Fill the demo workspace first and offer it on the sign-in page.")
 @click.option(
-    "--processes",
-    type=click.IntRange(1, 64),
-    help="How many processes answer requests, instead of UPSHOT_PROCESSES.",
+    "--processes", type=click.IntRange(1, 64), help="How many processes answer requests, instead of UPSHOT_PROCESSES."
 )
 @json_option
 @plain_failures

@@ -43,10 +43,7 @@ def _give(world: World, act: dict[str, Any], played: PlayedTalk, message_id: UUI
         given = given | {"context": given["context"] | {"tool_run_id": played.call_id}}
     row = record_feedback(
         NewFeedback(
-            **given,
-            session_id=played.session_id,
-            message_id=str(message_id) if message_id else None,
-            created_at=at,
+            **given, session_id=played.session_id, message_id=str(message_id) if message_id else None, created_at=at
         ),
         actor=world.people.get(act["by"], world.system),
     )

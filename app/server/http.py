@@ -33,10 +33,7 @@ class HttpServer:
         watch = database_watch(app)
         watch.keep()
         self.bridge = Bridge(
-            app.wsgi_app,
-            threads=settings.threads,
-            trusted_proxy=settings.trusted_proxy,
-            database_answers=watch.answers,
+            app.wsgi_app, threads=settings.threads, trusted_proxy=settings.trusted_proxy, database_answers=watch.answers
         )
         self.server = Server(
             self.bridge,
