@@ -14,7 +14,6 @@ from app.api.kit.fields import Answer, Body, Id, Moment, SetName
 from app.api.kit.route import route
 from app.db import paging
 from app.errors import NotFound
-from app.models import EvalRun
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import results as eval_results
@@ -132,7 +131,8 @@ class DeployedRuns(Answer):
 )  # fmt: skip
 def start(body: GoldenRun) -> Started:
     ids = [body.goldenSessionId] if body.goldenSessionId else []
-    return _started(eval_runs.start_run(body.new_run(set_name=body.setName, golden_ids=ids), actor=g.actor))
+    new = body.new_run(set_name=body.setName, golden_ids=ids)
+    return Started.model_validate(eval_runs.start_run(new, actor=g.actor))
 
 
 @route(
@@ -141,11 +141,7 @@ def start(body: GoldenRun) -> Started:
     also={404: "There is no such set, agent or version.", 409: "The agent runs elsewhere or is archived."},
 )  # fmt: skip
 def start_set(body: SetRun) -> Started:
-    return _started(eval_runs.start_run(body.new_run(set_name=body.setName), actor=g.actor))
-
-
-def _started(run: EvalRun) -> Started:
-    return Started(id=run.id, status=run.status)
+    return Started.model_validate(eval_runs.start_run(body.new_run(set_name=body.setName), actor=g.actor))
 
 
 @route(

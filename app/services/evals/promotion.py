@@ -300,14 +300,12 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any
 
 
 def _refusal(row: Any, asked: bool, unhappy: bool) -> str | None:
-    if row.golden_set is not None:
-        return f"is golden already, in {row.golden_set}"
-    if row.eval_source is not None:
-        return "is a replay"
-    if row.status != "completed":
-        return f"is {row.status}, not completed"
-    if not asked:
-        return "has no message of a person"
-    if row.truncated:
-        return "has an answer that was cut off; promote it by itself"
-    return "was complained about; say what should have happened" if unhappy else None
+    reasons = (
+        (row.golden_set is not None, f"is golden already, in {row.golden_set}"),
+        (row.eval_source is not None, "is a replay"),
+        (row.status != "completed", f"is {row.status}, not completed"),
+        (not asked, "has no message of a person"),
+        (row.truncated, "has an answer that was cut off; promote it by itself"),
+        (unhappy, "was complained about; say what should have happened"),
+    )
+    return next((reason for applies, reason in reasons if applies), None)

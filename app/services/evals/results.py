@@ -11,12 +11,12 @@ from sqlalchemy import insert, select
 
 from app.actor import Actor
 from app.db import db, run
-from app.errors import NotFound
 from app.evals import stats
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, EvalRun
 from app.services import audit
 from app.services.evals.golden_lists import can_replay
+from app.services.evals.runs import get_run
 from app.services.sessions.task_outcome import note_run_end
 
 ENDED_STATUSES = ("completed", "failed", "cancelled")
@@ -67,20 +67,6 @@ class Progress:
     @property
     def left(self) -> int:
         return self.total - self.ended
-
-
-def lock_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """The run, locked until the transaction ends. Everyone who ends a case locks it, so that exactly one ends the
-    run."""
-    found = db.session.scalar(
-        select(EvalRun)
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
-        .with_for_update(key_share=True)
-        .execution_options(populate_existing=True)
-    )
-    if found is None:
-        raise NotFound("There is no such eval run in this workspace.")
-    return found
 
 
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
@@ -190,7 +176,7 @@ def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
     mostly others are still open."""
     run(LOCK_RUN, {"tenant": actor.tenant_id, "run": run_id})
     if not _under_way(run_id, actor):
-        finish_if_done(lock_run(run_id, actor=actor), actor=actor)
+        finish_if_done(get_run(run_id, actor=actor, lock=True), actor=actor)
 
 
 def _under_way(run_id: UUID, actor: Actor) -> bool:

@@ -13,8 +13,8 @@ from app.errors import Forbidden, Refused
 from app.models import AgentSession, EvalRun
 from app.services import audit
 from app.services.evals.golden import require_admin
-from app.services.evals.results import add_retries, errored_cases, finish_if_done, lock_run, mark_retried
-from app.services.evals.runs import OPEN_STATUSES
+from app.services.evals.results import add_retries, errored_cases, finish_if_done, mark_retried
+from app.services.evals.runs import OPEN_STATUSES, get_run
 from app.services.sessions.delete import remove_sessions
 
 OPEN_CASES = ("pending", "running")
@@ -37,7 +37,7 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
         .order_by(AgentSession.id)
     )
     db.session.execute(open_cases.with_for_update())
-    run = lock_run(run_id, actor=actor)
+    run = get_run(run_id, actor=actor, lock=True)
     if run.status not in OPEN_STATUSES:
         if run.status == "cancelled":
             return run
@@ -59,7 +59,7 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     """Replay again what could not be judged because something broke; returns how many cases."""
     if not actor.is_admin:
         raise Forbidden("Only an admin starts evals.")
-    run = lock_run(run_id, actor=actor)
+    run = get_run(run_id, actor=actor, lock=True)
     if run.status in OPEN_STATUSES:
         raise Refused("This run is still under way.", current=run.status)
     if run.status == "cancelled":
@@ -83,7 +83,7 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
     failures stays and keeps the ids of the replays as text. Refused if a replay was promoted in place of its golden,
     because that golden was copied from it."""
     require_admin(actor, "deletes runs")
-    run = lock_run(run_id, actor=actor)
+    run = get_run(run_id, actor=actor, lock=True)
     if run.status in OPEN_STATUSES:
         raise Refused("This run is under way; cancel it first.", current=run.status)
     mine = (AgentSession.tenant_id == actor.tenant_id, AgentSession.eval_run_id == run_id)

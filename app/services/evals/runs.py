@@ -84,21 +84,18 @@ def _config_hash(new: NewRun, options: Mapping[str, Any]) -> str:
 
 
 def _check_new_run(new: NewRun) -> None:
-    wrong: dict[str, str] = {}
-    if (new.set_name is None) == (not new.golden_ids):
-        wrong["setName"] = "Name a set, or goldens; one of the two."
-    if new.context_mode not in CONTEXT_MODES:
-        wrong["context"] = f"Use {' or '.join(CONTEXT_MODES)}."
-    if new.context_mode == "live" and (new.plus_rows or new.minus_rows):
-        wrong["context"] = "Rows are added to and taken from frozen knowledge only."
-    if not 1 <= new.trials <= MAX_TRIALS:
-        wrong["trials"] = f"Give a number from 1 to {MAX_TRIALS}."
-    if any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200:
-        wrong["tools"] = f"Each tool is one of {', '.join(POLICIES)}."
-    if len(new.plus_rows) + len(new.minus_rows) > MAX_ROWS:
-        wrong["rows"] = f"At most {MAX_ROWS} rows."
-    if len(new.ref or "") > 200:
-        wrong["ref"] = "At most 200 characters."
+    rows = len(new.plus_rows) + len(new.minus_rows)
+    odd_tools = any(what not in POLICIES for what in new.tools.values()) or len(new.tools) > 200
+    checks = (
+        ("setName", (new.set_name is None) == (not new.golden_ids), "Name a set, or goldens; one of the two."),
+        ("context", new.context_mode not in CONTEXT_MODES, f"Use {' or '.join(CONTEXT_MODES)}."),
+        ("context", new.context_mode == "live" and rows, "Rows are added to and taken from frozen knowledge only."),
+        ("trials", not 1 <= new.trials <= MAX_TRIALS, f"Give a number from 1 to {MAX_TRIALS}."),
+        ("tools", odd_tools, f"Each tool is one of {', '.join(POLICIES)}."),
+        ("rows", rows > MAX_ROWS, f"At most {MAX_ROWS} rows."),
+        ("ref", len(new.ref or "") > 200, "At most 200 characters."),
+    )
+    wrong = {name: sentence for name, is_wrong, sentence in checks if is_wrong}
     if wrong:
         raise Invalid.of(wrong)
 
@@ -143,13 +140,13 @@ def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor:
     }
 
 
-def get_run(run_id: UUID, *, actor: Actor) -> EvalRun:
-    """The run, read again even if it is already loaded."""
-    run = db.session.scalar(
-        select(EvalRun)
-        .where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
-        .execution_options(populate_existing=True)
-    )
+def get_run(run_id: UUID, *, actor: Actor, lock: bool = False) -> EvalRun:
+    """The run, read again even if it is already loaded. Everyone who ends a case locks it until the transaction ends,
+    so that exactly one ends the run."""
+    wanted = select(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+    if lock:
+        wanted = wanted.with_for_update(key_share=True)
+    run = db.session.scalar(wanted.execution_options(populate_existing=True))
     if run is None:
         raise NotFound("There is no such eval run in this workspace.")
     return run
@@ -209,10 +206,8 @@ class AgentUnderTest:
     def refusal(self) -> str | None:
         """Why it cannot replay anything here."""
         if self.kind == "endpoint":
-            return (
-                f"{self.name} is an endpoint: a replay would repeat its real actions."
-                " Choose an agent that runs in Upshot."
-            )
+            repeats = f"{self.name} is an endpoint: a replay would repeat its real actions."
+            return f"{repeats} Choose an agent that runs in Upshot."
         if self.kind not in REPLAYABLE_KINDS:
             return f"{self.name} runs elsewhere; choose an agent that runs here to replay its goldens with."
         return f"{self.name} is archived; restore it or choose another agent." if self.archived else None

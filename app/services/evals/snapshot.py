@@ -83,8 +83,8 @@ def recorded_run(session: AgentSession, *, actor: Actor) -> Run:
 
 def _tools(given: Any, config: dict[str, Any]) -> list[dict[str, Any]]:
     """The tools that the run could use, as far as they are not ours: an importer says them, and so does an agent."""
-    said = given if isinstance(given, list) else config.get("http_tools") or []
-    return [tool for tool in said if isinstance(tool, dict)]
+    listed = given if isinstance(given, list) else config.get("http_tools") or []
+    return [tool for tool in listed if isinstance(tool, dict)]
 
 
 def _agent(session: AgentSession) -> dict[str, Any]:
