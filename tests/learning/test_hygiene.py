@@ -11,8 +11,7 @@ from uuid import uuid4
 import pytest
 
 from app.learning.hygiene import checks
-from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone
-from app.learning.hygiene.dates import last_day
+from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, check_alone, last_day
 from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.tools import tools_of

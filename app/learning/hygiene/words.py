@@ -22,16 +22,13 @@ _COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
 NUMBERS = {word: str(value) for value, word in enumerate(_COUNTED.split())}
 # Words in rules that nobody can follow: they say that something should be good, not what to do.
 EMPTY = bag(
-    """accurate accurately answer answers appropriate appropriately attention attentive avoid bad better best bug care
-    careful carefully cautious check clear clearly common concise consider correct correctly detail detailed details
-    diligent double effort ensure error errors everything excellent fine friendly further future good great handle
-    hard harder help helpful high idea improve improved improvement information issue issues it job kind know
-    knowing look matter matters mind mindful mistake mistakes mistaken need needed nice nicely time number numbers
-    ok pay perfect people performance person point polite possible precise precisely problem problems professional
-    proper properly quality question questions read really reasonable remember reply respond response responses
-    result results right safe sense sensible smart something stuff sure task thing things think thorough thoroughly
-    thought try trying understand understanding use useful user users want wants way well work working works write
-    wrong enough"""
+    """accurate answer appropriate attention attentive avoid bad best better bug care careful cautious check clear
+    common concise consider correct detail diligent double effort enough ensure error everything excellent fine
+    friendly further future good great handle hard harder help helpful high idea improve improvement information
+    issue it job kind know look matter mind mindful mistake mistaken need nice number ok pay people perfect
+    performance person point polite possible precise problem professional proper quality question read really
+    reasonable remember reply respond response result right safe sense sensible smart something stuff sure task
+    thing think thorough thought time try understand use useful user want way well work write wrong"""
 )
 ENDINGS = ("ingly", "edly", "ies", "ing", "ed", "ly", "es", "s", "e")
 _OPPOSITES = """formal informal, include exclude, before after, newest oldest, newer older, earliest latest,

@@ -57,16 +57,8 @@ def propose_edit(
     content, context = (changes.get(name, getattr(row, name)) for name in EDITABLE_BY_TOOLS)
     if (clean_text(content), clean_text(context or "")) == (row.content, row.context or ""):
         raise Invalid("These are the words that the row has already.")
-    new = NewRow(
-        type=row.type,
-        content=content,
-        context=context,
-        agent_id=row.agent_id,
-        entity_type_id=row.entity_type_id,
-        source_feedback_id=row.source_feedback_id,
-        feedback_ids=signals_of(row),
-        pinned=row.pinned,
-    )
+    same = {name: getattr(row, name) for name in ("type", "agent_id", "entity_type_id", "source_feedback_id", "pinned")}
+    new = NewRow(**same, content=content, context=context, feedback_ids=signals_of(row))
     vector = embed_content(clean_text(content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     return _write(new, {"replaces": {"id": str(row.id), "version": row.version}}, vector, actor, session_id)

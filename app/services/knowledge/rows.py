@@ -88,15 +88,13 @@ def add_row(
     vector = vector or embed_content(content)
     trusted = actor.is_admin and actor.agent_id is None and actor.role != "system" and not proposed
     moment = new.created_at or datetime.now(UTC)
+    given = {name: getattr(new, name) for name in ("type", "agent_id", "entity_type_id", "pinned")}
     row = SharedContext(
+        **given,
         tenant_id=actor.tenant_id,
-        type=new.type,
         content=content,
         context=context,
-        agent_id=new.agent_id,
-        entity_type_id=new.entity_type_id,
         source_feedback_id=next(iter(new.signals), None),
-        pinned=new.pinned,
         state="active" if trusted else "proposed",
         active=trusted,
         created_by_user_id=None if actor.agent_id else actor.id,
