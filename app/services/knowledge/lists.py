@@ -127,30 +127,25 @@ def _count_signals(what: Any) -> Any:
     )
 
 
-COLUMNS: tuple[Any, ...] = (
-    SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.context, SharedContext.state,
-    SharedContext.version, SharedContext.pinned, SharedContext.rank, SharedContext.agent_id, Agent.slug,
-    SharedContext.entity_type_id, EntityType.slug, SharedContext.source_feedback_id, SharedContext.superseded_by,
-    User.name, Writer.slug, func.coalesce(SharedContextUsage.injected, 0), SharedContextUsage.last_injected_at,
-    func.coalesce(SharedContextUsage.helpful, 0), func.coalesce(SharedContextUsage.harmful, 0),
-    _count_signals(Feedback.id), _count_signals(Feedback.created_by.distinct()),
-    _count_signals(Feedback.session_id.distinct()),
-    SharedContext.created_at, SharedContext.updated_at,
-    cast(SharedContext.meta["replaces"]["id"].astext, Uuid),
-    cast(SharedContext.meta["proposed"]["session_id"].astext, Uuid), SharedContext.created_by_agent_id,
-)  # fmt: skip
-
-
 def _select_rows() -> Any:
+    row, used = SharedContext, SharedContextUsage
     return (
-        select(*COLUMNS)
-        .select_from(SharedContext)
-        .outerjoin(Agent, Agent.id == SharedContext.agent_id)
-        .outerjoin(EntityType, EntityType.id == SharedContext.entity_type_id)
-        .outerjoin(User, User.id == SharedContext.created_by_user_id)
-        .outerjoin(Writer, Writer.id == SharedContext.created_by_agent_id)
-        .outerjoin(SharedContextUsage, SharedContextUsage.shared_context_id == SharedContext.id)
-    )
+        select(
+            row.id, row.type, row.content, row.context, row.state, row.version, row.pinned, row.rank, row.agent_id,
+            Agent.slug, row.entity_type_id, EntityType.slug, row.source_feedback_id, row.superseded_by, User.name,
+            Writer.slug, func.coalesce(used.injected, 0), used.last_injected_at, func.coalesce(used.helpful, 0),
+            func.coalesce(used.harmful, 0), _count_signals(Feedback.id), _count_signals(Feedback.created_by.distinct()),
+            _count_signals(Feedback.session_id.distinct()), row.created_at, row.updated_at,
+            cast(row.meta["replaces"]["id"].astext, Uuid), cast(row.meta["proposed"]["session_id"].astext, Uuid),
+            row.created_by_agent_id,
+        )
+        .select_from(row)
+        .outerjoin(Agent, Agent.id == row.agent_id)
+        .outerjoin(EntityType, EntityType.id == row.entity_type_id)
+        .outerjoin(User, User.id == row.created_by_user_id)
+        .outerjoin(Writer, Writer.id == row.created_by_agent_id)
+        .outerjoin(used, used.shared_context_id == row.id)
+    )  # fmt: skip
 
 
 def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[KnowledgeRow]:

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from flask import current_app, g, redirect, render_template, request, url_for
+from flask import current_app, g, redirect, request, url_for
 from werkzeug.wrappers import Response
 
 from app.db import transaction
@@ -20,7 +20,7 @@ from app.tools.describe import describe_groups
 from app.views.agents import bp
 from app.views.agents.form import KINDS, AgentForm
 from app.views.forms import parse_count
-from app.views.htmx import Toast, leave, page
+from app.views.htmx import Toast, leave, page, render
 
 VERSIONS_SHOWN = 30
 
@@ -132,8 +132,9 @@ def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
     if not {older, newer} <= contents.keys():
         raise NotFound(f"{agent.slug} has no such version.")
-    html = render_template(
+    return render(
         "agents/versions.html",
+        status=status,
         agent=agent,
         rows=rows[:VERSIONS_SHOWN],
         more=rows[VERSIONS_SHOWN - 1].version if len(rows) > VERSIONS_SHOWN else None,
@@ -142,7 +143,6 @@ def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
         changes=_readable(diff_versions(contents[older], contents[newer])),
         refusal=refusal,
     )
-    return html, status
 
 
 @bp.post("/<uuid:agent_id>/versions")
