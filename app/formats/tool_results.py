@@ -42,12 +42,8 @@ def _object_failed(found: dict[str, Any]) -> bool:
         return True
     status = found.get("status")
     if isinstance(status, str):
-        return status.lower() in ("error", "failed") or (status.isascii() and status.isdigit() and _is_bad(status))
+        return status.lower() in ("error", "failed") or re.fullmatch("[4-9][0-9]{2}", status, re.ASCII) is not None
     return isinstance(status, int | float) and not isinstance(status, bool) and status >= 400
-
-
-def _is_bad(status: str) -> bool:
-    return len(status) == 3 and int(status) >= 400
 
 
 # What providers call an answer that reached the limit on its length.

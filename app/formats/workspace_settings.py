@@ -21,10 +21,6 @@ def timezones() -> frozenset[str]:
     return frozenset(available_timezones() | {"UTC"})
 
 
-def is_timezone(name: str) -> bool:
-    return name in timezones()
-
-
 def origin(text: str) -> str:
     """Scheme, host and port of a site, as browsers send it."""
     text = text.strip().lower().removesuffix("/")
@@ -50,7 +46,9 @@ class WorkspaceSettings(BaseModel):
     review_cron: Annotated[str, AfterValidator(check_cron)] = "0 * * * *"
     knowledge_gate: Literal["propose", "proved"] = "propose"
     author_private: bool = False
-    timezone: Annotated[str, must(is_timezone, "Give a time zone such as UTC or Europe/Berlin.")] = "UTC"
+    timezone: Annotated[
+        str, must(lambda name: name in timezones(), "Give a time zone such as UTC or Europe/Berlin.")
+    ] = "UTC"
     retention_days: Annotated[int, Field(ge=1, le=3650)] | None = None
     training_consent: bool = False
     context_top_n: Annotated[int, Field(ge=1, le=50)] = 8

@@ -38,7 +38,7 @@ def index() -> Any:
     asked = listing.read_listing(ChatFilters)
     found = chat_lists.list_chats(asked.filters, asked.page, actor=g.actor)
     menus = load_menus(actor=g.actor, person_id=asked.filters.person_id)
-    options = {"agent": menus.agents, "person_id": menus.people}
+    options = {"agent": menus["agents"], "person_id": menus["people"]}
     fields = [*listing.offer(ChatFilters, "agent", "person_id", "rating", "project", **options), *listing.DAYS]
     return page(
         "conversations/index.html",

@@ -26,7 +26,10 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
         raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
     # An answer to an admin is not replayed to the same person without the role: they may see less by then.
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
-    claim = idempotency.claim_key(key, route=place, body_hash=digest(sent), actor=g.actor)
+    # The same for bodies that say the same, however they are spaced and ordered.
+    same = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    body_hash = hashlib.sha256(same.encode()).hexdigest()
+    claim = idempotency.claim_key(key, route=place, body_hash=body_hash, actor=g.actor)
     if claim.status is not None:
         text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
         return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
@@ -34,9 +37,3 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     body = response.get_data()
     idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
-
-
-def digest(sent: Any) -> str:
-    """The same for bodies that say the same, however they are spaced and ordered."""
-    text = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()

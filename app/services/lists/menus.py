@@ -1,6 +1,5 @@
 """What the filter menus of the lists offer, all of it in one query."""
 
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -14,18 +13,9 @@ from app.services.privacy import is_hidden
 MAX_OPTIONS = 200
 
 
-@dataclass
-class Menus:
-    """Values with what they are called: agents by slug, people and imports by id."""
-
-    agents: list[tuple[str, str]] = field(default_factory=list)
-    people: list[tuple[str, str]] = field(default_factory=list)
-    imports: list[tuple[str, str]] = field(default_factory=list)
-
-
-def load_menus(*, actor: Actor, person_id: UUID | None = None) -> Menus:
-    """Return the agents by name, the first 200 people and the chosen one, the newest 200 imports that were not undone.
-    Where people are hidden, only the reader is offered."""
+def load_menus(*, actor: Actor, person_id: UUID | None = None) -> dict[str, list[tuple[str, str]]]:
+    """Return values with what they are called: `agents` by slug, `people` by id, the first 200 and the chosen one,
+    `imports` by id, the newest 200 that were not undone. Where people are hidden, only the reader is offered."""
     here, seen = Membership.tenant_id == actor.tenant_id, ~is_hidden(User.id, actor)
     people = select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
     created = func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI")
@@ -44,10 +34,8 @@ def load_menus(*, actor: Actor, person_id: UUID | None = None) -> Menus:
         .order_by(Import.created_at.desc())
         .limit(MAX_OPTIONS),
     )
-    menus = Menus()
+    menus: dict[str, dict[str, str]] = {"agents": {}, "people": {}, "imports": {}}
     rows: Any = db.session.execute(union_all(*parts))
     for kind, value, name, at in rows:
-        row = (value, f"{name}, {at}" if at else name)
-        if row not in (menu := getattr(menus, kind)):
-            menu.append(row)
-    return menus
+        menus[kind][value] = f"{name}, {at}" if at else name
+    return {kind: list(menu.items()) for kind, menu in menus.items()}

@@ -1,12 +1,9 @@
-"""How many wrong passwords are borne: few from one address for one e-mail, more from one address for any, and more from
-all addresses for one e-mail.
+"""How many wrong passwords are allowed: few from one address for one e-mail, more from one address for any, and more
+from all addresses for one e-mail, also for one that nobody has.
 
 An attempt is counted and committed before the password is looked at, so that a hundred at the same moment are a
-hundred. The right password takes its own attempt back, and what is refused is not counted.
-
-Many addresses that guess one password slow each other down, never its owner: a browser in which they signed in before
-has a count of its own, and a sign-in link asks for no password. In the beginning every other address still has one
-attempt, so that its owner gets in from a new one too. An e-mail that nobody has is counted like any other.
+hundred. Many addresses that guess one password slow each other down, never its owner: a browser in which they signed in
+before has a count of its own, and in the beginning every new address has one attempt.
 """
 
 from dataclasses import dataclass

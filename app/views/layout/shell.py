@@ -18,7 +18,7 @@ from app.text import hidden_characters
 from app.views import format, markdown
 from app.views.htmx import flashed_toasts, local_path, vary_by_htmx
 from app.views.layout import bp
-from app.views.layout.navigation import TABS, Group, Section, navigation
+from app.views.layout.navigation import TABS, navigation
 
 THEMES = ("light", "dark", "auto")
 A_YEAR = 365 * 24 * 3600
@@ -28,19 +28,19 @@ class Shell:
     """What base.html reads. Nothing is asked of the database before a template asks for it, so that a page can be
     drawn while the database is away."""
 
-    @property
-    def actor(self) -> Actor | None:
-        actor: Actor | None = g.get("actor")
-        return actor
+    all_tabs = TABS
 
-    @property
-    def person(self) -> Credential | None:
-        person: Credential | None = g.get("person")
-        return person
-
-    @property
-    def workspace_name(self) -> str:
-        return self.person.workspace if self.person else ""
+    def __init__(self) -> None:
+        self.actor: Actor | None = g.get("actor")
+        self.person: Credential | None = g.get("person")
+        self.workspace_name = self.person.workspace if self.person else ""
+        self.navigation = navigation(self.actor)
+        self.is_admin = self.actor is not None and self.actor.is_admin
+        # By the path navigation marks where the person is; an unknown address is nowhere.
+        self.path = request.path if request.endpoint else ""
+        self.tabs = TABS if self.is_admin and any(tab.holds(self.path) for tab in TABS) else ()
+        chosen = request.cookies.get("theme", "auto")
+        self.theme = chosen if chosen in THEMES else "auto"
 
     @cached_property
     def workspaces(self) -> list[Any]:
@@ -48,31 +48,9 @@ class Shell:
         return list(people.workspaces_of(self.person.user_id)) if self.person else []
 
     @cached_property
-    def navigation(self) -> list[Group]:
-        return navigation(self.actor)
-
-    @property
-    def path(self) -> str:
-        """The path of the page, by which navigation marks where the person is; empty for an unknown address."""
-        return request.path if request.endpoint else ""
-
-    @property
-    def tabs(self) -> tuple[Section, ...]:
-        """The tabs of Agent Review, on its own pages only."""
-        inside = any(tab.holds(self.path) for tab in TABS)
-        return TABS if inside and self.actor is not None and self.actor.is_admin else ()
-
-    all_tabs = TABS
-
-    @cached_property
     def waiting(self) -> dict[str, Any]:
         """How many rows wait for a decision, by the name that navigation.py gives the count; and the accuracy."""
-        return tab_counts.count_tabs(actor=self.actor) if self.actor is not None and self.actor.is_admin else {}
-
-    @property
-    def theme(self) -> str:
-        chosen = request.cookies.get("theme", "auto")
-        return chosen if chosen in THEMES else "auto"
+        return tab_counts.count_tabs(actor=self.actor) if self.is_admin and self.actor else {}
 
 
 @bp.post("/theme")

@@ -59,8 +59,8 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
 
 def _fields() -> list[listing.Field]:
     menus = load_menus(actor=g.actor)
-    names = OFFERED if menus.imports or "import" in request.args else OFFERED[:-1]
-    fields = listing.offer(SessionFilters, *names, agent=menus.agents, import_id=menus.imports)
+    names = OFFERED if menus["imports"] or "import" in request.args else OFFERED[:-1]
+    fields = listing.offer(SessionFilters, *names, agent=menus["agents"], import_id=menus["imports"])
     return [*fields, *listing.DAYS]
 
 
