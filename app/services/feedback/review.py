@@ -42,43 +42,31 @@ def review(
     notes: str | None = None,
     outcome: dict[str, Any] | None = None,
     at: datetime | None = None,
+    only_pending: bool = False,
 ) -> list[UUID]:
     """Move rows and return which moved. Of two who decide at once, one wins.
 
-    A single row that cannot move is refused with the state it is in; among several, those that cannot are passed over.
+    A single row that cannot move is refused with the state it is in. Among several, and with `only_pending`, those that
+    cannot are passed over.
     """
     wanted = list(dict.fromkeys(ids))
-    moved = _move(wanted, action, FROM.get(action, ()), notes, outcome, actor, at)
-    if len(wanted) == 1 and not moved:
-        raise _refusal(wanted[0], action, actor)
-    return moved
-
-
-def settle_pending(
-    ids: Sequence[UUID], action: str, *, actor: Actor, outcome: dict[str, Any] | None = None, notes: str | None = None
-) -> list[UUID]:
-    """Apply or dismiss those of the rows that are still pending, however many, and return which they were."""
-    wanted = sorted(set(ids))
-    parts = [wanted[start : start + MAX_AT_ONCE] for start in range(0, len(wanted), MAX_AT_ONCE)]
-    return [row_id for part in parts for row_id in _move(part, action, ("pending",), notes, outcome, actor)]
-
-
-def _move(
-    ids: list[UUID],
-    action: str,
-    states: tuple[str, ...],
-    notes: str | None,
-    outcome: dict[str, Any] | None,
-    actor: Actor,
-    at: datetime | None = None,
-) -> list[UUID]:
-    _check(ids, action, notes, outcome, actor)
+    _check(wanted, action, notes, outcome, actor)
+    movable = Feedback.status.in_(("pending",) if only_pending else FROM[action])
     changes = _changes(action, notes, outcome, actor, at)
-    moved = change_rows(ids, changes, Feedback.status, Feedback.status.in_(states), actor=actor)
+    moved = change_rows(wanted, changes, Feedback.status, movable, actor=actor)
     done, after = ("reopened", "pending") if action == "reopen" else (action, action)
     for row_id, before in moved.items():
         audit.record(actor, f"feedback.{done}", "feedback", row_id, before=before, after=after, notes=notes)
+    if len(wanted) == 1 and not moved and not only_pending:
+        raise _refusal(wanted[0], action, actor)
     return list(moved)
+
+
+def settle_pending(ids: Sequence[UUID], action: str, *, actor: Actor, **decision: Any) -> list[UUID]:
+    """Apply or dismiss those of the rows that are still pending, however many, and return which they were."""
+    wanted = sorted(set(ids))
+    parts = [wanted[start : start + MAX_AT_ONCE] for start in range(0, len(wanted), MAX_AT_ONCE)]
+    return [row_id for part in parts for row_id in review(part, action, actor=actor, only_pending=True, **decision)]
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
