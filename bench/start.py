@@ -52,5 +52,5 @@ def measure() -> dict[str, float]:
         "restart_seconds": round(again, 1),
         "restart_at_most": 6,
         "idle_memory_mb": round(idle),
-        "idle_memory_at_most": 300,
+        "idle_memory_at_most": 250,
     }

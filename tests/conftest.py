@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+import hypothesis
 import psycopg
 import pytest
 from bs4 import BeautifulSoup
@@ -26,6 +27,9 @@ from werkzeug.test import TestResponse
 
 ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
+# A busy machine makes single examples slow; how long things take is measured in bench/.
+hypothesis.settings.register_profile("upshot", deadline=None)
+hypothesis.settings.load_profile("upshot")
 SLOW_FIRST = ("tests/demo/", "tests/contract/", "tests/sessions/")
 
 

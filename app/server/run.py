@@ -6,6 +6,7 @@ import asyncio
 import errno
 import gc
 import logging
+import multiprocessing
 import os
 import signal
 import socket
@@ -114,15 +115,29 @@ def _bind(settings: Settings) -> socket.socket:
 def prepare(app: Flask, settings: Settings, *, demo: bool) -> str | None:
     """Fill the demo and make the first sign-in link. Connections are closed again, because processes must not share
     them."""
+    if demo:
+        fill_demo(app)
     with app.app_context():
-        if demo:
-            from app.demo.seed import seed
-
-            seed()
         link = first_link(settings)
         db.session.remove()
         db.engine.dispose()
     return link
+
+
+def fill_demo(app: Flask) -> None:
+    """Fill the demo in a process of its own: what it loads and leaves in memory would stay in every other process."""
+    filling = multiprocessing.get_context("fork").Process(target=_seed_demo, args=(app,), daemon=True)
+    filling.start()
+    filling.join()
+    if filling.exitcode:
+        raise Unusable("The demo could not be filled; the lines above say why.")
+
+
+def _seed_demo(app: Flask) -> None:
+    from app.demo.seed import seed
+
+    with app.app_context():
+        seed()
 
 
 def first_link(settings: Settings) -> str | None:
