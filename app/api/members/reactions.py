@@ -257,9 +257,4 @@ def artifact(reaction: Reaction, conversation: Conversation) -> dict[str, Any]:
 
 def turn_log(turn: ReactedTurn, happened: list[LogEntry]) -> dict[str, Any]:
     entries = [*happened, *(reaction_entry(reaction) for reaction in turn.feedbacks)]
-    return {
-        "turn_id": turn.turn_id,
-        "text": print_log(entries),
-        "entries": entries,
-        "feedbacks": turn.feedbacks,
-    }
+    return {"turn_id": turn.turn_id, "text": print_log(entries), "entries": entries, "feedbacks": turn.feedbacks}
