@@ -59,11 +59,8 @@ def import_messages(file: Path, slug: str, as_json: bool) -> None:
 
 def _progress(result: Result) -> None:
     """One line that is written over again."""
-    click.echo(
-        f"\r{result.lines:,} lines: {result.created:,} new, {result.existing:,} known, {result.failed:,} bad",
-        nl=False,
-        err=True,
-    )
+    counts = f"{result.created:,} new, {result.existing:,} known, {result.failed:,} bad"
+    click.echo(f"\r{result.lines:,} lines: {counts}", nl=False, err=True)
 
 
 def _list_errors(result: Result) -> None:
@@ -74,8 +71,7 @@ def _list_errors(result: Result) -> None:
 
 
 def _sentence(result: Result) -> str:
-    words = (
-        f"{result.created:,} new {'session' if result.created == 1 else 'sessions'}, {result.existing:,} known before"
-    )
+    sessions = "session" if result.created == 1 else "sessions"
+    words = f"{result.created:,} new {sessions}, {result.existing:,} known before"
     bad = f", {result.failed:,} bad {'line' if result.failed == 1 else 'lines'}" if result.failed else ""
     return f"{words}{bad}."

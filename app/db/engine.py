@@ -127,10 +127,8 @@ def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
     """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. It prepares
     nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too.
 
-    The pool never runs dry before the threads do, and gives up in time to answer 503. The connection that came back
-    last goes out first: its server process still has at hand what a request needs. Connections are not pinged before
-    use, which would cost a round trip on every request: the statement that signs a request in is the first on its
-    connection and is simply tried once more when the connection turns out dead.
+    The pool never runs dry before the threads do, and gives up in time to answer 503. Connections are not pinged, which
+    would cost a round trip on every request: the statement that signs a request in is tried once more on a dead one.
     """
     app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {

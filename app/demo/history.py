@@ -12,7 +12,8 @@ from app.demo.feedback import follow_up
 from app.demo.playback import Player
 from app.demo.times import sort_key
 from app.demo.world import Talk, World, load_data, load_talks
-from app.models import Agent, AgentVersion, Feedback
+from app.models import Feedback
+from app.services.agents import versions
 from app.services.evals import promotion
 from app.services.evals.promotion import Promotion
 from app.services.feedback import review as feedback_review
@@ -123,12 +124,8 @@ def _promote(world: World, entry: dict[str, Any]) -> None:
 
 def _dismiss_failures(world: World, entry: dict[str, Any]) -> None:
     """Dismiss what failed with a version that is no longer used."""
-    version_id = db.session.scalars(
-        select(AgentVersion.id)
-        .join(Agent, Agent.id == AgentVersion.agent_id)
-        .where(Agent.slug == entry["agent"], AgentVersion.version == entry["version"])
-        .where(Agent.tenant_id == world.system.tenant_id)
-    ).one()
+    agent = versions.resolve_agent(entry["agent"], actor=world.system)
+    version_id = versions.version_id(agent, entry["version"])
     failed_with = Feedback.context["agent_version_id"].astext == str(version_id)
     ids = _pending(world, Feedback.kind == "replay_failure", failed_with)
     if ids:
