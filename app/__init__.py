@@ -28,7 +28,7 @@ def create_app(
     from app.db.boot import open_database
     from app.db.engine import connect_app
     from app.security import authentication, cookies, headers, last_used
-    from app.services.sessions.budget import use_budget
+    from app.services.sessions.events import use_budget
 
     settings = settings or Settings.from_env()
     opened = opened or open_database(settings)

@@ -27,9 +27,8 @@ from app.services.evals import replays as eval_replays
 from app.services.evals.replays import Replay
 from app.services.runtime.inputs import RunInputs, load_inputs
 from app.services.sessions import leases
-from app.services.sessions.budget import SessionFull, full_reason
 from app.services.sessions.event_windows import payloads_at
-from app.services.sessions.events import NewEvent
+from app.services.sessions.events import NewEvent, SessionFull, full_reason
 from app.services.sessions.leases import Lease, LeaseLost, RunOutcome
 from app.services.workspaces import identity
 from app.tools import Tool, find_tool, tailor_tools, tools_of

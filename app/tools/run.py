@@ -15,7 +15,7 @@ from app.db import acting_as, transaction
 from app.errors import Forbidden, Invalid, Problem
 from app.formats.messages import sentence
 from app.formats.strict_json import parse
-from app.services.sessions.budget import SessionFull
+from app.services.sessions.events import SessionFull
 from app.services.sessions.leases import LeaseLost
 from app.tools.base import Outcome, Tool, ToolScope
 

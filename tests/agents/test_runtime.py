@@ -19,7 +19,8 @@ from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, AuditEntry, Feedback, Message, UserMemory
 from app.services.chats import store as chat_store
 from app.services.knowledge import memories
-from app.services.sessions import budget, leases
+from app.services.sessions import events as session_events
+from app.services.sessions import leases
 from app.services.sessions import start as session_start
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import LeaseLost, RunOutcome
@@ -346,9 +347,9 @@ def test_no_transaction_is_open_while_the_model_thinks(stage: Stage, superuser_u
 
 @pytest.fixture
 def small_budget() -> Iterator[None]:
-    budget.use_budget(2000)
+    session_events.use_budget(2000)
     yield
-    budget.use_budget(SESSION_BYTES)
+    session_events.use_budget(SESSION_BYTES)
 
 
 @pytest.mark.usefixtures("small_budget")
@@ -375,6 +376,6 @@ def test_a_tool_whose_result_has_no_room_writes_nothing(stage: Stage) -> None:
     assert (seen.session.status, remembered()) == ("completed", 1)
     until_call = seen.events[: seen.types.index("tool.result")]
     # Memories that a prompt holds are counted in `context.loaded`, which is a digit longer at most.
-    budget.use_budget(sum(len(json.dumps(event.payload)) for event in until_call) + 20)
+    session_events.use_budget(sum(len(json.dumps(event.payload)) for event in until_call) + 20)
     seen = stage.play(Call("saveMemory", {"content": "n" * 250}), "Done.", **CONTEXT)
     assert (seen.session.status, seen.types[-2:], remembered()) == ("failed", ["tool.call", "session.failed"], 1)

@@ -23,7 +23,7 @@ from app.services.feedback import review as feedback_review
 from app.services.feedback.intake import NewFeedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
-from app.services.sessions import delete as session_delete
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession
@@ -151,7 +151,7 @@ def test_a_golden_is_renamed_annotated_and_revoked_and_nothing_else(app: Flask, 
             assert [(one.name, one.sessions) for one in eval_golden.list_sets(actor=admin)] == [("smoke", 1)]
         for refused in (
             lambda: session_store.append_events(session_id, [NewEvent("agent.message", {"text": "x"})], actor=admin),
-            lambda: session_delete.delete_sessions([session_id], actor=admin),
+            lambda: session_lists.delete_sessions([session_id], actor=admin),
         ):
             with pytest.raises(Refused, match="golden"), acting_as(admin), transaction():
                 refused()
@@ -161,7 +161,7 @@ def test_a_golden_is_renamed_annotated_and_revoked_and_nothing_else(app: Flask, 
             assert eval_golden.revoke_golden(session_id, actor=admin)
         with acting_as(admin), transaction():
             assert not eval_golden.revoke_golden(session_id, actor=admin)
-            session_delete.delete_sessions([session_id], actor=admin)
+            session_lists.delete_sessions([session_id], actor=admin)
 
 
 def test_promoting_applies_the_feedback_in_the_same_transaction(app: Flask, workspace: Workspace) -> None:

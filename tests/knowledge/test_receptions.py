@@ -20,7 +20,7 @@ from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
 from app.services.knowledge.rows import NewRow
-from app.services.sessions import delete as session_delete
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession
@@ -146,7 +146,7 @@ def test_machines_and_skipped_ratings_are_no_voices_and_odd_events_no_knowledge(
     count_receptions()
     assert counts(admin, used) == (1, 0)
     with acting_as(admin), transaction():
-        session_delete.delete_sessions([session], actor=admin)
+        session_lists.delete_sessions([session], actor=admin)
     assert count_receptions() == 0
     assert counts(admin, used) == (1, 0), "what was counted stays"
 

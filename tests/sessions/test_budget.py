@@ -13,10 +13,9 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid
 from app.formats.session_limits import SESSION_BYTES
 from app.models import AgentSession, SessionEvent
-from app.services.sessions import budget
+from app.services.sessions import events as session_events
 from app.services.sessions import store as session_store
-from app.services.sessions.budget import SessionFull
-from app.services.sessions.events import NewEvent
+from app.services.sessions.events import NewEvent, SessionFull
 from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
@@ -26,9 +25,9 @@ BUDGET = 1_000_000
 
 @pytest.fixture(autouse=True)
 def small_budget() -> Iterator[None]:
-    budget.use_budget(BUDGET)
+    session_events.use_budget(BUDGET)
     yield
-    budget.use_budget(SESSION_BYTES)
+    session_events.use_budget(SESSION_BYTES)
 
 
 def said(size: int) -> NewEvent:
@@ -98,11 +97,11 @@ def test_that_events_were_refused_is_noted_once(workspace: Workspace) -> None:
     with acting_as(actor):
         with transaction():
             session, _ = session_store.create_session(NewSession(agent="a"), actor=actor)
-            budget.mark_full(session.id, actor=actor)
+            session_events.mark_full(session.id, actor=actor)
         first = db.session.get_one(AgentSession, session.id, populate_existing=True).full_at
         with transaction():
-            budget.mark_full(session.id, actor=actor)
+            session_events.mark_full(session.id, actor=actor)
         again = db.session.get_one(AgentSession, session.id, populate_existing=True)
         assert first is not None
         assert again.full_at == first
-        assert budget.full_size(again) == "0 bytes of 1 MB"
+        assert session_events.full_size(again) == "0 bytes of 1 MB"

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services.sessions import delete as session_delete
+from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent
 from tests.conftest import Workspace, golden_mark, soup
@@ -81,7 +81,7 @@ def test_goldens_are_never_deleted(app: Flask, workspace: Workspace, sign_in: Si
         assert answer.status_code == 409
         assert "1 of these 4 sessions is golden" in answer.get_data(as_text=True)
     with app.app_context(), acting_as(admin), pytest.raises(Refused, match="golden"):
-        session_delete.delete_sessions(list(made.values()), actor=admin)
+        session_lists.delete_sessions(list(made.values()), actor=admin)
     assert len(soup(client.get(URL)).select("[data-row]")) == 4
 
 
@@ -94,10 +94,10 @@ def test_what_deleting_refuses(app: Flask, make_workspace: Callable[..., Workspa
     assert ask(sign_in(workspace.actor("member")), which="all").status_code == 403
     with app.app_context(), acting_as(workspace.actor()):
         with pytest.raises(NotFound):
-            session_delete.delete_sessions(list(made.values()), actor=workspace.actor())
+            session_lists.delete_sessions(list(made.values()), actor=workspace.actor())
         with pytest.raises(Invalid):
-            session_delete.delete_sessions([], actor=workspace.actor())
+            session_lists.delete_sessions([], actor=workspace.actor())
         with pytest.raises(Invalid):
-            session_delete.delete_sessions([uuid4() for _ in range(1001)], actor=workspace.actor())
+            session_lists.delete_sessions([uuid4() for _ in range(1001)], actor=workspace.actor())
     with app.app_context(), acting_as(workspace.actor("member")), pytest.raises(Forbidden):
-        session_delete.delete_sessions([uuid4()], actor=workspace.actor("member"))
+        session_lists.delete_sessions([uuid4()], actor=workspace.actor("member"))

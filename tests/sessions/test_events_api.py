@@ -10,7 +10,7 @@ from flask import Flask
 
 from app.db import acting_as, transaction
 from app.formats.session_limits import SESSION_BYTES
-from app.services.sessions import budget
+from app.services.sessions import events as session_events
 from tests.conftest import Api, Workspace, soup
 
 PATH = "/api/v1/sessions"
@@ -23,9 +23,9 @@ def ingest(workspace: Workspace, api: Callable[..., Api]) -> Api:
 
 @pytest.fixture
 def small_budget() -> Iterator[None]:
-    budget.use_budget(1_000_000)
+    session_events.use_budget(1_000_000)
     yield
-    budget.use_budget(SESSION_BYTES)
+    session_events.use_budget(SESSION_BYTES)
 
 
 def said(text: str, at: str | None = None) -> dict[str, Any]:
@@ -120,12 +120,12 @@ def test_beyond_the_budget_events_are_refused_and_the_session_says_so(
 
 def test_a_session_that_was_larger_before_stays_readable(app: Flask, workspace: Workspace, ingest: Api) -> None:
     session = store(ingest, *[[said("x" * 250_000)] * 3] * 2)
-    budget.use_budget(1_000_000)
+    session_events.use_budget(1_000_000)
     try:
         assert len([event for page in walk(ingest, session) for event in page]) == 6
         assert ingest.post(f"{PATH}/{session}/events", {"events": [said("more")]}).status_code == 413
     finally:
-        budget.use_budget(SESSION_BYTES)
+        session_events.use_budget(SESSION_BYTES)
 
 
 @pytest.mark.usefixtures("small_budget")

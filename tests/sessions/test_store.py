@@ -14,7 +14,6 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AuditEntry, Feedback
-from app.services.sessions import delete as session_delete
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import events_of
@@ -239,7 +238,7 @@ def test_a_golden_takes_no_event_and_is_not_deleted(workspace: Any) -> None:
         make_golden(session.id, admin)
         for attempt in (
             lambda: session_store.append_events(session.id, [NewEvent("user.message", {"text": "x"})], actor=admin),
-            lambda: session_delete.delete_sessions([session.id], actor=admin),
+            lambda: session_lists.delete_sessions([session.id], actor=admin),
             lambda: session_store.finish_session(session.id, "failed", actor=admin),
         ):
             with pytest.raises(Refused, match="golden"), transaction():
@@ -251,9 +250,9 @@ def test_deleting_keeps_the_feedback(workspace: Any) -> None:
     with acting_as(admin):
         session_id = create(admin, status="failed", error="broken").id
         with transaction(), pytest.raises(Forbidden):
-            session_delete.delete_sessions([session_id], actor=member)
+            session_lists.delete_sessions([session_id], actor=member)
         with transaction():
-            session_delete.delete_sessions([session_id], actor=admin)
+            session_lists.delete_sessions([session_id], actor=admin)
         db.session.expire_all()
         assert db.session.get(AgentSession, session_id) is None
         row = db.session.scalars(select(Feedback)).one()

@@ -20,7 +20,7 @@ from app.formats.cron import next_after
 from app.jobs.process import start_due_tasks
 from app.models import AgentSession, AuditEntry, Task, TaskTick
 from app.services.knowledge import rows as knowledge_rows
-from app.services.sessions import delete as session_delete
+from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.tasks import schedules as task_schedules
 from app.services.workspaces import people
@@ -141,7 +141,7 @@ def test_a_run_whose_session_was_deleted_is_given_up(office: Office) -> None:
     with office.at_work() as admin:
         session_id = db.session.scalar(select(TaskTick.session_id).where(TaskTick.task_id == task_id))
         assert session_id is not None
-        session_delete.delete_sessions([session_id], actor=admin)
+        session_lists.delete_sessions([session_id], actor=admin)
     office.set(task_id, next_run_at=ago(minutes=1))
     office.look_at_the_clock()
     assert [tick.status for tick in office.ticks(task_id)] == ["abandoned", "claimed"]

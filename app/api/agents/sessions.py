@@ -17,13 +17,11 @@ from app.formats import session_limits as limits
 from app.ingest.fields import Kind, Name, PastMoment, SessionFields, Status
 from app.models import AgentSession
 from app.services.agents import versions
-from app.services.sessions import delete as session_delete
 from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.sessions import store as session_store
-from app.services.sessions.budget import SessionFull, mark_full, session_budget
 from app.services.sessions.event_windows import Event, EventCursor, cursor_after, read_window
-from app.services.sessions.events import NewEvent
+from app.services.sessions.events import NewEvent, SessionFull, mark_full, session_budget
 from app.services.sessions.lists import SessionFilters
 
 EventType = Literal[
@@ -330,4 +328,4 @@ def _check_change(body: SessionChange) -> None:
 )
 def delete_session(session_id: UUID) -> None:
     """Delete a session. With its events. Feedback about it stays, without the link."""
-    session_delete.delete_sessions([session_id], actor=g.actor)
+    session_lists.delete_sessions([session_id], actor=g.actor)

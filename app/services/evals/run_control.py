@@ -15,7 +15,7 @@ from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.results import add_retries, errored_cases, finish_if_done, mark_retried
 from app.services.evals.runs import OPEN_STATUSES, get_run
-from app.services.sessions.delete import remove_sessions
+from app.services.sessions.lists import remove_sessions
 
 OPEN_CASES = ("pending", "running")
 CASES_CONSTRAINT = "fk_sessions_tenant_id_eval_run_id"

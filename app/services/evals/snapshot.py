@@ -26,8 +26,8 @@ from app.models import (
 )  # fmt: skip
 from app.services.chats.store import earlier_messages
 from app.services.evals.compare import load_events
-from app.services.sessions.budget import format_bytes
 from app.services.sessions.event_windows import iterate_events
+from app.services.sessions.events import format_bytes
 
 
 class TooMuchInput(Unprocessable):

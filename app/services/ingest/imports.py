@@ -19,8 +19,8 @@ from app.formats.session_limits import LINE_BYTES
 from app.ingest.messages import ImportedSession, read_line
 from app.models import AgentSession, Feedback, Import, User
 from app.services import audit
-from app.services.sessions.delete import remove_sessions
 from app.services.sessions.events import NewEvent
+from app.services.sessions.lists import remove_sessions
 from app.services.sessions.store import NewSession, create_sessions
 
 BATCH = 200

@@ -15,8 +15,16 @@ from app.db import db, run
 from app.models import AgentSession, SessionDraft
 from app.services import audit_entry
 from app.services.chats.store import NewMessage, append_messages
-from app.services.sessions.budget import FOR_THE_END, check_sizes
-from app.services.sessions.events import ADDED, EventRow, NewEvent, add_rows, row_parameters, rows_of
+from app.services.sessions.events import (
+    ADDED,
+    FOR_THE_END,
+    EventRow,
+    NewEvent,
+    add_rows,
+    check_sizes,
+    row_parameters,
+    rows_of,
+)
 from app.services.sessions.store import after_end, milliseconds_between
 from app.text.masking import Masking
 

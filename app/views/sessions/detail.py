@@ -12,8 +12,8 @@ from app.services.chats import store as chat_store
 from app.services.feedback import lists as feedback_lists
 from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
-from app.services.sessions.budget import format_bytes, full_size
 from app.services.sessions.event_windows import Event, SessionPart
+from app.services.sessions.events import format_bytes, full_size
 from app.views.format import short_id, with_version
 from app.views.transcript import timeline
 from app.views.transcript import turns as transcript_turns

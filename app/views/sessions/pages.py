@@ -12,7 +12,6 @@ from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.lists.menus import load_menus
-from app.services.sessions import delete as session_delete
 from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
@@ -151,10 +150,10 @@ def ask_delete() -> Any:
     try:
         if request.form.get("which") == "all":
             filters = listing.read_listing(SessionFilters, _query(back)).filters
-            ids = session_delete.find_ids(filters, actor=g.actor)
+            ids = session_lists.find_ids(filters, actor=g.actor)
         else:
             ids = selected_ids(NONE_SELECTED) if request.form.get("ids") else []
-        session_delete.check_deletable(ids, actor=g.actor)
+        session_lists.check_deletable(ids, actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
     if not ids:
@@ -169,7 +168,7 @@ def delete_sessions() -> Any:
     back = _list_address()
     try:
         with transaction():
-            gone = session_delete.delete_sessions(selected_ids(NONE_SELECTED), actor=g.actor)
+            gone = session_lists.delete_sessions(selected_ids(NONE_SELECTED), actor=g.actor)
     except Refused as refusal:
         return _refused(refusal, back)
     toast = Toast(f"Deleted {gone:,} session{'' if gone == 1 else 's'} for good.")
