@@ -17,7 +17,6 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.formats import session_limits as limits
-from app.formats.agent_config import AgentConfig, read_config
 from app.models import Agent, AgentSession, AgentVersion, Chat, Message, SessionDraft
 from app.services import audit
 from app.services.agents import versions
@@ -125,17 +124,6 @@ def progress_of(session_id: UUID, *, actor: Actor) -> Progress:
 
 
 @dataclass(frozen=True)
-class ChatAgent:
-    """An agent that one can talk to, as it is now."""
-
-    slug: str
-    name: str
-    kind: str
-    description: str | None
-    config: AgentConfig
-
-
-@dataclass(frozen=True)
 class ChatState:
     """The state of a conversation: its agent, its length, who spoke last, and the latest run."""
 
@@ -165,9 +153,9 @@ class ChatState:
         return f"{self.chat.message_count}-{str(run.session_id)[:8]}-{run.status}{stopping}-{run.event_count}-{draft}"
 
 
-def list_chat_agents(*, actor: Actor) -> list[ChatAgent]:
+def list_chat_agents(*, actor: Actor) -> Sequence[Any]:
     """The agents that one can talk to. The workspace's own, which work by themselves, are none of them. One query."""
-    rows = db.session.execute(
+    return db.session.execute(
         select(Agent.slug, Agent.name, Agent.kind, Agent.description, AgentVersion.config)
         .join(
             AgentVersion,
@@ -182,8 +170,7 @@ def list_chat_agents(*, actor: Actor) -> list[ChatAgent]:
             Agent.is_system.is_(False),
         )
         .order_by(Agent.name, Agent.slug)
-    )
-    return [ChatAgent(slug, name, kind, about, read_config(config)) for slug, name, kind, about, config in rows]
+    ).all()
 
 
 def start_chat(agent: str, text: str, *, actor: Actor) -> Chat:

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -35,16 +34,6 @@ MAX_TURNS = 50
 LOG_BUDGET = 4_000_000
 LOG_EVENTS = ("user.message", "tool.call", "tool.result")
 ROLES = {"agent": "assistant"}
-
-
-@dataclass(frozen=True)
-class KnownRow:
-    """A knowledge row that a prompt held, as it is today."""
-
-    id: UUID
-    type: str
-    content: str
-    state: str
 
 
 def sessions_behind(chat_id: UUID, *, actor: Actor) -> Sequence[Any]:
@@ -154,16 +143,15 @@ class RecordNames:
         return RECORD_ID.sub(lambda found: names.get(found[1], found[0]), text or "")
 
 
-def load_knowledge(row_ids: Collection[UUID], *, actor: Actor) -> list[KnownRow]:
-    """The knowledge rows with these ids, by type. One query."""
+def load_knowledge(row_ids: Collection[UUID], *, actor: Actor) -> Sequence[Any]:
+    """The knowledge rows with these ids as they are today, by type. One query."""
     if not row_ids:
         return []
-    rows = db.session.execute(
+    return db.session.execute(
         select(SharedContext.id, SharedContext.type, SharedContext.content, SharedContext.state)
         .where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(row_ids))
         .order_by(SharedContext.type, SharedContext.id)
-    )
-    return [KnownRow(*row) for row in rows]
+    ).all()
 
 
 def read_turn_logs(conversation: Conversation, turn_ids: Sequence[str], *, actor: Actor) -> dict[str, list[LogEntry]]:

@@ -11,11 +11,11 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
+from app.formats.agent_config import read_config
 from app.security.access import access
 from app.services.chats import own as chat_own
 from app.services.chats.lists import ChatFilters, list_chats
 from app.services.sessions import start as session_start
-from app.services.sessions.start import ChatAgent
 from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.live import live_now
@@ -203,8 +203,8 @@ def agent_options() -> list[dict[str, Any]]:
     return [_option(agent, usual) for agent in session_start.list_chat_agents(actor=g.actor)]
 
 
-def _option(agent: ChatAgent, usual: str) -> dict[str, Any]:
-    config = agent.config
+def _option(agent: Any, usual: str) -> dict[str, Any]:
+    config = read_config(agent.config)
     can = [words for group, words in TOOL_GROUP_LABELS.items() if group in config.tool_groups]
     can += [tool.name for tool in config.http_tools] + [server.name for server in config.mcp_servers]
     if agent.kind == "endpoint":

@@ -13,7 +13,6 @@ from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
 from app.services.sessions import transcript as session_transcript
-from app.services.sessions.transcript import KnownRow
 from app.text.diff import word_diff
 from app.views.feedback.summary import summarise
 from app.views.format import with_version
@@ -74,7 +73,7 @@ def _target(row: FeedbackRow, turns: Sequence[Turn]) -> Turn | None:
     return turns[-1] if turns and row.kind == "session_failure" else None
 
 
-def _turns(row: FeedbackRow) -> tuple[list[Turn], list[KnownRow]]:
+def _turns(row: FeedbackRow) -> tuple[list[Turn], Sequence[Any]]:
     """Return the transcript around the row, the conversation's when there is one, else the session's, and the knowledge
     that the session had."""
     version = f"v{row.agent_version}" if row.agent_version else ""

@@ -9,7 +9,6 @@ from flask import g, url_for
 from app.formats.ids import parse_id
 from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import transcript as session_transcript
-from app.services.sessions.transcript import KnownRow
 from app.views.feedback.summary import summarise
 from app.views.format import value_line
 from app.views.transcript import turns as transcript_turns
@@ -59,7 +58,7 @@ def attach_notes(turns: Sequence[Turn], notes: Iterable[Note], *, whole: bool) -
     return left
 
 
-def load_known_rows(payload: dict[str, Any] | None) -> list[KnownRow]:
+def load_known_rows(payload: dict[str, Any] | None) -> Sequence[Any]:
     """Return the knowledge that a `context.loaded` event names, as far as it still exists."""
     names = (payload or {}).get("row_ids")
     ids = [parse_id(str(value)) for value in names[:MAX_ROWS]] if isinstance(names, list) else []
