@@ -1,7 +1,6 @@
 """Knowledge that tools write: it waits for a person, is never written twice, and comes in small numbers."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -74,7 +73,7 @@ def _write(
 ) -> SharedContext:
     _check_rate(actor)
     meta = {"proposed": {"session_id": str(session_id) if session_id else None}} | meta
-    return add_row(replace(new, created_at=None), actor=actor, proposed=True, meta=meta, vector=vector)
+    return add_row(new, actor=actor, proposed=True, meta=meta, vector=vector)
 
 
 def _find_same(new: NewRow, actor: Actor) -> SharedContext | None:
