@@ -144,15 +144,6 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
     return found.map(lambda row: SimpleNamespace(**dict(zip(ROW, row + received.get(row[0], NONE), strict=True))))
 
 
-def conditions_of(filters: SessionFilters, actor: Actor) -> list[Any] | None:
-    """What indexes narrow the list by, or None when no session has the words that are searched for."""
-    where = _indexed(filters, actor)
-    if not filters.q:
-        return where
-    ids = text_search.find_ids("sessions", filters.q)
-    return [*where, text_search.Matches(ids).are(AgentSession.id)] if ids else None
-
-
 def _indexed(filters: SessionFilters, actor: Actor) -> list[Any]:
     where = [AgentSession.tenant_id == actor.tenant_id, *filters.conditions()]
     return [*where, ~is_hidden(AgentSession.created_by, actor)] if filters.person_id else where
@@ -172,15 +163,16 @@ def ratings_of(session_ids: list[UUID]) -> dict[UUID, tuple[int, int, int]]:
 
 def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
     """All sessions that a list shows, over its pages. Refused when they are more than go at once."""
-    where = conditions_of(filters, actor)
-    if where is None:
-        return []
+    where = _indexed(filters, actor)
+    if filters.q:
+        matches = text_search.find_ids("sessions", filters.q)
+        if not matches:
+            return []
+        where.append(text_search.Matches(matches).are(AgentSession.id))
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MAX_SESSIONS:
-            raise Refused(
-                f"Only the newest {SCAN_LIMIT:,} sessions were looked at; narrow the list by days or by agent."
-            )
+            raise Refused(f"Only the newest {SCAN_LIMIT:,} sessions were checked; narrow the list by days or agent.")
     else:
         ids = list(db.session.scalars(select(AgentSession.id).where(*where).limit(MAX_SESSIONS + 1)))
     if len(ids) > MAX_SESSIONS:
