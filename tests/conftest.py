@@ -28,7 +28,7 @@ from werkzeug.test import TestResponse
 ROOT = Path(__file__).resolve().parent.parent
 PASSWORD = "only-for-tests"
 # A busy machine makes single examples slow; how long things take is measured in bench/.
-hypothesis.settings.register_profile("upshot", deadline=None)
+hypothesis.settings.register_profile("upshot", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("upshot")
 SLOW_FIRST = ("tests/demo/", "tests/contract/", "tests/sessions/")
 

@@ -33,7 +33,12 @@ ARGUMENT_SENTENCES: dict[str, Callable[[Any, Schema], str]] = {
     "maxLength": lambda most, _: f"Send at most {most} characters.",
     "minimum": lambda least, _: f"Send {least} or more.",
     "maximum": lambda most, _: f"Send {most} or less.",
+    "exclusiveMinimum": lambda least, _: f"Send more than {least}.",
+    "exclusiveMaximum": lambda most, _: f"Send less than {most}.",
+    "minItems": lambda least, _: f"Send at least {least} items.",
+    "maxItems": lambda most, _: f"Send at most {most} items.",
 }
+BOUNDS = [name for name in ARGUMENT_SENTENCES if "min" in name.lower() or "max" in name.lower()]
 
 
 def check_arguments(given: dict[str, Any], schema: dict[str, Any]) -> None:
@@ -85,8 +90,7 @@ def _prune(schema: Any, budget: Iterator[int], depth: int = 0) -> Schema:
     return {
         **_types(schema, (*TYPES, "null")),
         **{name: schema[name] for name in ("enum",) if isinstance(schema.get(name), list)},
-        **{name: schema[name] for name in ("minLength", "maxLength") if isinstance(schema.get(name), int)},
-        **{name: schema[name] for name in ("minimum", "maximum") if isinstance(schema.get(name), int | float)},
+        **{name: schema[name] for name in BOUNDS if type(schema.get(name)) in (int, float)},
         "required": _texts(schema.get("required")),
         **_members(schema, partial(_prune, budget=budget, depth=depth + 1)),
         **({"additionalProperties": False} if schema.get("additionalProperties") is False else {}),

@@ -174,6 +174,9 @@ def test_arguments_by_the_first_rule_that_yields_a_valid_value() -> None:
         "query": TEXT,
         "flag": {"type": "boolean"},
         "page": {"type": "integer", "default": 1},
+        "code": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$"},
+        "share": {"type": "number", "exclusiveMaximum": 1},
+        "tags": {"type": "array", "items": TEXT, "maxItems": 2},
     }
     look = tool("lookUp", "Look things up.", properties)
 
@@ -196,6 +199,12 @@ def test_arguments_by_the_first_rule_that_yields_a_valid_value() -> None:
     assert found('Look up "Red lines" of Oslo')["query"] == "Red lines"
     assert found("Look up the lines of Oslo")["query"] == "Look lines Oslo"
     assert found("Look up things")["page"] == 1
+    assert found("Look things up, code=DE-12")["code"] == "DE-12"
+    assert "code" not in found("Look things up, code=twelve")
+    assert found("Look things up, share=0.5")["share"] == 0.5
+    assert "share" not in found("Look things up, share=1")
+    assert found('Look things up, tags="red, blue"')["tags"] == ["red", "blue"]
+    assert "tags" not in found('Look things up, tags="red, blue, green"')
 
 
 def test_ids_come_from_the_step_then_this_turn_then_earlier_turns() -> None:

@@ -32,6 +32,8 @@ _ENDS = re.compile(
     r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s\w+\s*[=:]\s*\S",
     re.IGNORECASE,
 )
+# A pattern with nested repetition can take exponential time.
+_RISKY = re.compile(r"[+*}][)\]]*[+*{]|\([^)]*[+*][^)]*\)[+*{]")
 _TOKEN = re.compile(r"[^\W_](?:[\w&’'-]*[^\W_])?")
 
 
@@ -140,7 +142,17 @@ def _fits(value: Any, schema: Schema) -> bool:
         except ValueError:
             return False
         return FORMATS[wanted].fullmatch(value) is not None
-    return value != "" and fits_schema(value, {**schema, "type": type_of(schema)})
+    return value != "" and _has_pattern(value, schema) and fits_schema(value, {**schema, "type": type_of(schema)})
+
+
+def _has_pattern(value: Any, schema: Schema) -> bool:
+    pattern = schema.get("pattern")
+    if not isinstance(value, str) or not isinstance(pattern, str) or _RISKY.search(pattern) or len(value) > MAX_STRING:
+        return True
+    try:
+        return re.search(pattern, value) is not None
+    except re.error:
+        return False
 
 
 def _read_as(text: str, schema: Schema, root: Schema) -> Any:
