@@ -67,8 +67,7 @@ def import_messages(
 ) -> Result:
     """Take a file in, one session a line. A bad line is noted with its number and the rest goes in.
 
-    A file can hold more than one transaction should, so the caller gives `within`, which opens one for each batch. What
-    was taken in before something broke stays, and the same file again adds only what is missing.
+    `within` opens a transaction for each batch. The same file again adds only what is missing.
     """
     with within():
         result = Result(_begin(filename, actor))
@@ -179,10 +178,7 @@ def _lock_running(import_id: UUID, actor: Actor) -> Import:
 
 
 def undo_import(import_id: UUID, *, actor: Actor) -> int:
-    """Remove every session that the import brought, with its events and the report of its failure; how many there were.
-
-    What people said about them stays, without the link. Agents that the import made stay too. Again, it does nothing.
-    """
+    """Remove the sessions that the import brought, with their events and reports of failure; how many there were."""
     actor.check_admin("Only an admin undoes imports.")
     row = get_own(Import, import_id, "import", actor=actor, lock=True)
     if row.undone_at is not None:

@@ -120,10 +120,8 @@ def rows_of(session_id: UUID, events: Sequence[NewEvent], masking: Masking, *, b
 
 
 def add_rows(rows: Sequence[EventRow], *, tenant_id: UUID) -> list[tuple[Any, ...]]:
-    """Store rows of sessions that are locked or new, and what each session holds then.
-
-    Only the database knows how large they are, so what exceeds a budget is refused after it was written.
-    """
+    """Store rows of sessions that are locked or new, and what each session holds then."""
+    # Only the database knows how large they are, so what exceeds a budget is refused after it was written.
     if not rows:
         return []
     sizes = run(ADD, row_parameters(rows, tenant_id))

@@ -1,7 +1,6 @@
 """Work for agents that run here, in chats and elsewhere: started, stopped and followed.
 
-A run is a pending session. The messages to the agent are in its metadata as `turns`; the runtime writes each as a
-`user.message` when it begins with it. Pages show its events, and its draft while the agent writes.
+A run is a pending session, with the messages to its agent in its metadata as `turns`.
 """
 
 from collections.abc import Sequence

@@ -155,10 +155,7 @@ def load_knowledge(row_ids: Collection[UUID], *, actor: Actor) -> Sequence[Any]:
 
 
 def read_turn_logs(conversation: Conversation, turn_ids: Sequence[str], *, actor: Actor) -> dict[str, list[LogEntry]]:
-    """What happened in the last 50 of these turns, by turn, in order of time. Three queries.
-
-    Tool calls come from the sessions that answered, as far as these belong to the conversation or to none.
-    """
+    """What happened in the last 50 of these turns, by turn, in order of time. Three queries."""
     wanted = list(turn_ids)[-MAX_TURNS:]
     ours = [Message.tenant_id == actor.tenant_id, Message.chat_id == conversation.id]
     messages = db.session.scalars(
@@ -217,6 +214,7 @@ def _load_events(conversation: Conversation, sessions: set[UUID], actor: Actor) 
             SessionEvent.tenant_id == actor.tenant_id,
             SessionEvent.session_id.in_(sessions),
             SessionEvent.event_type.in_(LOG_EVENTS),
+            # A message may name a session of another conversation, whose work is not shown here.
             or_(AgentSession.chat_id.is_(None), AgentSession.chat_id == conversation.id),
         )
         .subquery()

@@ -1,7 +1,6 @@
 """What was said and done, as turns to read. Pure: events, messages and notes in, turns out.
 
-A turn is what one side did before the other spoke. Payloads come from other people's agents, so nothing in them is
-taken for granted: what is missing is left out, what has another shape is shown as it is.
+Payloads come from other people's agents: what is missing is left out, what has another shape is shown as it is.
 """
 
 import json
