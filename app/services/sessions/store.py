@@ -100,7 +100,7 @@ def create_session(new: NewSession, *, actor: Actor) -> tuple[AgentSession, bool
 
 
 def create_sessions(sessions: Sequence[NewSession], *, actor: Actor) -> int:
-    """Store sessions that all have an `external_id` in few statements; how many were new. Known ones stay as they are."""
+    """Store sessions with an `external_id` each in few statements; how many were new. Known ones stay as they are."""
     # Links are not looked up one by one: the database refuses those of another workspace.
     for new in sessions:
         check_new(new)
