@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+from xml.etree import ElementTree
 
 import click
 from flask import current_app
@@ -128,7 +131,7 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
     """Run what waits until the run has ended. Ctrl-C cancels it."""
     from app.db import acting_as, transaction
     from app.jobs.executor import Executor
-    from app.services.evals import run_control
+    from app.services.evals import results as eval_results
     from app.services.evals import runs as eval_runs
 
     executor = Executor(current_app._get_current_object())  # type: ignore[attr-defined]
@@ -145,7 +148,7 @@ def _follow(run_id: UUID, system: Actor, *, shown: bool) -> EvalRun:
             time.sleep(POLL)
     except KeyboardInterrupt:
         with acting_as(system), transaction():
-            run_control.cancel_run(run_id, actor=system)
+            eval_results.cancel_run(run_id, actor=system)
         raise
     finally:
         executor.stop()
@@ -181,10 +184,37 @@ def _counted(verdicts: dict[str, int]) -> str:
 
 def _write_junit(path: Path, run: EvalRun, results: dict[str, Any], system: Actor) -> None:
     from app.db import acting_as, transaction
-    from app.evals.junit import junit_xml
     from app.services.evals import golden_lists
 
     with acting_as(system), transaction():
         titles = golden_lists.titles_of(list(results), actor=system)
     seconds = (run.completed_at - run.started_at).total_seconds() if run.completed_at else 0.0
     path.write_text(junit_xml(run.set_name or run.name, results, titles, seconds), "utf-8")
+
+
+# Characters that XML cannot hold, not even escaped.
+UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+def junit_xml(name: str, results: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str], seconds: float) -> str:
+    """One test case for each golden. What could not be judged is an error, never a pass."""
+    suite = ElementTree.Element("testsuite", name=_writable(name), tests=str(len(results)), time=f"{seconds:.3f}")
+    for golden_id, result in results.items():
+        title = _writable(titles.get(golden_id, golden_id))
+        case = ElementTree.SubElement(suite, "testcase", classname=_writable(name), name=title)
+        if result["verdict"] == "pass":
+            continue
+        message = _writable(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
+        kind = "failure" if result["verdict"] in ("fail", "flaky") else "error"
+        texts = [str(each.get("text", "")) for each in result.get("divergences") or []]
+        lines = [f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *texts]
+        ElementTree.SubElement(case, kind, message=message).text = _writable("\n".join(lines))
+    for kind in ("failure", "error"):
+        suite.set(f"{kind}s", str(len(suite.findall(f"testcase/{kind}"))))
+    ElementTree.indent(suite)
+    written: bytes = ElementTree.tostring(suite, "utf-8", xml_declaration=True)
+    return f"{written.decode()}\n"
+
+
+def _writable(text: str) -> str:
+    return UNWRITABLE.sub("\ufffd", text)

@@ -10,6 +10,7 @@ from app.db.types import counter, json_object, timestamp
 from app.models.base import KeyedRow, Row, addressable, index, one_of, within
 
 RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
+OPEN_STATUSES = ("queued", "running")
 TRIGGERS = ("manual", "scheduled", "post-deploy")
 CONTEXT_MODES = ("frozen", "live")
 

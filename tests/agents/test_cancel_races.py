@@ -14,8 +14,9 @@ from sqlalchemy import text
 
 from app.db import acting_as, db, transaction
 from app.models import EvalRun
-from app.services.evals import promotion, run_control
+from app.services.evals import promotion
 from app.services.evals import replays as eval_replays
+from app.services.evals import results as eval_results
 from app.services.sessions import leases
 from app.services.sessions.events import NewEvent
 from app.services.sessions.leases import Lease, RunOutcome
@@ -71,7 +72,7 @@ def test_a_run_is_cancelled_while_its_first_case_ends(bench: Bench) -> None:
     run = bench.run(drain=False, golden_ids=[golden_id], trials=3)
     lease = claimed(bench, run)
 
-    done = ends_while(bench, lease, lambda: run_control.cancel_run(run.id, actor=bench.admin).id)
+    done = ends_while(bench, lease, lambda: eval_results.cancel_run(run.id, actor=bench.admin).id)
 
     assert done.result() == run.id
     # Of the others, those that wait are cancelled, and those that somebody claimed are asked to stop.
@@ -84,7 +85,7 @@ def test_a_run_whose_last_case_ends_first_is_not_cancelled(bench: Bench) -> None
     golden_id = bench.golden("List entities")
     run = bench.run(drain=False, golden_ids=[golden_id])
 
-    done = ends_while(bench, claimed(bench, run), lambda: run_control.cancel_run(run.id, actor=bench.admin))
+    done = ends_while(bench, claimed(bench, run), lambda: eval_results.cancel_run(run.id, actor=bench.admin))
 
     assert "completed already" in str(done.exception())
     assert bench.look(run.id).status == "completed"

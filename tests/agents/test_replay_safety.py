@@ -22,8 +22,9 @@ from app.jobs.executor import Executor
 from app.models import Agent, AuditEntry
 from app.services.agents import versions
 from app.services.analytics import tab_counts
-from app.services.evals import promotion, run_control, run_lists
+from app.services.evals import promotion, run_lists
 from app.services.evals import replays as eval_replays
+from app.services.evals import results as eval_results
 from app.services.evals.promotion import Promotion
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
@@ -154,7 +155,7 @@ def test_what_is_queued_when_an_agent_moves_away_errors_without_a_call(bench: Be
         assert server.asked == []
         assert len(bench.replays(run)) == 2, "what cannot be replayed is not tried again"
         with bench.acting(), pytest.raises(Refused, match="archived or run elsewhere"):
-            run_control.retry_errored(run.id, actor=bench.admin)
+            eval_results.retry_errored(run.id, actor=bench.admin)
 
 
 @pytest.fixture
@@ -321,7 +322,7 @@ def test_replays_of_a_lost_process_come_back_one_by_one(bench: Bench, superuser_
     assert few < 4 <= some < 17
     assert (every, lost) == (20, [(1,)])
     with bench.acting():
-        run_control.cancel_run(run.id, actor=bench.admin)
+        eval_results.cancel_run(run.id, actor=bench.admin)
     bench.drain()
 
 

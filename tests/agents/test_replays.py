@@ -21,7 +21,8 @@ from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.evals import compare as eval_compare
 from app.services.evals import golden as eval_golden
-from app.services.evals import promotion, run_control
+from app.services.evals import promotion
+from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals.promotion import Promotion
 from app.services.evals.runs import NewRun
@@ -269,12 +270,12 @@ def test_trials_are_combined_and_a_run_is_cancelled_once(bench: Bench) -> None:
     assert waiting.status == "queued"
     for _ in range(2):
         with bench.acting():
-            assert run_control.cancel_run(waiting.id, actor=bench.admin).status == "cancelled"
+            assert eval_results.cancel_run(waiting.id, actor=bench.admin).status == "cancelled"
     assert bench.drain() == 0
     assert {replay.status for replay in bench.replays(waiting)} == {"cancelled"}
     assert bench.complaints() == []
     with bench.acting(), pytest.raises(Refused, match="completed"):
-        run_control.cancel_run(run.id, actor=bench.admin)
+        eval_results.cancel_run(run.id, actor=bench.admin)
 
 
 def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,7 +288,7 @@ def test_what_errors_writes_no_feedback_and_is_tried_again(bench: Bench, monkeyp
     assert (one["verdict"], one["passed"]) == ("errored", None)
     assert bench.complaints() == []
     with bench.acting():
-        assert run_control.retry_errored(run.id, actor=bench.admin) == 1
+        assert eval_results.retry_errored(run.id, actor=bench.admin) == 1
     bench.drain()
     again = bench.look(run.id)
     assert again.status == "completed"

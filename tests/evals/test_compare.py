@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import Invalid
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.mentions import suggest_facts
+from app.evals.expected.expectations import suggest_facts
 from app.evals.trace import make_run
 from tests.evals import mutations
 

@@ -15,7 +15,7 @@ from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound, Problem, Refused, Unprocessable
 from app.evals.snapshot import snapshot_hash
 from app.models import AgentSession, AuditEntry, Feedback
-from app.services.evals import candidates, golden_sets, promotion
+from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
 from app.services.evals.promotion import Promotion
 from app.services.feedback import intake as feedback_intake
@@ -156,7 +156,7 @@ def test_a_golden_is_renamed_annotated_and_revoked_and_nothing_else(app: Flask, 
             with pytest.raises(Refused, match="golden"), acting_as(admin), transaction():
                 refused()
         with acting_as(admin), transaction():
-            assert golden_sets.rename_set("smoke", "chat-smoke", actor=admin) == 1
+            assert eval_golden.rename_set("smoke", "chat-smoke", actor=admin) == 1
         with acting_as(admin), transaction():
             assert eval_golden.revoke_golden(session_id, actor=admin)
         with acting_as(admin), transaction():

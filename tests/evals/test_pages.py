@@ -15,7 +15,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, AuditEntry
 from app.services.agents import versions
-from app.services.evals import golden_sets
+from app.services.evals import golden as eval_golden
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.rows import NewRow
 from app.services.sessions.events import NewEvent
@@ -323,8 +323,8 @@ def test_a_set_is_renamed_with_its_policy_and_runs(app: Flask, workspace: Worksp
     assert send(client, "/sets/smoke/rename", name="No Slug").status_code == 422
     assert send(client, "/sets/smoke/rename", name="chat-smoke").location.endswith("/sets/chat-smoke")
     with app.app_context(), acting_as(admin):
-        assert golden_sets.policy_of("chat-smoke", actor=admin) == policy
-        assert golden_sets.policy_of("smoke", actor=admin) == {}
+        assert eval_golden.policy_of("chat-smoke", actor=admin) == policy
+        assert eval_golden.policy_of("smoke", actor=admin) == {}
         found = db.session.scalars(select(AuditEntry.action).where(AuditEntry.action == "golden_set.policy_changed"))
         assert len(found.all()) == 1
     assert soup(client.get(f"{URL}/sets/chat-smoke")).select_one("#t-final_message")["value"] == "0.8"

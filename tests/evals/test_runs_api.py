@@ -15,7 +15,8 @@ from app.errors import NotFound, Refused
 from app.models import AuditEntry, SessionEvent
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, golden_sets, promotion, run_control, run_lists
+from app.services.evals import golden_lists, promotion, run_lists
+from app.services.evals import results as eval_results
 from app.services.evals.runs import left_out_notes
 from tests.agents.test_replays import CONFIG, Bench, bench
 from tests.conftest import Api, Workspace
@@ -100,7 +101,7 @@ def test_who_deletes_and_who_promotes_at_once_leave_nothing_half_done(bench: Ben
 
     def delete(run_id: UUID) -> str:
         with bench.acting():
-            run_control.delete_run(run_id, actor=bench.admin)
+            eval_results.delete_run(run_id, actor=bench.admin)
         return "deleted"
 
     def promote(golden_id: UUID, replay_id: UUID) -> str:
@@ -218,7 +219,7 @@ def test_a_trial_of_another_version_does_not_speak_for_the_set(bench: Bench, adm
     for more in ({"agent_id": bench.desk.agent("stranger", **CONFIG)}, {"golden_ids": [golden_id], "set_name": None}):
         bench.run(**{"set_name": "default", **more})
     with bench.acting():
-        [row] = golden_sets.list_set_rows(actor=bench.admin)
+        [row] = run_lists.list_set_rows(actor=bench.admin)
     assert row["course"] is not None
     assert row["course"].last.id == now.id
     assert row["score"] is not None

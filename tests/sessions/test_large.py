@@ -15,7 +15,6 @@ from app.db import acting_as, db, transaction
 from app.errors import Unprocessable
 from app.models import AgentSession, SessionEvent
 from app.services.evals import compare as eval_compare
-from app.services.evals import diff as eval_diff
 from app.services.evals import promotion
 from app.services.evals import snapshot as eval_snapshot
 from app.services.evals.promotion import Promotion
@@ -74,7 +73,7 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
         "offer": lambda: promotion.load_offer(first, actor=acting),
         "compare": lambda: eval_compare.compare_sessions(first, second, actor=acting),
         "differs": lambda: eval_compare.compare_sessions(first, other, actor=acting),
-        "diff": lambda: eval_diff.load_diff(first, second, actor=acting),
+        "diff": lambda: eval_compare.load_diff(first, second, actor=acting),
         "snapshot": lambda: eval_snapshot.take_snapshot(db.session.get_one(AgentSession, first), actor=acting),
     }
     found = {}

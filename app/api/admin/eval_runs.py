@@ -8,16 +8,15 @@ from uuid import UUID
 from flask import g
 from pydantic import Field, create_model
 
-from app.api.admin import bp
-from app.api.admin.evals import ADMIN, SetQuery
+from app.api.admin import admin_route
+from app.api.admin.evals import SetQuery
 from app.api.kit.fields import Answer, Body, Id, Moment, SetName
-from app.api.kit.route import route
 from app.db import paging
 from app.errors import NotFound
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.evals import results as eval_results
-from app.services.evals import run_control, run_lists
+from app.services.evals import run_lists
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun
 
@@ -124,69 +123,72 @@ class DeployedRuns(Answer):
     left_out: int
 
 
-@route(
-    bp, "POST", "/api/admin/evals/runs", access=ADMIN, body=GoldenRun, answer=Started, status=202, idempotent=True,
-    summary="Replay a golden or a set",
+@admin_route(
+    "POST",
+    "/api/admin/evals/runs",
+    status=202,
+    idempotent=True,
     also={404: "There is no such golden, set, agent or version.", 409: "The agent runs elsewhere or is archived."},
-)  # fmt: skip
+)
 def start(body: GoldenRun) -> Started:
+    """Replay a golden or a set."""
     ids = [body.goldenSessionId] if body.goldenSessionId else []
     new = body.new_run(set_name=body.setName, golden_ids=ids)
     return Started.model_validate(eval_runs.start_run(new, actor=g.actor))
 
 
-@route(
-    bp, "POST", "/api/admin/evals/runs/set", access=ADMIN, body=SetRun, answer=Started, status=202, idempotent=True,
-    summary="Replay a set",
+@admin_route(
+    "POST",
+    "/api/admin/evals/runs/set",
+    status=202,
+    idempotent=True,
     also={404: "There is no such set, agent or version.", 409: "The agent runs elsewhere or is archived."},
-)  # fmt: skip
+)
 def start_set(body: SetRun) -> Started:
+    """Replay a set."""
     return Started.model_validate(eval_runs.start_run(body.new_run(set_name=body.setName), actor=g.actor))
 
 
-@route(
-    bp, "GET", "/api/admin/evals/runs", access=ADMIN, query=SetQuery, answer=RunPage, summary="List runs",
-    about="Newest first, without their results.",
-)  # fmt: skip
+@admin_route("GET", "/api/admin/evals/runs")
 def list_runs(query: SetQuery) -> RunPage:
+    """List runs. Newest first, without their results."""
     found = run_lists.list_runs(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
     return RunPage.model_validate(found.map(lambda row: {**vars(row), "results": {}}))
 
 
-@route(
-    bp, "GET", "/api/admin/evals/runs/<uuid:run_id>", access=ADMIN, answer=RunAnswer, summary="Read a run",
-    about="While it is under way `results` holds what is known so far, and `progress` how far it is.",
-)  # fmt: skip
+@admin_route("GET", "/api/admin/evals/runs/<uuid:run_id>")
 def get_run(run_id: UUID) -> RunAnswer:
+    """Read a run. While it is under way `results` holds what is known so far, and `progress` how far it is."""
     return _run_answer(run_id)
 
 
-@route(
-    bp, "POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", access=ADMIN, body=Body, answer=RunAnswer,
-    summary="Cancel a run", also={409: "It has ended already."},
-    about="What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine.",
-)  # fmt: skip
+@admin_route("POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", also={409: "It has ended already."})
 def cancel(run_id: UUID, body: Body) -> RunAnswer:
-    run_control.cancel_run(run_id, actor=g.actor)
+    """Cancel a run. What waits is cancelled at once, what is under way at its next step. Cancelling twice is fine."""
+    eval_results.cancel_run(run_id, actor=g.actor)
     return _run_answer(run_id)
 
 
-@route(
-    bp, "POST", "/api/admin/evals/runs/<uuid:run_id>/retry", access=ADMIN, body=Body, answer=RunAnswer,
-    summary="Replay again what errored", also={409: "It is under way, was cancelled, or nothing errored."},
-)  # fmt: skip
+@admin_route(
+    "POST",
+    "/api/admin/evals/runs/<uuid:run_id>/retry",
+    also={409: "It is under way, was cancelled, or nothing errored."},
+)
 def retry(run_id: UUID, body: Body) -> RunAnswer:
-    run_control.retry_errored(run_id, actor=g.actor)
+    """Replay again what errored."""
+    eval_results.retry_errored(run_id, actor=g.actor)
     return _run_answer(run_id)
 
 
-@route(
-    bp, "DELETE", "/api/admin/evals/runs/<uuid:run_id>", access=ADMIN, status=204, summary="Delete a run",
+@admin_route(
+    "DELETE",
+    "/api/admin/evals/runs/<uuid:run_id>",
+    status=204,
     also={409: "It is under way, or one of its replays was promoted instead of its golden."},
-    about="With its replays and their events, for good. Feedback that its failures became stays.",
-)  # fmt: skip
+)
 def delete(run_id: UUID) -> None:
-    run_control.delete_run(run_id, actor=g.actor)
+    """Delete a run. With its replays and their events, for good. Feedback that its failures became stays."""
+    eval_results.delete_run(run_id, actor=g.actor)
 
 
 def _run_answer(run_id: UUID) -> RunAnswer:
@@ -199,13 +201,16 @@ def _run_answer(run_id: UUID) -> RunAnswer:
     return answer
 
 
-@route(
-    bp, "POST", "/api/hooks/post-deploy", access=ADMIN, body=Deployed, answer=DeployedRuns, status=202,
-    idempotent=True, summary="Replay goldens after a deployment",
+@admin_route(
+    "POST",
+    "/api/hooks/post-deploy",
+    status=202,
+    idempotent=True,
     also={404: "There is no such agent or set, or the agent has no goldens.", 409: "The agent cannot run here."},
-    about="Of each set the goldens that this agent recorded; a set without any is skipped.",
-)  # fmt: skip
+)
 def post_deploy(body: Deployed) -> DeployedRuns:
+    """Replay goldens after a deployment. Of each set the goldens that this agent recorded; a set without any is
+    skipped."""
     agent = versions.resolve_agent(body.agent, actor=g.actor)
     version = versions.version_id(agent, body.version, field="version")
     own = eval_golden.sets_of_agent(agent.id, actor=g.actor)

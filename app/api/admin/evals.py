@@ -7,15 +7,12 @@ from flask import g
 from pydantic import AliasGenerator, ConfigDict, Field
 from pydantic.alias_generators import to_snake
 
-from app.api.admin import bp
+from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Body, Id, Limit, Moment, Page, SetName
-from app.api.kit.route import route
 from app.db import paging
 from app.services.evals import candidates, golden_lists, promotion
 from app.services.evals import compare as eval_compare
 from app.services.evals import golden as eval_golden
-
-ADMIN = ("admin", "admin")
 
 
 class CamelCase(Answer):
@@ -124,67 +121,63 @@ class GoldenChange(Body):
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
 
 
-@route(
-    bp, "GET", "/api/admin/evals/candidates", access=ADMIN, query=CandidateQuery, answer=CandidateList,
-    summary="List candidates",
-    about="Pending complaints about responses and sessions, brought together by agent and first request; those with"
-    " most complaints first.",
-)  # fmt: skip
+@admin_route("GET", "/api/admin/evals/candidates")
 def list_candidates(query: CandidateQuery) -> CandidateList:
+    """List candidates. Pending complaints about responses and sessions, brought together by agent and first request;
+    those with most complaints first."""
     found = candidates.list_candidates(actor=g.actor, limit=query.limit, cursor=query.cursor)
     return CandidateList.model_validate(found)
 
 
-@route(
-    bp, "POST", "/api/admin/evals/candidates/<uuid:session_id>/run-again", access=ADMIN, body=Body, answer=RunAgain,
-    status=202, idempotent=True, summary="Run a candidate again",
+@admin_route(
+    "POST",
+    "/api/admin/evals/candidates/<uuid:session_id>/run-again",
+    status=202,
+    idempotent=True,
     also={
         404: "There is no such session in this workspace.",
         409: "It is running again already, a session of it completed, nothing of it is pending, or its agent is"
         " archived or runs elsewhere.",
     },
-    about="For a candidate whose sessions failed: a session with the same prompt on the agent's current version, by the"
-    " key's person. Once it completed, it is the candidate's `representativeSessionId`.",
-)  # fmt: skip
+)
 def run_again(session_id: UUID, body: Body) -> RunAgain:
+    """Run a candidate again. For a candidate whose sessions failed: a session with the same prompt on the agent's
+    current version, by the key's person. Once it completed, it is the candidate's `representativeSessionId`."""
     session = candidates.run_again(session_id, actor=g.actor)
     return RunAgain(sessionId=session.id, status=session.status)
 
 
-@route(
-    bp, "PATCH", "/api/admin/evals/candidates", access=ADMIN, body=Resolution, answer=Resolved,
-    summary="Settle a group of complaints",
-    about="Only rows that are still pending move; `updated` says how many.",
-)  # fmt: skip
+@admin_route("PATCH", "/api/admin/evals/candidates")
 def resolve_candidates(body: Resolution) -> Resolved:
+    """Settle a group of complaints. Only rows that are still pending move; `updated` says how many."""
     return Resolved(
         updated=len(candidates.resolve_group(body.feedbackIds, body.action, actor=g.actor, notes=body.notes))
     )
 
 
-@route(
-    bp, "GET", "/api/admin/evals/golden", access=ADMIN, query=SetQuery, answer=GoldenPage,
-    summary="List goldens",
-)  # fmt: skip
+@admin_route("GET", "/api/admin/evals/golden")
 def list_goldens(query: SetQuery) -> GoldenPage:
+    """List goldens."""
     found = golden_lists.list_goldens(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
     return GoldenPage.model_validate(found)
 
 
-@route(
-    bp, "POST", "/api/admin/evals/golden", access=ADMIN, body=NewGolden, answer=NewlyGolden, status=201,
-    idempotent=True, summary="Promote a session",
+@admin_route(
+    "POST",
+    "/api/admin/evals/golden",
+    status=201,
+    idempotent=True,
     also={
         404: "There is no such session in this workspace.",
         409: "Golden already, a replay, not completed, cut off without `confirm_incomplete`, or all of `feedbackIds`"
         " were settled by somebody else.",
         422: "Nobody said anything in the session.",
     },
-    about="Freezes the session with everything that went into it. With `feedbackIds` the complaints are applied in the"
-    " same transaction; `updated` says how many. Ids that are unknown here, or were settled before, are passed"
-    " over.",
-)  # fmt: skip
+)
 def promote(body: NewGolden) -> NewlyGolden:
+    """Promote a session. Freezes the session with everything that went into it. With `feedbackIds` the complaints are
+    applied in the same transaction; `updated` says how many. Ids that are unknown here, or were settled before, are
+    passed over."""
     given = promotion.Promotion(
         set_name=body.set,
         note=body.note,
@@ -199,27 +192,22 @@ def promote(body: NewGolden) -> NewlyGolden:
     return NewlyGolden.model_validate({**made._mapping, "updated": done.applied})
 
 
-@route(
-    bp, "GET", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, answer=GoldenItem, summary="Read a golden",
-)  # fmt: skip
+@admin_route("GET", "/api/admin/evals/golden/<uuid:session_id>")
 def read_golden(session_id: UUID) -> GoldenItem:
+    """Read a golden."""
     return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
 
 
-@route(
-    bp, "PATCH", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, body=GoldenChange, answer=GoldenItem,
-    summary="Change a golden's set, note or criteria",
-)  # fmt: skip
+@admin_route("PATCH", "/api/admin/evals/golden/<uuid:session_id>")
 def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
+    """Change a golden's set, note or criteria."""
     eval_golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
     return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
 
 
-@route(
-    bp, "DELETE", "/api/admin/evals/golden/<uuid:session_id>", access=ADMIN, status=204, summary="Revoke a golden",
-    about="The session stays. Revoking twice is fine.",
-)  # fmt: skip
+@admin_route("DELETE", "/api/admin/evals/golden/<uuid:session_id>", status=204)
 def revoke(session_id: UUID) -> None:
+    """Revoke a golden. The session stays. Revoking twice is fine."""
     eval_golden.revoke_golden(session_id, actor=g.actor)
 
 
@@ -269,12 +257,8 @@ class Pair(Body):
     replaySessionId: Id = Field(strict=False)  # noqa: N815 - the same.
 
 
-@route(
-    bp, "POST", "/api/admin/evals/compare", access=("admin", "admin"), body=Pair, answer=ComparisonAnswer,
-    summary="Compare two sessions",
-    also={404: "One of the sessions is not in this workspace."},
-    about="Any two sessions; the first need not be golden. Nothing is stored.",
-)  # fmt: skip
+@admin_route("POST", "/api/admin/evals/compare", also={404: "One of the sessions is not in this workspace."})
 def compare(body: Pair) -> ComparisonAnswer:
+    """Compare two sessions. Any two sessions; the first need not be golden. Nothing is stored."""
     found = eval_compare.compare_sessions(body.goldenSessionId, body.replaySessionId, actor=g.actor)
     return ComparisonAnswer(**found.as_json())

@@ -1,14 +1,15 @@
-"""What the admins of a workspace decide."""
+"""What the admins of a workspace decide: its settings, and the criteria sets that responses are judged by."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from flask import g
 from pydantic import Field
 
-from app.api.admin import bp
-from app.api.kit.fields import Answer, Body
-from app.api.kit.route import route
+from app.api.admin import admin_route
+from app.api.kit.fields import Answer, Body, Moment
 from app.formats.workspace_settings import WorkspaceSettings, without_effect
+from app.services.entities import store as entity_store
 from app.services.workspaces import store as workspace_store
 
 
@@ -40,13 +41,13 @@ class WorkspaceSettingsAnswer(SettingsChange, Answer):
     without_effect: dict[str, str] = Field({}, description="Settings that are kept but do nothing yet, and why.")
 
 
-@route(bp, "GET", "/api/admin/settings", access=("admin", "admin"))
+@admin_route("GET", "/api/admin/settings")
 def read_settings() -> WorkspaceSettingsAnswer:
     """Read the workspace's settings."""
     return settings_answer(workspace_store.get_settings(g.actor))
 
 
-@route(bp, "PATCH", "/api/admin/settings", access=("admin", "admin"))
+@admin_route("PATCH", "/api/admin/settings")
 def change_settings(body: SettingsChange) -> WorkspaceSettingsAnswer:
     """Change settings. Send only what changes; the answer has all of them, and says which of them do nothing yet."""
     return settings_answer(workspace_store.change_settings(body.model_dump(exclude_unset=True), actor=g.actor))
@@ -56,3 +57,50 @@ def settings_answer(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
     return WorkspaceSettingsAnswer(
         **settings.model_dump(exclude={"mask_emails", "mask_phones"}), without_effect=without_effect(settings)
     )
+
+
+MAX_DIMENSIONS = 200
+FieldName = Annotated[str, Field(min_length=1, max_length=256)]
+
+
+class NewCriteriaSet(Body):
+    """A criteria set."""
+
+    slug: str = Field(max_length=60, description="Small letters, digits, dashes and underscores.")
+    name: str = Field(min_length=1, max_length=200)
+    dimensions: dict[FieldName, dict[str, Any]] = Field(
+        min_length=1,
+        max_length=MAX_DIMENSIONS,
+        description="By field: `kind` (`numeric`, `text`, `select` or `relation-rank`), and if needed `weight`,"
+        " `relative_tolerance`, `absolute_tolerance`, `match`, `options`.",
+    )
+
+
+class CriteriaSetAnswer(Answer):
+    """A criteria set."""
+
+    id: UUID
+    slug: str
+    name: str
+    dimensions: dict[str, Any]
+    created_at: Moment
+    updated_at: Moment
+
+
+class CriteriaSetList(Answer):
+    """All criteria sets of the workspace, by name."""
+
+    items: list[CriteriaSetAnswer]
+
+
+@admin_route("GET", "/api/admin/criteria-sets")
+def list_sets() -> CriteriaSetList:
+    """List criteria sets."""
+    return CriteriaSetList.model_validate({"items": entity_store.list_criteria_sets(actor=g.actor)})
+
+
+@admin_route("POST", "/api/admin/criteria-sets", status=201, idempotent=True, also={409: "This slug is taken."})
+def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
+    """Create a criteria set."""
+    row = entity_store.create_criteria_set(slug=body.slug, name=body.name, dimensions=body.dimensions, actor=g.actor)
+    return CriteriaSetAnswer.model_validate(row)

@@ -6,9 +6,8 @@ from uuid import UUID
 from flask import g
 from pydantic import Field
 
-from app.api.admin import bp
+from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
-from app.api.kit.route import route
 from app.db import paging
 from app.errors import Invalid
 from app.services.knowledge import hygiene, validation
@@ -133,7 +132,7 @@ class KnowledgeRead(KnowledgeSaved):
     feedback: list[SignalBehind]
 
 
-@route(bp, "GET", "/api/admin/shared-context", access=("admin", "admin"))
+@admin_route("GET", "/api/admin/shared-context")
 def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     """List knowledge. Last changed first. Deleted rows come only when `state=deleted` asks for them."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
@@ -141,11 +140,9 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     return KnowledgePage.model_validate(found)
 
 
-@route(
-    bp,
+@admin_route(
     "POST",
     "/api/admin/shared-context",
-    access=("admin", "admin"),
     status=201,
     idempotent=True,
     also={409: "An active row of this type says the same in the same scope."},
@@ -157,17 +154,15 @@ def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
     return KnowledgeSaved.model_validate(_read_checked(row.id))
 
 
-@route(bp, "GET", "/api/admin/shared-context/<uuid:row_id>", access=("admin", "admin"))
+@admin_route("GET", "/api/admin/shared-context/<uuid:row_id>")
 def read_knowledge(row_id: UUID) -> KnowledgeRead:
     """Read one knowledge row. With the feedback behind it and what the checks say of it now."""
     return KnowledgeRead.model_validate(_read_checked(row_id))
 
 
-@route(
-    bp,
+@admin_route(
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
-    access=("admin", "admin"),
     also={409: "Somebody changed it first (`current` is what it says now), or its state does not allow this."},
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
@@ -195,7 +190,7 @@ def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
         raise Invalid("There is nothing to change; send at least one field.")
 
 
-@route(bp, "DELETE", "/api/admin/shared-context/<uuid:row_id>", access=("admin", "admin"), status=204)
+@admin_route("DELETE", "/api/admin/shared-context/<uuid:row_id>", status=204)
 def delete_knowledge(row_id: UUID) -> None:
     """Delete a knowledge row. It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is
     deleting once."""

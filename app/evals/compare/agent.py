@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.evals.compare import response
-from app.evals.compare.calls import call_dimensions
+from app.evals.compare.calls import call_dimensions, effect_dimensions
 from app.evals.compare.dimensions import OUTPUT, Dimension, Divergence, leaf_divergences, standard_dimension
-from app.evals.compare.effect_pairs import effect_dimensions
 from app.evals.compare.effects import RESPONSE, Effect, effects_of, rename_ids
 from app.evals.compare.message import answer_figures_dimension, message_dimension, requested_figures_dimension
 from app.evals.expected.corrected_effects import corrected_effects

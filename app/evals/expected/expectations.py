@@ -1,16 +1,23 @@
 """What should have happened where the recorded run was wrong: each key replaces that part of the recording."""
 
+import json
+import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, Effect, merge_updates
+from app.evals.trace import Run, last_message
 from app.formats.messages import invalid_values
-from app.text.values import MAX_BYTES, Reader
+from app.text.similarity import FactIndex
+from app.text.values import MAX_BYTES, Reader, canonical
+from app.text.words import quotations
 
 MAX_MENTIONS = 8
 MAX_CALLS = 50
 MAX_FACT_CHARS = 200
+MAX_EVIDENCE_CHARS = 1_000_000
 
 
 def _read_call(call: Any) -> tuple[str, dict[str, Any]]:
@@ -67,13 +74,8 @@ class Expected(BaseModel):
 
     def read_effects(self, reader: Reader) -> list[Effect]:
         """The expected effects as the comparer takes them: everything about one record is one effect."""
-        given = self.effects or ()
-        return merge_updates(
-            [
-                Effect(one["kind"], one["type"], one.get("target"), reader.value(one.get("fields") or {}))
-                for one in given
-            ]
-        )
+        given = [(one["kind"], one["type"], one.get("target"), one.get("fields") or {}) for one in self.effects or ()]
+        return merge_updates([Effect(kind, of, target, reader.value(fields)) for kind, of, target, fields in given])
 
 
 def read_expected(given: Any) -> Expected:
@@ -82,3 +84,48 @@ def read_expected(given: Any) -> Expected:
         return Expected() if given is None else Expected.model_validate(given)
     except ValidationError as wrong:
         raise invalid_values("expected", wrong) from None
+
+
+_UNIT = r"(?:\s?(?:%|percent|million|billion|thousand|[kmb]n?\b|[a-z]+\b))?"
+_KINDS = (
+    # Dates, ids, numbers with a unit, and names: capitalised words that do not open a sentence.
+    r"\b\d{4}-\d\d-\d\d\b",
+    r"\b\d{1,2}(?:st|nd|rd|th)?\s+[A-Z][a-z]{2,8}\.?,?\s+\d{4}\b",
+    r"\b[A-Z][a-z]{2,8}\.?\s+\d{1,2}(?:st|nd|rd|th)?,?\s+\d{4}\b",
+    r"\b(?=[\w-]{0,63}\d)(?=[\w-]{0,63}[^\W\d_])[\w-]{4,64}\b",
+    rf"(?<![\w.-])[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?{_UNIT}",
+    r"(?<=[a-z0-9,;:\)] )[A-Z][\w&'’.-]*(?:\s+[A-Z][\w&'’.-]*)*",
+)
+_FACT = re.compile("|".join(f"({kind})" for kind in _KINDS))
+
+
+def suggest_facts(run: Run) -> list[str]:
+    """Up to eight facts of the last message that a tool result has too, in the order of the message."""
+    message = canonical(last_message(run)[0][:MAX_EVIDENCE_CHARS])
+    known = FactIndex(_evidence(run))
+    found: dict[str, None] = {}
+    for fact in _facts(message):
+        # A record may have the bare number without the unit that the message adds.
+        bare = re.match(r"[-−]?[$€£¥]?\d[\d,]*(?:\.\d+)?", fact)
+        for said in dict.fromkeys((fact, bare[0] if bare else fact)):
+            if 1 < len(said) <= MAX_FACT_CHARS and known.mentions(said) and not any(said in other for other in found):
+                found[said] = None
+                break
+        if len(found) == MAX_MENTIONS:
+            break
+    return list(found)
+
+
+def _facts(message: str) -> Iterable[str]:
+    quoted = [(message.find(text), text) for text in quotations(message)]
+    plain = [(match.start(), match[0].strip(" .,;:")) for match in _FACT.finditer(message)]
+    return [text for _, text in sorted(quoted + plain)]
+
+
+def _evidence(run: Run) -> str:
+    parts: list[str] = []
+    for event in run.events:
+        if event.event_type == "tool.result" and event.payload.get("is_error") is not True:
+            output = event.payload.get("output")
+            parts.append(output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=str))
+    return "\n".join(parts)[:MAX_EVIDENCE_CHARS]

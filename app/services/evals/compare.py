@@ -1,7 +1,8 @@
-"""Load stored sessions, whole or clipped, and compare any two of them. Nothing is written."""
+"""Compare stored sessions: load them, whole or clipped, judge one by the other, and load what a diff page shows."""
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -11,16 +12,21 @@ from sqlalchemy import Text, cast, func, select
 from app.actor import Actor
 from app.db import db, run
 from app.errors import NotFound
+from app.evals.compare import align
+from app.evals.compare.calls import pair_effects
 from app.evals.compare.clipping import WHOLE_BYTES, LoadedEvents, TooDense, read_events
-from app.evals.compare.sessions import Comparison, Golden, compare
+from app.evals.compare.effects import RESPONSE, Effect
+from app.evals.compare.sessions import OPEN_STATUSES, Comparison, Golden, compare
 from app.evals.expected.expectations import read_expected
-from app.evals.trace import Run
+from app.evals.trace import Run, last_message
 from app.evals.verdict import Policy
 from app.formats.ids import parse_id
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet
+from app.services.evals.golden_lists import row_contents
 from app.services.sessions.event_windows import iterate_events
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
+from app.text.values import Reader, differences, equal
 
 LOAD_EVENTS = """
 SELECT session_id, event_type, payload::text, sequence FROM session_events
@@ -116,3 +122,134 @@ def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) 
         session_id: read_events(((one.event_type, one.payload, one.sequence) for one in events), clip=True)
         for session_id, events in windows.items()
     }
+
+
+MAX_ANSWER_CHARS = 8_000
+MAX_EFFECTS = 50
+MAX_ROWS = 200
+MAX_OTHERS = 12
+
+
+@dataclass(frozen=True)
+class EffectPair:
+    """What both changed, or only one of them. `differs` names what is not the same."""
+
+    golden: Effect | None
+    replay: Effect | None
+    differs: list[str]
+
+    @property
+    def same(self) -> bool:
+        return self.golden is not None and self.replay is not None and not self.differs
+
+
+def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[str, Any]:
+    """Both sessions, aligned. `stored` says that the verdict is the one that the replay ended with, `is_case` that the
+    second is a replay of the first, `still_running` that nothing can be judged yet. Three queries."""
+    sides = load_sessions(golden_id, replay_id, actor=actor)
+    golden, replay = sides[golden_id], sides[replay_id]
+    before, after = load_run(golden_id, replay_id, actor=actor, rows=sides)
+    is_case = replay.eval_source == str(golden_id)
+    still_running = golden.status in OPEN_STATUSES or replay.status in OPEN_STATUSES
+    kept = replay.meta.get("eval_result") if is_case else None
+    result = kept or compare(before, after, nearness()).as_json()
+    effects = _effects(result)
+    expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
+    answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
+    return {
+        "golden": golden,
+        "replay": replay,
+        "result": result,
+        "stored": bool(kept),
+        "is_case": is_case,
+        "still_running": still_running,
+        "effects": effects[:MAX_EFFECTS],
+        "effects_left": max(len(effects) - MAX_EFFECTS, 0),
+        "rows": [] if still_running else align.align(before.run, after),
+        "answer": (answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
+        "answer_cut": max(map(len, answers)) > MAX_ANSWER_CHARS,
+        "knowledge": _knowledge(golden.meta, before.run, after, actor),
+        "expected": expected,
+    }
+
+
+def _effects(result: Mapping[str, Any]) -> list[EffectPair]:
+    """What both changed, paired as the verdict pairs it; what differs comes first."""
+    told = result.get("effects") or {}
+    golden, replay = ([_effect(one) for one in told.get(side) or ()] for side in ("golden", "replay"))
+    pairs, lost, added = pair_effects(golden, replay)
+    found = [EffectPair(a, b, _differs(a, b, result.get("dimensions") or {})) for a, b in pairs]
+    found += [EffectPair(one, None, []) for one in lost] + [EffectPair(None, one, []) for one in added]
+    return sorted(found, key=lambda pair: pair.same)
+
+
+def _effect(told: Mapping[str, Any]) -> Effect:
+    target, fields = (Reader().value(value) for value in (told.get("target"), told.get("fields") or {}))
+    return Effect(str(told.get("kind")), str(told.get("type")), target, fields, int(told.get("sequence") or 0))
+
+
+def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
+    """What is not the same. Of a response that is what its criteria say: a value within its tolerance is."""
+    paths = differences(a.leaves, b.leaves)
+    names = dict.fromkeys("target" if path == ("target",) else str(path[1]) for path in paths if path)
+    near = {name for name, one in judged.items() if one.get("passed")} if a.kind == b.kind == RESPONSE else ()
+    return [name for name in names if name not in near]
+
+
+def changed_arguments(golden: Any, replay: Any) -> set[str]:
+    """The arguments on which two calls differ."""
+    reader = Reader()
+    a, b = (one if isinstance(one, Mapping) else {"": one} for one in (golden, replay))
+    return {
+        name
+        for name in {*a, *b}
+        if name not in a or name not in b or not equal(reader.value(a[name]), reader.value(b[name]))
+    }
+
+
+def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -> dict[str, Any] | None:
+    """The knowledge rows that only one of them had in its prompt, as (id, content), and how many both had; None where
+    neither says what it had."""
+    frozen = ((meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
+    said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
+    had, got = list(said) or _loaded(before), _loaded(after)
+    if not had and not got:
+        return None
+    only = {
+        "only_golden": [one for one in had if one not in set(got)][:MAX_ROWS],
+        "only_replay": [one for one in got if one not in set(had)][:MAX_ROWS],
+    }
+    missing = [one for side in only.values() for one in side if one not in said and len(one) == 36]
+    said |= row_contents(missing, actor=actor)
+    named = {name: [(one, said.get(one, "a row that is gone")) for one in side] for name, side in only.items()}
+    return {**named, "both": len(set(had) & set(got))}
+
+
+def _loaded(run: Run) -> list[str]:
+    found: list[str] = []
+    for event in run.events:
+        if event.event_type == "context.loaded" and isinstance(event.payload.get("row_ids"), list):
+            found += [str(one) for one in event.payload["row_ids"]]
+    return list(dict.fromkeys(found))
+
+
+def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
+    """Sessions that this one could be compared with: of the same title first, then of the same agent."""
+    mine = load_sessions(session_id, session_id, actor=actor)[session_id]
+    same = AgentSession.title == mine.title
+    rows = db.session.execute(
+        select(
+            AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.status,
+            AgentSession.golden_set, AgentSession.eval_source, AgentVersion.version, Agent.slug, same.label("same"),
+        )
+        .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
+        .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
+        .where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.agent_id == mine.agent_id,
+            AgentSession.id != session_id,
+        )
+        .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
+        .limit(MAX_OTHERS)
+    )  # fmt: skip
+    return list(rows)

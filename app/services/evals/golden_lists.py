@@ -203,3 +203,15 @@ def list_replays(session_id: UUID, *, actor: Actor) -> list[Any]:
         .limit(MAX_REPLAYS)
     )  # fmt: skip
     return list(rows)
+
+
+def row_contents(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
+    """What knowledge rows say, by id."""
+    if not ids:
+        return {}
+    rows = db.session.execute(
+        select(SharedContext.id, func.left(SharedContext.content, 160)).where(
+            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([UUID(one) for one in ids])
+        )
+    )
+    return {str(row[0]): row[1] for row in rows}

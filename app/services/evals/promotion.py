@@ -13,8 +13,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
 from app.evals.expected.contradictions import check_consistent
-from app.evals.expected.expectations import read_expected
-from app.evals.expected.mentions import suggest_facts
+from app.evals.expected.expectations import read_expected, suggest_facts
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit

@@ -15,7 +15,7 @@ from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.evals.stats import wilson
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
-from app.services.evals import runs
+from app.services.evals import golden, runs
 from app.services.evals.golden_lists import can_replay
 from app.services.evals.results import Case, Progress, cases_of, golden_result, group_by_golden, progress_of
 
@@ -177,6 +177,37 @@ def _newest(limit: int, partition_by: Any, where: Any, *, actor: Actor) -> list[
     return [RunRow(*row) for row in rows]
 
 
+def list_set_rows(*, actor: Actor) -> list[dict[str, Any]]:
+    """The sets by name, each with its latest run and the one under way, if there are. Three queries."""
+    sets = golden.list_sets(actor=actor)
+    names = [one.name for one in sets]
+    courses = trends_of(names, actor=actor) if names else {}
+    running = golden.open_runs(names, actor=actor)
+    return [
+        {
+            **vars(one),
+            "why_not": one.why_not,
+            "course": course,
+            "score": course.last.score if course else None,
+            "under_way": running.get(one.name),
+        }
+        for one in sets
+        for course in [courses.get(one.name)]
+    ]
+
+
+def results_of(run_id: UUID, *, actor: Actor) -> dict[str, dict[str, Any]]:
+    """The result of each golden in a completed run, without its divergences."""
+    rows = db.session.execute(
+        text(
+            "SELECT key, value - 'divergences' - 'trials' FROM eval_runs, jsonb_each(results -> 'bySession')"
+            " WHERE tenant_id = :tenant AND eval_runs.id = :run"
+        ),
+        {"tenant": actor.tenant_id, "run": run_id},
+    )
+    return {str(key): value for key, value in rows}
+
+
 # One run: what was tested, and the result of each golden
 
 
@@ -268,15 +299,3 @@ def list_removable_rows(*, actor: Actor, set_names: Sequence[str] = (), golden_i
         {"tenant": actor.tenant_id, "golden": golden_id, "sets": list(set_names), "most": MAX_OFFERED},
     )
     return list(rows)
-
-
-def row_contents(ids: Sequence[str], *, actor: Actor) -> dict[str, str]:
-    """What knowledge rows say, by id."""
-    if not ids:
-        return {}
-    rows = db.session.execute(
-        select(SharedContext.id, func.left(SharedContext.content, 160)).where(
-            SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_([UUID(one) for one in ids])
-        )
-    )
-    return {str(row[0]): row[1] for row in rows}

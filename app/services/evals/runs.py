@@ -25,7 +25,6 @@ from app.services.evals.golden import clean_set_name, require_admin
 POLICIES = ("recorded", "live", "refuse")
 MAX_TRIALS = 20
 MAX_ROWS = 50
-OPEN_STATUSES = ("queued", "running")
 
 
 def start_run(new: NewRun, *, actor: Actor) -> EvalRun:

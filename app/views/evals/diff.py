@@ -16,7 +16,7 @@ from app.evals.compare import align
 from app.evals.compare.align import Row, Step
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.evals import diff as eval_diff
+from app.services.evals import compare as eval_compare
 from app.services.evals import promotion, run_lists
 from app.services.evals.promotion import Incomplete
 from app.services.sessions.transcript import RecordNames
@@ -64,7 +64,7 @@ class Cell:
 def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
     """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
     `part=state`, and is loaded anew when it has ended."""
-    found = eval_diff.load_diff(golden_id, replay_id, actor=g.actor)
+    found = eval_compare.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         # Nothing new while it runs; then the whole page.
         return vary_by_htmx(Response(status=204, headers={} if found["still_running"] else {"HX-Refresh": "true"}))
@@ -100,7 +100,7 @@ def _page_context(found: Mapping[str, Any]) -> dict[str, Any]:
 @access("admin")
 def choose_diff(session_id: UUID) -> Any:
     """Compare with…: an id that is typed, or a session of the same title or agent."""
-    others = eval_diff.list_comparable(session_id, actor=g.actor)
+    others = eval_compare.list_comparable(session_id, actor=g.actor)
     context = {"session_id": session_id, "others": others, "wrong": "", "typed": ""}
     given = request.args.get("other", "").strip()
     if given:
@@ -224,7 +224,7 @@ def _cells(row: Row) -> tuple[Cell | None, Cell | None]:
     if a.kind == "message":
         parts = exact_diff(str(a.content)[: 2 * MAX_CHARS], str(b.content)[: 2 * MAX_CHARS])
         return Cell(_speaker(a), _marked(parts, GONE)), Cell(_speaker(b), _marked(parts, NEW))
-    changed = eval_diff.changed_arguments(a.content, b.content)
+    changed = eval_compare.changed_arguments(a.content, b.content)
     return _cell(a, changed), _cell(b, changed)
 
 

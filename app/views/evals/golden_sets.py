@@ -15,7 +15,7 @@ from app.security.access import access
 from app.services.entities import store as entity_store
 from app.services.evals import expected as eval_expected
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, golden_sets, run_lists
+from app.services.evals import golden_lists, run_lists
 from app.services.evals import runs as eval_runs
 from app.views import lists as listing
 from app.views.evals import bp
@@ -68,7 +68,7 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
         runs=runs[:MAX_RUNS],
         last=last,
         under_way=next((run.id for run in runs if run.completed_at is None), None),
-        results=golden_sets.results_of(last.id, actor=g.actor) if last else {},
+        results=run_lists.results_of(last.id, actor=g.actor) if last else {},
         score=last.score if last else None,
         least=smallest_regression(last.score.judged) if last else None,
         points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
@@ -85,7 +85,7 @@ def rename_set(name: str) -> Any:
     try:
         new_name = eval_golden.clean_set_name(request.form.get("name", ""))
         with transaction():
-            golden_sets.rename_set(name, new_name, actor=g.actor)
+            eval_golden.rename_set(name, new_name, actor=g.actor)
     except (Invalid, Refused) as refusal:
         status = 422 if isinstance(refusal, Invalid) else 409
         return _set_page(name, status, {"name": refusal.detail.removeprefix("set: ")}, "name")
@@ -97,9 +97,9 @@ def rename_set(name: str) -> Any:
 def save_policy(name: str) -> Any:
     """Which dimensions decide here and from which score on they pass."""
     try:
-        policy = _policy(golden_sets.policy_of(name, actor=g.actor))
+        policy = _policy(eval_golden.policy_of(name, actor=g.actor))
         with transaction():
-            changed = golden_sets.save_policy(name, policy, actor=g.actor)
+            changed = eval_golden.save_policy(name, policy, actor=g.actor)
     except Invalid as refusal:
         return _set_page(name, 422, refusal.fields or {"policy": refusal.detail}, "policy")
     text = "Saved. It decides from the next replay on." if changed else "Nothing changed."

@@ -12,7 +12,7 @@ from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Stale, Unprocessable
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.evals import candidates, golden_sets, promotion
+from app.services.evals import candidates, promotion, run_lists
 from app.services.evals.candidates import Candidate
 from app.services.evals.promotion import Incomplete
 from app.views.evals import bp
@@ -59,7 +59,7 @@ def index() -> Any:
 
 def load_page() -> dict[str, Any]:
     """What the page shows. Six queries."""
-    return {**load_candidates(), "sets": golden_sets.list_set_rows(actor=g.actor), "spark_points": spark_points}
+    return {**load_candidates(), "sets": run_lists.list_set_rows(actor=g.actor), "spark_points": spark_points}
 
 
 def load_candidates() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, run_control, run_lists
+from app.services.evals import golden_lists, run_lists
 from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun, left_out_notes
@@ -195,7 +195,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
-        "knowledge": run_lists.row_contents(
+        "knowledge": golden_lists.row_contents(
             [*run.options.get("plus", ()), *run.options.get("minus", ())], actor=g.actor
         ),
     }
@@ -216,7 +216,7 @@ def run_progress(run_id: UUID) -> Any:
 def cancel_run(run_id: UUID) -> Any:
     """Stop a run. Asking twice is fine."""
     with transaction():
-        run = run_control.cancel_run(run_id, actor=g.actor)
+        run = eval_results.cancel_run(run_id, actor=g.actor)
     flash("Cancelled." if run.status == "cancelled" else "It stops at the next step of what runs.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 
@@ -226,7 +226,7 @@ def cancel_run(run_id: UUID) -> Any:
 def retry_run(run_id: UUID) -> Any:
     """Replay again what errored."""
     with transaction():
-        cases = run_control.retry_errored(run_id, actor=g.actor)
+        cases = eval_results.retry_errored(run_id, actor=g.actor)
     flash(f"{cases} replay{'s' if cases != 1 else ''} tried again.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 
@@ -246,5 +246,5 @@ def ask_delete_run(run_id: UUID) -> Any:
 def delete_run(run_id: UUID) -> Any:
     """Remove a run that has ended, with its replays."""
     with transaction():
-        gone = run_control.delete_run(run_id, actor=g.actor)
+        gone = eval_results.delete_run(run_id, actor=g.actor)
     return leave(url_for(".list_runs"), Toast(f"Deleted the run with {gone:,} replay{'s' if gone != 1 else ''}."))
