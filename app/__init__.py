@@ -49,7 +49,7 @@ def create_app(
         SEND_FILE_MAX_AGE_DEFAULT=3600,
     )
     connect_app(app, opened, settings)
-    use_budget(settings.session_bytes)
+    use_budget(settings.session_max_bytes)
     app.session_interface = cookies.LazyCookieSession()
     # Flask calls the last of these first: installed before all others, the headers see the finished answer.
     app.after_request(headers.add_default_headers)

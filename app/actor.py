@@ -16,9 +16,8 @@ SCOPES = ("ingest", "feedback", "feedback-token", "context", "knowledge", "admin
 class Actor:
     """`role` is the membership's role, or `system` for the product's own work. `scopes` is None for a person in a
     browser and the granted set for a key, also while an agent runs that the key started; `agent_id` is set while an
-    agent acts for the workspace. Who is `hermetic` replays a golden: the database lets them read, and write nothing but
-    the replay itself. `vouched_by` is set for a visitor from another site: the person whose key asked for their
-    token."""
+    agent acts. Who is `hermetic` replays a golden: the database lets them write nothing but the replay. `vouched_by` is
+    set for a visitor from another site: the person whose key asked for their token."""
 
     id: UUID
     tenant_id: UUID

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from app.errors import Invalid, Unusable
@@ -19,75 +21,63 @@ from app.formats.session_limits import SESSION_BYTES
 # A word of the name, so that MONKEY=… is not one of them.
 SECRET_NAME = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|DATABASE_URL|TOOL)(?:_|$)", re.ASCII)
 MIN_SECRET_LENGTH = 8
+HIDDEN = "[hidden]"
+# Lone surrogates and NUL cannot be stored; they become replacement characters.
+UNSTORABLE = dict.fromkeys((0, *range(0xD800, 0xE000)), "\ufffd")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def setting(name: str, default: Any, about: str, least: int = 0, most: int = 0, wanted: str = "") -> Any:
-    """A field of Settings: the variable's name, its default, what it means, and for a number from where to where."""
-    wanted = wanted or f"a whole number from {least} to {most}"
-    return field(default=default, metadata={"name": name, "about": about, "range": (least, most, wanted)})
+def setting(about: str, default: Any = "", least: int = 0, most: int = 0, wanted: str = "a whole number") -> Any:
+    """A field of Settings: what it means, its default, and for a number from where to where."""
+    return field(default=default, metadata={"about": about, "range": (least, most, wanted)})
+
+
+def variable_of(setting: Field[Any]) -> str:
+    """The variable that sets a field. A property has the plain name of what is still to be read or defaulted."""
+    return f"UPSHOT_{re.sub('_(text|wanted)$', '', setting.name).upper()}"
 
 
 @dataclass(frozen=True)
 class Settings:
     """What the operator decided."""
 
-    host: str = setting("UPSHOT_HOST", "127.0.0.1", "Address to listen on.")
-    port: int = setting("UPSHOT_PORT", 8000, "Port to listen on.", 0, 65535, "a port from 1 to 65535")
-    data_dir_text: str = setting("UPSHOT_DATA_DIR", "var", "Where the embedded database and the secret key are kept.")
-    database_url: str = setting(
-        "UPSHOT_DATABASE_URL", "", "PostgreSQL 15 or newer, as the app role; the embedded one when unset."
-    )
-    owner_database_url: str = setting(
-        "UPSHOT_OWNER_DATABASE_URL", "", "The same database as its owner; used by `upshot db …` only."
-    )
-    secret_key: str = setting(
-        "UPSHOT_SECRET_KEY", "", "At least 32 random characters; made and kept in the data directory when unset."
-    )
-    model: str = setting("UPSHOT_MODEL", "offline", "The model that agents use unless theirs says otherwise.")
-    openai_base_url: str = setting("UPSHOT_OPENAI_BASE_URL", "", "An OpenAI-compatible server for models.")
-    base_url: str = setting(
-        "UPSHOT_BASE_URL", "", "The address people type, such as https://upshot.example.com; needed behind a proxy."
-    )
-    trusted_hosts_text: str = setting(
-        "UPSHOT_TRUSTED_HOSTS", "", "Host names to answer to, separated by commas; others get 400."
-    )
-    trusted_proxy: str = setting(
-        "UPSHOT_TRUSTED_PROXY", "", "Address of the reverse proxy whose X-Forwarded headers are believed."
-    )
-    metrics_token: str = setting(
-        "UPSHOT_METRICS_TOKEN", "", "At least 32 random characters; opens `/metrics` from other machines."
-    )
-    outbound_allow: str = setting(
-        "UPSHOT_OUTBOUND_ALLOW", "", "Private hosts and `host:port` that agents may reach, separated by commas."
-    )
+    # How many connections to the database the runs of a process share.
+    run_threads: ClassVar[int] = 8
+
+    host: str = setting("Address to listen on.", "127.0.0.1")
+    port: int = setting("Port to listen on.", 8000, 0, 65535, "a port")
+    data_dir_text: str = setting("Where the embedded database and the secret key are kept.", "var")
+    database_url: str = setting("PostgreSQL 15 or newer, as the app role; the embedded one when unset.")
+    owner_database_url: str = setting("The same database as its owner; used by `upshot db …` only.")
+    secret_key: str = setting("At least 32 random characters; made and kept in the data directory when unset.")
+    model: str = setting("The model that agents use unless theirs says otherwise.", "offline")
+    openai_base_url: str = setting("An OpenAI-compatible server for models.")
+    base_url: str = setting("The address people type, such as https://upshot.example.com; needed behind a proxy.")
+    trusted_hosts_text: str = setting("Host names to answer to, separated by commas; others get 400.")
+    trusted_proxy: str = setting("Address of the reverse proxy whose X-Forwarded headers are believed.")
+    metrics_token: str = setting("At least 32 random characters; opens `/metrics` from other machines.")
+    outbound_allow: str = setting("Private hosts and `host:port` that agents may reach, separated by commas.")
     processes_wanted: int = setting(
-        "UPSHOT_PROCESSES", 0, "How many processes answer requests; one for each core, at most four, when unset.", 1, 64
+        "How many processes answer requests; one for each core, at most four, when unset.", 0, 1, 64
     )
-    threads: int = setting("UPSHOT_THREADS", 16, "How many requests each process works on at once.", 2, 1000)
-    executor_text: str = setting("UPSHOT_EXECUTOR", "on", "`off` leaves running agents to `upshot worker` processes.")
-    slots: int = setting("UPSHOT_SLOTS", 32, "How many sessions one process runs at once.", 1, 500)
+    threads: int = setting("How many requests each process works on at once.", 16, 2, 1000)
+    executor_text: str = setting("`off` leaves running agents to `upshot worker` processes.", "on")
+    slots: int = setting("How many sessions one process runs at once.", 32, 1, 500)
     lease_seconds: int = setting(
-        "UPSHOT_LEASE_SECONDS",
-        60,
-        "A session without a sign of life for so long is taken over.",
-        2,
-        3600,
-        "a whole number of seconds from 2 to 3600",
+        "A session without a sign of life for so long is taken over.", 60, 2, 3600, "a whole number of seconds"
     )
-    session_bytes: int = setting(
-        "UPSHOT_SESSION_MAX_BYTES",
-        SESSION_BYTES,
+    session_max_bytes: int = setting(
         "How many bytes of events one session may hold, from 1000000 to 999999999.",
+        SESSION_BYTES,
         1_000_000,
         999_999_999,
-        "bytes from 1000000 to 999999999",
+        "bytes",
     )
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         source = os.environ if environ is None else environ
-        texts = {f: source.get(f.metadata["name"], "").strip() for f in fields(cls)}
+        texts = {f: source.get(variable_of(f), "").strip() for f in fields(cls)}
         settings = cls(**{f.name: _read(f, text) for f, text in texts.items() if text})
         settings.check()
         return settings
@@ -117,11 +107,6 @@ class Settings:
         if sys.platform != "linux":
             return 1
         return self.processes_wanted or min(4, len(os.sched_getaffinity(0)))
-
-    @property
-    def run_threads(self) -> int:
-        """How many connections to the database the runs of a process share."""
-        return 8
 
     @property
     def runs_agents(self) -> bool:
@@ -166,13 +151,12 @@ def _read(setting: Field[Any], text: str) -> Any:
         return text
     least, most, wanted = setting.metadata["range"]
     if not (re.fullmatch("[0-9]{1,9}", text, re.ASCII) and least <= int(text) <= most):
-        raise Unusable(f"{setting.metadata['name']} is {text}; give {wanted}.")
+        raise Unusable(f"{variable_of(setting)} is {text}; give {wanted} from {max(least, 1)} to {most}.")
     return int(text)
 
 
 class _Address(str):
-    """An IPv6 address as a request's `Host` has it. Werkzeug cuts trusted names at their first colon, where it expects
-    a port; this one stays whole."""
+    """An IPv6 address as in `Host`. Werkzeug cuts trusted names at their first colon; this one stays whole."""
 
     __slots__ = ()
 
@@ -205,15 +189,69 @@ def variable(name: str) -> str:
 
 
 def secret_values() -> list[str]:
-    """What must never be shown: every variable whose name says that it is a secret, the longest first.
-
-    Of `Bearer abc…` the second word alone is secret too. Where a secret may be sent is none.
-    """
+    """What must never be shown: every variable whose name says that it is a secret, the longest first. Of `Bearer abc…`
+    the second word alone is secret too. Where a secret may be sent is none."""
     named = [value for name, value in os.environ.items() if SECRET_NAME.search(name) and not name.endswith("_HOSTS")]
     found = {part for value in named for part in (value.strip(), *value.split())}
     return sorted((value for value in found if len(value) >= MIN_SECRET_LENGTH), key=len, reverse=True)
 
 
+def redact(value: Any, secrets: list[str] | None = None) -> Any:
+    """Return the value without secrets and without characters that cannot be stored."""
+    found = secret_values() if secrets is None else secrets
+    if isinstance(value, str):
+        return redact_text(value, found)
+    if isinstance(value, dict):
+        return {redact(str(name), found): redact(inner, found) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact(inner, found) for inner in value]
+    return value
+
+
+def redact_text(text: str, secrets: list[str] | None = None) -> str:
+    text = text.translate(UNSTORABLE)
+    for secret in secret_values() if secrets is None else secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
 def documented() -> list[tuple[str, str, str]]:
     """(name, default, meaning) of every setting, for the documentation and its test."""
-    return [(f.metadata["name"], str(f.default or ""), f.metadata["about"]) for f in fields(Settings)]
+    return [(variable_of(f), str(f.default or ""), f.metadata["about"]) for f in fields(Settings)]
+
+
+@contextmanager
+def publish_address(settings: Settings) -> Iterator[None]:
+    """Keep the address in a file while the server runs, for commands; none where the data directory is read-only."""
+    file = settings.data_dir / "address"
+    with suppress(OSError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(settings.url, encoding="utf-8")
+    try:
+        yield
+    finally:
+        if _read_address(file) == settings.url:
+            with suppress(OSError):
+                file.unlink()
+
+
+def find_address(settings: Settings) -> str:
+    """The address to print: the base URL, else where the server runs, else where it would. A killed server leaves its
+    file behind, so the address counts only while it answers."""
+    found = "" if settings.base_url else _read_address(settings.data_dir / "address")
+    return found if found and _answers(found) else settings.url
+
+
+def _read_address(file: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        return file.read_text(encoding="utf-8").strip()
+    return ""
+
+
+def _answers(url: str) -> bool:
+    try:
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname or "", place.port or 80), timeout=1):
+            return place.scheme == "http"
+    except (OSError, ValueError):
+        return False

@@ -13,8 +13,7 @@ class Unusable(Exception):
 class Problem(Exception):
     """A request that cannot be done. `status` is the HTTP status, the text says what to change."""
 
-    status = 400
-    title = "This request cannot be done"
+    status, title = 400, "This request cannot be done"
 
     def __init__(self, detail: str, **extra: Any) -> None:
         super().__init__(detail)
@@ -25,8 +24,7 @@ class Problem(Exception):
 class Invalid(Problem):
     """Input that does not fit. `fields` maps a field's name to the sentence that belongs under it."""
 
-    status = 400
-    title = "The input does not fit"
+    status, title = 400, "The input does not fit"
 
     def __init__(self, detail: str, fields: dict[str, str] | None = None, **extra: Any) -> None:
         super().__init__(detail, **extra)
@@ -40,27 +38,23 @@ class Invalid(Problem):
 
 
 class SignInNeeded(Problem):
-    status = 401
-    title = "Sign in first"
+    status, title = 401, "Sign in first"
 
 
 class Forbidden(Problem):
-    status = 403
-    title = "Not allowed"
+    status, title = 403, "Not allowed"
 
 
 class NotFound(Problem):
     """Unknown, or another workspace's: the two look the same."""
 
-    status = 404
-    title = "Not found"
+    status, title = 404, "Not found"
 
 
 class Refused(Problem):
     """Well-formed and allowed, but not in the state that things are in."""
 
-    status = 409
-    title = "Not possible now"
+    status, title = 409, "Not possible now"
 
 
 class Stale(Refused):
@@ -76,13 +70,11 @@ class Stale(Refused):
 class Unprocessable(Problem):
     """Well-formed, but there is nothing in it that could be worked with."""
 
-    status = 422
-    title = "This cannot be worked with"
+    status, title = 422, "This cannot be worked with"
 
 
 class Throttled(Problem):
-    status = 429
-    title = "Too many attempts"
+    status, title = 429, "Too many attempts"
 
     def __init__(self, detail: str, retry_after: int) -> None:
         super().__init__(detail)

@@ -10,7 +10,7 @@ import psycopg
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from app.config import secret_values
+from app.config import redact_text
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 # At their usual level these tell every request with its address, in which the arguments of tools stand.
@@ -21,10 +21,7 @@ class RedactingFormatter(logging.Formatter):
     """Replaces the operator's secrets wherever a library or a traceback repeats them."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        for secret in secret_values():
-            text = text.replace(secret, "[hidden]")
-        return text
+        return redact_text(super().format(record))
 
 
 class OutageFilter(logging.Filter):

@@ -13,7 +13,8 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 
 from app.learning.hygiene import checks
 from app.learning.hygiene.checks import Finding, Named, Row, World
-from app.text.embeddings import cosine, embed
+from app.text import embeddings
+from app.text.embeddings import embed
 
 DATA = Path(__file__).resolve().parents[1] / "tests/data/hygiene"
 OF_PAIRS = ("duplicate", "contradiction")
@@ -83,7 +84,7 @@ def vector_of(text: str) -> list[float]:
 
 
 def nearness(a: Row, b: Row) -> float:
-    return cosine(vector_of(a.content), vector_of(b.content))
+    return embeddings.nearness(vector_of(a.content), [vector_of(b.content)])[0]
 
 
 def check_row(row: Row, others: Iterable[Row], world: World, today: date) -> list[Finding]:

@@ -44,10 +44,8 @@ class History:
 
 
 def system_prompt(work: RunInputs) -> str:
-    """Instructions, skills, the session's record, the person's memories, and the workspace's knowledge.
-
-    A record's name is data: it is quoted, with line breaks and hidden characters escaped.
-    """
+    """Instructions, skills, the session's record, the person's memories, and the workspace's knowledge. A record's name
+    is data: it is quoted, with line breaks and hidden characters escaped."""
     parts = [work.config.instructions]
     parts += [f"## {skill.name}\n{skill.text}" for skill in work.config.skills]
     if work.record is not None:

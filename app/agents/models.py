@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
-from app.agents.outside.secrets import redact_text
-from app.config import LOOPBACK, Settings, variable
+from app.config import LOOPBACK, Settings, redact_text, variable
 from app.errors import Refused, Unusable
 from app.formats.model_names import KEYS, OFFLINE
 
@@ -64,11 +63,8 @@ def check_model(configured: str, settings: Settings) -> None:
 
 
 def check_default_model(settings: Settings) -> None:
-    """Raise Unusable when the default model does not exist.
-
-    A missing key is reported on pages instead, because agents may use other models. For the usual providers no library
-    is loaded here.
-    """
+    """Raise Unusable when the default model does not exist. Pages report a missing key instead, because agents may use
+    other models. For the usual providers no library is loaded."""
     provider, colon, _ = settings.model.partition(":")
     if colon and provider in KEYS:
         return

@@ -29,10 +29,8 @@ Payloads = Callable[[list[int]], Awaitable[dict[int, dict[str, Any]]]]
 
 
 class RecordedTools:
-    """Answers the calls of one replay.
-
-    Tools that the recording called and the replay does not have, such as those of servers, get placeholders.
-    """
+    """Answers the calls of one replay. Tools that the recording called and the replay does not have, such as those of
+    servers, get placeholders."""
 
     def __init__(self, replay: Replay, tools: Sequence[Tool], payloads: Payloads) -> None:
         self.replay = replay

@@ -15,12 +15,10 @@ from app.actor import Actor
 from app.agents import models
 from app.agents.history import History, add_agent_message, add_user_message, build_history
 from app.agents.outside.endpoint import Endpoint
-from app.agents.outside.secrets import redact, redact_text
 from app.agents.outside.tools import RunConnections
 from app.agents.replay_tools import RecordedTools
-from app.agents.threads import Threads
-from app.agents.turn import Answer, RunFailed, Turn, Usage
-from app.config import Settings
+from app.agents.turn import Answer, RunFailed, Threads, Turn, Usage
+from app.config import Settings, redact, redact_text
 from app.errors import Problem
 from app.evals.trace import Run as Trace
 from app.services.evals import replays as eval_replays
@@ -44,11 +42,9 @@ class StopRequested(Exception):
 
 @dataclass(eq=False)
 class Run:
-    """One attempt at a session. `injected` is called with the knowledge rows in the prompt.
-
-    `received` are events of an endpoint's turn that has not ended. `stop_requested` says that the task was cancelled to
-    end the session as cancelled.
-    """
+    """One attempt at a session. `injected` is called with the knowledge rows in the prompt. `received` are events of an
+    endpoint's turn that has not ended. `stop_requested` says that the task was cancelled to end the session as
+    cancelled."""
 
     lease: Lease
     threads: Threads

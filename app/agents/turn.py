@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
+from app.actor import Actor
 from app.agents import models
 from app.agents.history import History, OpenCall, add_tool_result, sort_as_stored
-from app.agents.outside.secrets import redact, redact_text
 from app.agents.replay_tools import RecordedTools
-from app.agents.threads import Pool, Threads
+from app.config import redact, redact_text
+from app.db import acting_as, transaction
 from app.services.runtime.inputs import RunInputs
 from app.services.sessions.events import NewEvent
 from app.text.values import from_json
@@ -21,9 +23,12 @@ from app.tools import Outcome, Tool, ToolScope, run_tool
 from app.tools.run import OnOutcome
 
 if TYPE_CHECKING:
+    from flask import Flask
     from pydantic_ai.messages import ModelResponse
     from pydantic_ai.models import Model
 
+Result = TypeVar("Result")
+Pool = Literal["run", "tool", "lease"]
 Record = Callable[[list[NewEvent]], Awaitable[None]]
 Draft = Callable[[str], Awaitable[None]]
 DRAFT_SECONDS = 0.25
@@ -36,6 +41,38 @@ MAX_CAUSES = 4
 INTERRUPTED = "The run was interrupted while this was under way; look whether it was done before you do it again."
 # The offline model reports with its answer which rules it followed.
 RULE_KEYS = ("applied_rules", "unread_rules")
+
+
+class Threads:
+    """Blocking work for the event loop: each piece runs in a thread with an app context, and no transaction spans two.
+    Runs, tools that wait for other programs, and leases have pools of their own, so that leases never wait."""
+
+    def __init__(self, app: Flask, outside: int) -> None:
+        self.app = app
+        sizes = {"run": app.config["SETTINGS"].run_threads, "tool": outside, "lease": 2}
+        self._pools = {name: ThreadPoolExecutor(size, f"upshot-{name}") for name, size in sizes.items()}
+
+    async def transact(self, actor: Actor, work: Callable[[], Result]) -> Result:
+        """Run `work` in one transaction."""
+
+        def within() -> Result:
+            with acting_as(actor), transaction():
+                return work()
+
+        return await self.call(within)
+
+    async def call(self, work: Callable[[], Result], pool: Pool = "run") -> Result:
+        """Run `work`, which opens its own transactions, or none."""
+
+        def within() -> Result:
+            with self.app.app_context():
+                return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._pools[pool], within)
+
+    def close(self) -> None:
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class RunFailed(Exception):
@@ -69,11 +106,8 @@ class Answer:
 
 @dataclass
 class Turn:
-    """The loop of one turn.
-
-    `record` commits events as they happen, `write_inside` writes them in the transaction of a tool, and `draft` shows
-    the answer while it grows. `recorded` answers the calls of a replay.
-    """
+    """The loop of one turn. `record` commits events as they happen, `write_inside` writes them in the transaction of a
+    tool, and `draft` shows the answer while it grows. `recorded` answers the calls of a replay."""
 
     work: RunInputs
     model: Model
@@ -112,10 +146,8 @@ class Turn:
         return str(self.model.model_name)
 
     async def _take_up(self, history: History, call: OpenCall) -> None:
-        """Repeat a call without a result if that is safe: our tools write their work and its result together.
-
-        Whether a foreign program did its work before the interruption is unknown.
-        """
+        """Repeat a call without a result if that is safe: our tools write their work and its result together. Whether a
+        foreign program did its work before the interruption is unknown."""
         tool = self.tools.get(call.name)
         if self.recorded is not None or (tool is not None and (tool.transactional or not tool.writes)):
             await self._carry_out(history, call)
@@ -298,10 +330,8 @@ def define_tool(tool: Tool) -> Any:
 
 
 def ended_early(response: ModelResponse) -> bool:
-    """Whether a stream ended without a reason from the model.
-
-    The library fills in a reason of its own; the provider's is in the details. A model without a provider has none.
-    """
+    """Whether a stream ended without a reason from the model. The library fills in a reason of its own; the provider's
+    is in the details. A model without a provider has none."""
     details = response.provider_details or {}
     reason = details.get("finish_reason") or details.get("refusal")
     return response.provider_name is not None and not reason

@@ -14,8 +14,8 @@ COMMANDS = {
     "tenant": ("app.cli.people", "Make workspaces."),
     "user": ("app.cli.people", "Make people."),
     "key": ("app.cli.people", "Make API keys."),
-    "import": ("app.cli.imports", "Take in recorded work."),
-    "feedback": ("app.cli.feedback", "Give feedback."),
+    "import": ("app.cli.intake", "Take in recorded work."),
+    "feedback": ("app.cli.intake", "Give feedback."),
     "evals": ("app.cli.eval_run", "Compare sessions and run golden sets."),
     "signin-link": ("app.cli.people", "Print a link that signs somebody in once."),
 }

@@ -46,12 +46,7 @@ def _embedded(settings: Settings) -> Any:
 @plain_failures
 def upgrade(revision: str, as_json: bool) -> None:
     """Bring the schema up to REVISION (the newest)."""
-    from app.db import migrate
-
-    with owner_url() as url:
-        migrate.upgrade(url, revision)
-        at = _revision(url)
-    emit({"revision": at}, f"The schema is at {at}.", as_json)
+    _migrate("upgrade", revision, as_json)
 
 
 @db.command()
@@ -60,10 +55,14 @@ def upgrade(revision: str, as_json: bool) -> None:
 @plain_failures
 def downgrade(revision: str, as_json: bool) -> None:
     """Take the schema back to REVISION (`base` for an empty database)."""
+    _migrate("downgrade", revision, as_json)
+
+
+def _migrate(direction: str, revision: str, as_json: bool) -> None:
     from app.db import migrate
 
     with owner_url() as url:
-        migrate.downgrade(url, revision)
+        getattr(migrate, direction)(url, revision)
         at = _revision(url)
     emit({"revision": at}, f"The schema is at {at or 'the beginning'}.", as_json)
 
@@ -136,10 +135,10 @@ def url(role: str, as_json: bool) -> None:
 
 
 def _revision(url: str) -> str | None:
-    from app.db import revisions
+    from app.db.connect import current
 
     with psycopg.connect(url) as connection:
-        return revisions.current(connection)
+        return current(connection)
 
 
 def _address(connection: psycopg.Connection[Any], user: str, password: str) -> str:

@@ -7,9 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from app.db.engine import act_as, acting_as, db, run, transaction
+    from app.db.engine import act_as, acting_as, db, get_own, run, transaction
 
-__all__ = ["act_as", "acting_as", "db", "run", "transaction"]
+__all__ = ["act_as", "acting_as", "db", "get_own", "run", "transaction"]
 
 if not TYPE_CHECKING:
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import psycopg
+from typing import TYPE_CHECKING
 
 from app.config import Settings
-from app.db.connect import connect
-from app.db.revisions import is_current, refuse_newer
+from app.db.connect import Connection, connect, is_current, refuse_newer
 from app.errors import Unusable
+from app.tokens import read_or_make
 
 if TYPE_CHECKING:
     from app.db.embedded.shared import Embedded
@@ -59,19 +57,17 @@ def _open_embedded(settings: Settings) -> Opened:
 
 def secret_key(settings: Settings) -> str:
     """The operator's, or one that is made once and kept in the data directory."""
-    from app.db.secrets import read_or_make
-
     if settings.secret_key:
         return settings.secret_key
     return read_or_make(settings.data_dir / "secret_key", lambda: secrets.token_urlsafe(48))
 
 
-def check_server(connection: psycopg.Connection[Any]) -> None:
+def check_server(connection: Connection) -> None:
     if connection.info.server_version < OLDEST_SERVER:
         raise Unusable(f"PostgreSQL {connection.info.server_version // 10000} is too old; use 15 or newer.")
 
 
-def check_app_role(connection: psycopg.Connection[Any]) -> None:
+def check_app_role(connection: Connection) -> None:
     """Row-level security is decoration for a superuser, for BYPASSRLS and for the owner of the tables."""
     row = connection.execute(
         "select current_user, r.rolsuper, r.rolbypassrls,"
@@ -89,7 +85,7 @@ def check_app_role(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def check_durable(connection: psycopg.Connection[Any]) -> None:
+def check_durable(connection: Connection) -> None:
     """What was acknowledged must survive a crash."""
     for name in ("fsync", "synchronous_commit", "full_page_writes"):
         row = connection.execute("select current_setting(%s)", (name,)).fetchone()
@@ -97,7 +93,7 @@ def check_durable(connection: psycopg.Connection[Any]) -> None:
             raise Unusable(f"The embedded database runs with {name} off; remove that from its configuration.")
 
 
-def check_current(connection: psycopg.Connection[Any]) -> None:
+def check_current(connection: Connection) -> None:
     refuse_newer(connection)
     if not is_current(connection):
         raise Unusable(

@@ -6,13 +6,14 @@ an actor nothing is bound and row-level security shows no rows.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
+from uuid import UUID
 
 import psycopg
 from flask import Flask
 from flask_sqlalchemy import SQLAlchemy
 from flask_sqlalchemy.session import Session as FlaskSession
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, select
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.orm import Session, SessionTransaction
 
@@ -23,7 +24,9 @@ from app.db.boot import Opened
 from app.db.connect import BIND, bound
 from app.db.types import Base
 from app.db.watch import DatabaseWatch
+from app.errors import NotFound
 
+Row = TypeVar("Row")
 # A server that vanished is noticed within ten seconds. Connections by socket file ignore all but the first.
 NETWORK_TIMEOUTS: dict[str, Any] = {
     "connect_timeout": 5,
@@ -72,11 +75,9 @@ def transaction() -> Iterator[Session]:
 def run(
     statement: str, parameters: Mapping[str, Any], *, first: bool = False, last: bool = False
 ) -> list[tuple[Any, ...]]:
-    """Run a statement in the session's transaction without building SQLAlchemy objects.
-
-    For the hot paths, where those cost more than PostgreSQL does. `first` begins the transaction in the same round
-    trip; `last` commits it, and the session's own commit then has nothing to do.
-    """
+    """Run a statement in the session's transaction without building SQLAlchemy objects. For the hot paths, where those
+    cost more than PostgreSQL does. `first` begins the transaction in the same round trip; `last` commits it, and the
+    session's own commit then has nothing to do."""
     session = db.session()
     session.flush()
     connection, driver = _connection_of(session)
@@ -123,13 +124,23 @@ def acting_as(actor: Actor | None) -> Iterator[None]:
         act_as(before)
 
 
+def get_own(model: type[Row], row_id: UUID | None, noun: str, *, actor: Actor, lock: bool = False) -> Row:
+    """Return the row or raise NotFound. `lock` holds it until the transaction ends and reads it again."""
+    columns: Any = model
+    statement = select(model).where(columns.tenant_id == actor.tenant_id, columns.id == row_id)
+    if lock:
+        statement = statement.with_for_update().execution_options(populate_existing=True)
+    found = db.session.scalar(statement)
+    if found is None:
+        raise NotFound(f"There is no such {noun} in this workspace.")
+    return found
+
+
 def connect_app(app: Flask, opened: Opened, settings: Settings) -> None:
     """Give the app its pool. psycopg gets the address as it is, whatever form the operator wrote it in. It prepares
-    nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too.
-
-    The pool never runs dry before the threads do, and gives up in time to answer 503. Connections are not pinged, which
-    would cost a round trip on every request: the statement that signs a request in is tried once more on a dead one.
-    """
+    nothing by itself: with each rollback it would drop every statement of the connection, those of `direct` too. The
+    pool never runs dry before the threads do, and gives up in time to answer 503. Connections are not pinged, which
+    would cost a round trip on every request: the statement that signs a request in is tried once more on a dead one."""
     app.config["SQLALCHEMY_DATABASE_URI"] = "postgresql+psycopg://"
     app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {
         "creator": lambda: direct.Connection.connect(

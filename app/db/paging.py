@@ -105,11 +105,9 @@ def not_a_cursor() -> Invalid:
 
 @dataclass(frozen=True)
 class ScanWindow:
-    """Filter a list by something that no index covers: how long it took, whether it has a tag, how it was rated.
-
-    A page then scans at most `limit` rows from its cursor on and keeps those that the predicate accepts, so it costs
-    the same whatever the size of the table. `columns` is what the predicate needs of each row.
-    """
+    """Filter a list by something that no index covers: how long it took, whether it has a tag, how it was rated. A page
+    then scans at most `limit` rows from its cursor on and keeps those that the predicate accepts, so it costs the same
+    whatever the size of the table. `columns` is what the predicate needs of each row."""
 
     columns: Mapping[str, Any]
     predicate: Callable[[Any], list[Condition]]
@@ -149,13 +147,10 @@ def read_page(
     count: int | None = None,
     window: ScanWindow | None = None,
 ) -> Slice[tuple[Any, ...]]:
-    """Run a statement for one page of its rows, newest first by default. Two queries.
-
-    `at` and `id` are the columns that order the list; an index has them in this order. `where` is kept apart from the
-    statement so that counting need not join what is only shown; nothing is counted when `count` is known. With a
-    `window` only rows that its predicate accepts are on the page, which may be short although more follows; its cursor
-    then says how far it has scanned.
-    """
+    """Run a statement for one page of its rows, newest first by default. Two queries. `at` and `id` are the columns
+    that order the list; an index has them in this order. `where` is kept apart from the statement so that counting need
+    not join what is only shown; nothing is counted when `count` is known. With a `window` only rows that its predicate
+    accepts are on the page, which may be short although more follows; its cursor then says how far it has scanned."""
     order = _Order(at, id, oldest_first)
 
     def find(cursor: Cursor | None) -> tuple[list[Key], Key | None]:

@@ -20,12 +20,7 @@ _LOCK = 0x75707368  # Any number; the same for everyone who sets up roles on a s
 
 # The owner does not inherit: a policy written TO upshot_door must not show the owner a row. Membership alone is
 # enough to hand a function over to the door with ALTER FUNCTION … OWNER TO.
-_ATTRIBUTES = {
-    OWNER: "LOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
-    APP: "LOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
-    DOOR: "NOLOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
-    REPLAY: "NOLOGIN NOINHERIT NOCREATEDB NOCREATEROLE",
-}
+_ATTRIBUTES = "NOINHERIT NOCREATEDB NOCREATEROLE"
 
 Connection = psycopg.Connection[Any]
 
@@ -68,7 +63,8 @@ def _run(connection: Connection, statement: str, *names: str) -> None:
 def _ensure_role(admin: Connection, role: str) -> None:
     row = admin.execute("SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = %s", (role,)).fetchone()
     verb = "CREATE" if row is None else "ALTER"
-    _run(admin, f"{verb} ROLE {{}} {_ATTRIBUTES[role]}", role)
+    login = "LOGIN" if role in (OWNER, APP) else "NOLOGIN"
+    _run(admin, f"{verb} ROLE {{}} {login} {_ATTRIBUTES}", role)
     if row is not None and row[0]:
         _weaken(admin, role)
 

@@ -13,7 +13,7 @@ from flask import Flask
 from psycopg import errors
 from sqlalchemy.exc import DBAPIError
 
-from app.db.revisions import is_current
+from app.db.connect import is_current
 
 EVERY_SECONDS = 1.0
 # Without an answer for so long the database counts as down; a probe may wait that long for the very first answer.

@@ -13,26 +13,15 @@ from uuid import UUID
 from flask import current_app
 
 from app.agents.runtime import Run
-from app.agents.threads import Threads
+from app.agents.turn import Threads
 from app.config import Settings
 from app.db import acting_as, db, transaction
+from app.demo import playback
 from app.demo.history import build_history
-from app.demo.playback import (
-    PlayedTalk,
-    Player,
-    create_chat,
-    date_effect,
-    date_failures,
-    new_events,
-    session_fields,
-    start_run,
-    store_messages,
-    summarize,
-)
+from app.demo.playback import PlayedTalk, Player
 from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_line, to_names
 from app.demo.seed import NAME, purge
-from app.demo.times import Events, assign_times
-from app.demo.world import Talk, World, load_talks, set_up
+from app.demo.world import Events, Talk, World, assign_times, load_talks, set_up
 from app.models import AgentSession
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import events_of
@@ -62,10 +51,8 @@ def _write(path: Path, recorded: Iterable[Recorded]) -> None:
 def record_live(
     owner_url: str | None, talks: Collection[str] | None, runs: Collection[str] | None
 ) -> tuple[dict[str, Recorded], dict[str, Recorded]]:
-    """Play the whole demo, these conversations and runs live and the others from the recording. None means all.
-
-    Returns what was live, by key. The workspace is deleted afterwards if the owner of the database is known.
-    """
+    """Play the whole demo, these conversations and runs live and the others from the recording. None means all. Returns
+    what was live, by key. The workspace is deleted afterwards if the owner of the database is known."""
     with acting_as(None), transaction():
         _, system = workspace_store.create_workspace(slug=f"demo-record-{secrets.token_hex(4)}", name=NAME)
         world = World(RECORDED_AT, system)
@@ -115,7 +102,7 @@ class LivePlayer(Player):
         recorded = self.new_talks[talk.key] = self._run(session_id, talk.key, self.world.at(talk.when))
         with self.transaction():
             messages = self._store_chat(talk, session_id, recorded["events"])
-            return summarize(self.world, talk, session_id, recorded["events"], messages)
+            return playback.summarize(self.world, talk, session_id, recorded["events"], messages)
 
     def retry(self, talk: Talk, session_id: UUID, at: datetime) -> None:
         if _is_chosen(talk.key, self._talks):
@@ -130,14 +117,14 @@ class LivePlayer(Player):
             with self.transaction():
                 return super().replay(entry)
         with self.transaction():
-            _, cases = start_run(self.world, entry)
+            _, cases = playback.start_run(self.world, entry)
             replays = {talk: session.id for talk, session in cases.items()}
             for session_id in replays.values():
                 self.reserve(session_id)
         for session_id in replays.values():
             self._run_to_end(session_id)
         with self.transaction():
-            date_failures(self.world, entry, list(replays.values()))
+            playback.date_failures(self.world, entry, list(replays.values()))
             recorded = {talk: self._read_case(session_id, f"{key}.{talk}") for talk, session_id in replays.items()}
             self.new_runs[key] = {"run": key, "cases": recorded}
 
@@ -145,7 +132,7 @@ class LivePlayer(Player):
         world = self.world
         with self.transaction():
             turns = {"turns": [world.text(prompt) for prompt in talk.prompts]}
-            new = NewSession(**session_fields(world, talk), status="running", metadata=turns)
+            new = NewSession(**playback.session_fields(world, talk), status="running", metadata=turns)
             session, _ = session_store.create_session(new, actor=world.system)
             self.reserve(session.id)
             if talk.stopped:
@@ -157,9 +144,9 @@ class LivePlayer(Player):
         """Store the chat of the session, so that feedback can refer to its messages."""
         times, _ = assign_times(events, self.world.at(talk.when))
         session = db.session.get_one(AgentSession, session_id)
-        chat = create_chat(self.world, talk, times[0])
+        chat = playback.create_chat(self.world, talk, times[0])
         session.chat_id = chat.id if chat else None
-        return store_messages(self.world, chat, session, new_events(self.world, events, times))
+        return playback.store_messages(self.world, chat, session, playback.new_events(self.world, events, times))
 
     def _run(self, session_id: UUID, key: str, began: datetime) -> Recorded:
         self._run_to_end(session_id)
@@ -167,7 +154,7 @@ class LivePlayer(Player):
             session = db.session.get_one(AgentSession, session_id, populate_existing=True)
             events = self._read_events(session_id)
             for (kind, payload), at in zip(events, assign_times(events, began)[0], strict=True):
-                date_effect(kind, payload, at)
+                playback.date_effect(kind, payload, at)
             named = to_names(self.world, key, events)
             return {"talk": key, "status": session.status, "error": session.error, "events": named}
 

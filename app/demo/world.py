@@ -1,15 +1,15 @@
 """The demo workspace while it is filled: its people, agents and records, and the ids that recorded events refer to."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.demo.times import fill_dates, resolve_time, sort_key
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.workspaces import people
@@ -19,12 +19,18 @@ DATA = Path(__file__).with_name("data")
 ENTITY_TYPES = ("contact", "company", "deal", "ltm", "fiscal-year")
 # Working days before now, older than every conversation.
 TYPES_CREATED, CRITERIA_CREATED, RECORDS_CREATED = "44d 09:00", "44d 11:00", "43d 08:00"
+DATE = re.compile(r"\{iso (-?\d+)\}")
+MINUTES = {"m": 1, "h": 60}
+SATURDAY = 5
+LONGEST_ANSWER_MS = 6000
+# An effect follows its result at once, and so does the end the last answer.
+AT_ONCE_MS = 6
+Events = Sequence[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Talk:
-    """One conversation: who asks which agent what and when. `turns` has each prompt and what people do after its
-    answer, so many minutes later."""
+    """One conversation: who asks which agent what and when. `turns` has each prompt and what people do after it."""
 
     key: str
     persona: str
@@ -45,10 +51,8 @@ class Talk:
 @dataclass
 class World:
     """State of the demo. `refs` has the id of everything that recorded events mention, by a name that never changes.
-
     `labels` are feedback ids that knowledge refers to, `waiting` those that a rule will apply, by the rule's key, and
-    `used` the times at which a row of knowledge was in a prompt.
-    """
+    `used` the times at which a row of knowledge was in a prompt."""
 
     now: datetime
     system: Actor
@@ -150,3 +154,57 @@ def _add_records(world: World) -> None:
             at += timedelta(minutes=1)
             entity = entity_store.create_entity(entity_type=kind, name=name, fields=fields, actor=owner, created_at=at)
             world.refs[ref], world.record_types[ref] = entity.id, kind
+
+
+def sort_key(when: str) -> tuple[int, float]:
+    """The place of a moment in the order of all, whatever today is."""
+    span, _, clock = when.partition(" ")
+    if not clock:
+        return 0, -int(span[:-1]) * MINUTES[span[-1]]
+    hour, minute = clock.split(":")
+    return -int(span[:-1]), int(hour) * 60 + int(minute)
+
+
+def resolve_time(when: str, now: datetime) -> datetime:
+    """Resolve `3h`, `25m`, or `2d 09:40`: two working days ago at that time of day."""
+    span, _, clock = when.partition(" ")
+    if not clock:
+        return now - timedelta(minutes=int(span[:-1]) * MINUTES[span[-1]])
+    day = now
+    for _ in range(int(span[:-1])):
+        day -= timedelta(days=1)
+        while day.weekday() >= SATURDAY:
+            day -= timedelta(days=1)
+    hour, minute = clock.split(":")
+    return datetime.combine(day.date(), time(int(hour), int(minute), 7), now.tzinfo)
+
+
+def fill_dates(text: str, now: datetime) -> str:
+    """Replace each `{iso n}` by the date n days ago."""
+    return DATE.sub(lambda found: (now - timedelta(days=int(found[1]))).date().isoformat(), text)
+
+
+def assign_times(events: Events, began: datetime) -> tuple[list[datetime], int]:
+    """Return the time of each event, and the agent's working time in milliseconds. Equal events get equal times."""
+    at, work, prompts = began, 0, 0
+    times: list[datetime] = []
+    for kind, payload in events:
+        spent = _duration_ms(kind, payload) if times else 0
+        if kind == "user.message":
+            prompts += 1
+            at += timedelta(seconds=40 + len(payload["text"]) % 90 if prompts > 1 else 0)
+        at += timedelta(milliseconds=spent)
+        work += spent
+        times.append(at)
+    return times, work
+
+
+def _duration_ms(kind: str, payload: dict[str, Any]) -> int:
+    size = len(str(payload))
+    if kind == "tool.call":
+        return 380 + 7 * size % 420
+    if kind == "tool.result":
+        return 60 + 11 * size % 340
+    if kind == "agent.message":
+        return 520 + min(9 * len(payload["text"]), LONGEST_ANSWER_MS)
+    return 0 if kind == "user.message" else AT_ONCE_MS

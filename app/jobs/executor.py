@@ -21,7 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from app.agents import models
 from app.agents.runtime import Run
-from app.agents.threads import Threads
+from app.agents.turn import Threads
 from app.config import Settings
 from app.db import acting_as, transaction
 from app.jobs.usage import UsageWriter

@@ -1,4 +1,4 @@
-"""Agents and their immutable versions; scheduled tasks."""
+"""Agents, their versions and scheduled tasks; the records they work on, what they filled in, and how it is judged."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from app.models.base import Row, addressable, index, one_of, within
 AGENT_KINDS = ("builtin", "endpoint", "external")
 # What an endpoint does, it does for real, and it has no way yet to say that it can tell a replay from a request.
 REPLAYABLE_KINDS = ("builtin",)
+RESPONSE_STATUSES = ("submitted", "accepted", "rejected")
 TICK_STATUSES = ("claimed", "done", "failed", "skipped", "abandoned")
 
 
@@ -40,7 +41,6 @@ class Agent(Row):
     archived_at: Mapped[datetime | None]
     # An agent made by a typo points at the one that took its work over.
     merged_into: Mapped[UUID | None]
-    created_at: Mapped[timestamp]
     updated_at: Mapped[timestamp]
 
 
@@ -58,7 +58,6 @@ class AgentVersion(Row):
     version: Mapped[int]
     config: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[timestamp]
     # Why it was written, in the words of whoever did.
     note: Mapped[str | None]
 
@@ -86,7 +85,6 @@ class Task(Row):
     last_outcome: Mapped[str | None]
     last_detail: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[timestamp]
 
 
 class TaskTick(Row):
@@ -112,5 +110,74 @@ class TaskTick(Row):
     session_id: Mapped[UUID | None]
     eval_run_id: Mapped[UUID | None]
     detail: Mapped[str | None]
-    created_at: Mapped[write_time]
+    created_at: Mapped[write_time] = mapped_column()
     finished_at: Mapped[datetime | None]
+
+
+class EntityType(Row):
+    """A kind of record, such as a deal. `fields` is a JSON schema's `properties`."""
+
+    __tablename__ = "entity_types"
+    __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
+
+    slug: Mapped[str]
+    name: Mapped[str]
+    fields: Mapped[json_object]
+    archived_at: Mapped[datetime | None]
+
+
+class Entity(Row):
+    __tablename__ = "entities"
+    __table_args__ = (
+        addressable(),
+        within("entity_types", "entity_type_id"),
+        index("entities_recent_idx", "tenant_id, updated_at DESC, id DESC"),
+        index("entities_type_idx", "tenant_id, entity_type_id, updated_at DESC, id DESC"),
+    )
+
+    entity_type_id: Mapped[UUID]
+    name: Mapped[str]
+    fields: Mapped[json_object]
+    updated_at: Mapped[timestamp]
+
+
+class CriteriaSet(Row):
+    """What a response or a golden is judged by. `dimensions` maps a name to its kind, weight and tolerance."""
+
+    __tablename__ = "criteria_sets"
+    __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
+
+    slug: Mapped[str]
+    name: Mapped[str]
+    dimensions: Mapped[json_object]
+    updated_at: Mapped[timestamp]
+
+
+class EntityResponse(Row):
+    """Values that a person or an agent submitted about a record, and the decision about them."""
+
+    __tablename__ = "entity_responses"
+    __table_args__ = (
+        addressable(),
+        within("entities", "entity_id", ondelete="CASCADE"),
+        within("criteria_sets", "criteria_set_id", ondelete="SET NULL"),
+        within("sessions", "session_id", ondelete="SET NULL"),
+        within("agents", "agent_id", ondelete="SET NULL"),
+        index("entity_responses_entity_idx", "tenant_id, entity_id, created_at DESC"),
+        CheckConstraint(one_of("status", RESPONSE_STATUSES), name="status_known"),
+        CheckConstraint("status <> 'rejected' OR coalesce(rejection_reason, '') <> ''", name="rejection_has_reason"),
+    )
+
+    entity_id: Mapped[UUID]
+    criteria_set_id: Mapped[UUID | None]
+    session_id: Mapped[UUID | None]
+    agent_id: Mapped[UUID | None]
+    values: Mapped[json_object]
+    extracted: Mapped[flag]
+    status: Mapped[str] = mapped_column(server_default="submitted")
+    rejection_reason: Mapped[str | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    # Whose conversation it was made in; nobody else but admins sees it then.
+    owner_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    decided_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+    decided_at: Mapped[datetime | None]

@@ -7,16 +7,17 @@ from sqlalchemy import Computed, ForeignKey, ForeignKeyConstraint, Index, Unique
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped, MappedColumn, mapped_column
 
-from app.db.types import Base, uuid_pk
+from app.db.types import Base, timestamp, uuid_pk
 
 
 class Row(Base):
-    """A row of one workspace."""
+    """A row of one workspace. Where `created_at` tells rows of one transaction apart, a table declares it again."""
 
     __abstract__ = True
 
     id: Mapped[uuid_pk]
     tenant_id: Mapped[UUID] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    created_at: Mapped[timestamp]
 
 
 class KeyedRow(Base):

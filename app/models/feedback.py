@@ -99,7 +99,6 @@ class Feedback(Row):
     reviewed_at: Mapped[datetime | None]
     review_notes: Mapped[str | None]
     created_by: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
-    created_at: Mapped[timestamp]
     kind: Mapped[str] = mapped_column(server_default="comment")
     origin: Mapped[str] = mapped_column(server_default="user")
     confidence: Mapped[float] = mapped_column(server_default=text("1"))
@@ -133,7 +132,7 @@ class FeedbackComment(Row):
     feedback_id: Mapped[UUID]
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     body: Mapped[str]
-    created_at: Mapped[write_time]
+    created_at: Mapped[write_time] = mapped_column()
 
 
 class FeedbackDaily(KeyedRow):

@@ -77,7 +77,6 @@ class SharedContext(Row):
     created_by_agent_id: Mapped[UUID | None]
     created_by_user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     meta: Mapped[json_object] = mapped_column("metadata")
-    created_at: Mapped[timestamp]
     updated_at: Mapped[timestamp]
     state: Mapped[str] = mapped_column(server_default="active")
     version: Mapped[int] = mapped_column(server_default=text("1"))
@@ -103,7 +102,6 @@ class SharedContextFeedback(Row):
 
     shared_context_id: Mapped[UUID]
     feedback_id: Mapped[UUID]
-    created_at: Mapped[timestamp]
 
 
 class SharedContextHistory(Row):
@@ -123,7 +121,7 @@ class SharedContextHistory(Row):
     reason: Mapped[str | None]
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     agent_id: Mapped[UUID | None]
-    created_at: Mapped[write_time]
+    created_at: Mapped[write_time] = mapped_column()
 
 
 class ServedPrompt(KeyedRow):

@@ -69,7 +69,6 @@ class Membership(Row):
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     role: Mapped[str]
-    created_at: Mapped[timestamp]
 
 
 class UserMemory(Row):
@@ -85,7 +84,7 @@ class UserMemory(Row):
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     content: Mapped[str]
     session_id: Mapped[UUID | None]
-    created_at: Mapped[write_time]
+    created_at: Mapped[write_time] = mapped_column()
 
 
 class LoginSession(Row):
@@ -99,7 +98,6 @@ class LoginSession(Row):
 
     user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"))
     token_hash: Mapped[str] = mapped_column(unique=True)
-    created_at: Mapped[timestamp]
     seen_at: Mapped[timestamp]
     expires_at: Mapped[datetime]
     revoked_at: Mapped[datetime | None]
@@ -118,7 +116,6 @@ class OneTimeLink(Row):
     email: Mapped[str | None]
     role: Mapped[str | None]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
-    created_at: Mapped[timestamp]
     expires_at: Mapped[datetime]
     used_at: Mapped[datetime | None]
 
@@ -141,15 +138,13 @@ class ApiKey(Row):
     prefix: Mapped[str]
     key_hash: Mapped[str] = mapped_column(unique=True)
     scopes: Mapped[text_list]
-    created_at: Mapped[timestamp]
     last_used_at: Mapped[datetime | None]
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
 
 
 class SignInAttempt(Base):
-    """Failed attempts per key in a window of time. A key is a hash: of the address, of it with the e-mail, of the
-    e-mail, or of a browser that is known."""
+    """Failed attempts in a window of time, by the hash of the address, the e-mail, both, or a known browser."""
 
     __tablename__ = "sign_in_attempts"
     __table_args__ = (index("sign_in_attempts_age_idx", "window_began"),)
@@ -175,7 +170,7 @@ class AuditEntry(Row):
     subject_id: Mapped[UUID | None]
     details: Mapped[json_object]
     request_id: Mapped[str | None]
-    created_at: Mapped[write_time]
+    created_at: Mapped[write_time] = mapped_column()
 
 
 class Purge(Base):
@@ -205,7 +200,6 @@ class IdempotencyKey(Row):
     body_hash: Mapped[str]
     status: Mapped[int | None]
     answer: Mapped[Any | None] = mapped_column(JSONB)
-    created_at: Mapped[timestamp]
 
 
 class SavedView(Row):
@@ -224,4 +218,3 @@ class SavedView(Row):
     query: Mapped[str]
     shared: Mapped[flag]
     is_default: Mapped[flag]
-    created_at: Mapped[timestamp]

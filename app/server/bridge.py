@@ -13,15 +13,16 @@ import json
 import logging
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO
+from weakref import WeakValueDictionary
 
 from granian.rsgi import ProtocolClosed  # type: ignore[attr-defined]
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from app.server.body import READ_AHEAD, BodyReader, BodyTooSlow, BufferedBodies, StreamedBody, TooManyBodies
-from app.server.turns import Busy, Turns
 
 log = logging.getLogger("upshot")
 Headers = list[tuple[str, str]]
@@ -31,6 +32,60 @@ JSON_PATHS = ("/api/", "/v1/", "/mcp", "/conversations/", "/healthz", "/readyz",
 # A request may take a minute, but it is refused after this long when the database does not answer.
 PATIENCE_SECONDS = 9.0
 LONGEST_SECONDS = 60.0
+MAX_WAITING = 2000
+MAX_WAITING_PER_ADDRESS = 500
+WAIT_SECONDS = 9.0
+
+
+class Busy(Exception):
+    """No thread became free in time, or too many requests wait already."""
+
+
+class Turn:
+    """A thread's time for one request."""
+
+    def __init__(self, *held: asyncio.Semaphore) -> None:
+        self._held = held
+
+    def end(self) -> None:
+        for semaphore in self._held:
+            semaphore.release()
+
+
+class Turns:
+    """Hands out `threads` turns, on the event loop and so without a lock. One address holds or waits for at most
+    `share` of them, so that a crowd behind one address, or one busy client, leaves some for everyone else."""
+
+    def __init__(self, threads: int) -> None:
+        self.share = max(1, threads - max(1, threads // 4))
+        self._free = asyncio.Semaphore(threads)
+        self._by_address: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+
+    async def take(self, address: str) -> Turn:
+        """Wait for a turn. Raises Busy when there is none in time."""
+        if self._waiting.total() >= MAX_WAITING or self._waiting[address] >= MAX_WAITING_PER_ADDRESS:
+            raise Busy
+        of_address = self._by_address.setdefault(address, asyncio.Semaphore(self.share))
+        self._waiting[address] += 1
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                return await self._acquire(of_address)
+        except TimeoutError:
+            raise Busy from None
+        finally:
+            self._waiting[address] -= 1
+            if not self._waiting[address]:
+                del self._waiting[address]
+
+    async def _acquire(self, of_address: asyncio.Semaphore) -> Turn:
+        await of_address.acquire()
+        try:
+            await self._free.acquire()
+        except BaseException:
+            of_address.release()
+            raise
+        return Turn(self._free, of_address)
 
 
 class Bridge:

@@ -49,8 +49,7 @@ class HttpServer:
         )
 
     async def serve(self, when_up: Callable[[], None]) -> bool:
-        """Serve until `stop` was called and the requests that were accepted are answered; false when some were not in
-        time."""
+        """Serve until `stop`; false when requests that were accepted were not answered in time."""
         allow_connections()
         logging.getLogger("granian").setLevel(logging.ERROR)
         serving = asyncio.create_task(self.server.serve())

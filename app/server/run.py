@@ -26,14 +26,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import create_app
 from app.agents.models import check_default_model
 from app.api.ops.metrics import note_connections
-from app.config import Settings
+from app.config import Settings, publish_address
 from app.db import acting_as, db, transaction
 from app.db.boot import open_database
 from app.errors import Problem, Unusable
 from app.jobs.usage import UsageWriter
 from app.logs import write_logs
 from app.security.last_used import write_uses
-from app.server.address import publish_address
 from app.server.processes import STOP_SIGNALS, JobsReport, Processes, end_with_first
 from app.services.feedback import volume
 from app.services.workspaces import identity, logins
@@ -84,8 +83,7 @@ def run(*, demo: bool, processes: int | None = None, as_json: bool = False) -> N
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Take the port before anything else is touched. Granian shares its port with others that do, so only this shows
-    that another server has it."""
+    """Take the port first. Granian shares its port, so only this shows that another server has it."""
     until = time.monotonic() + PORT_SECONDS
     while True:
         try:
@@ -113,8 +111,7 @@ def _bind(settings: Settings) -> socket.socket:
 
 
 def prepare(app: Flask, settings: Settings, *, demo: bool) -> str | None:
-    """Fill the demo and make the first sign-in link. Connections are closed again, because processes must not share
-    them."""
+    """Fill the demo and make the first sign-in link. Processes must not share connections, so they are closed."""
     if demo:
         fill_demo(app)
     with app.app_context():

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import import_module
-from math import sqrt
 from operator import mul
 from pathlib import Path
 from threading import Lock
@@ -48,22 +47,11 @@ def _mean(of_words: Any, ids: list[int]) -> list[float]:
     return vector
 
 
-def cosine(a: Sequence[float], b: Sequence[float]) -> float:
-    """How near two vectors are: 1 for the same direction, 0 where either is empty."""
-    if len(a) != len(b):
-        raise ValueError(f"Vectors of {len(a)} and {len(b)} dimensions are not of one model.")
-    product = sum(x * y for x, y in zip(a, b, strict=True))
-    lengths = sqrt(sum(x * x for x in a)) * sqrt(sum(y * y for y in b))
-    return product / lengths if lengths else 0.0
-
-
 def near_pairs(
     vectors: Sequence[Sequence[float]], at_least: float, most_each: int = 20
 ) -> list[tuple[int, int, float]]:
-    """The pairs of texts, as indices, whose vectors are near; of each text at most its nearest few.
-
-    Exact: every vector is compared with every other, a few hundred rows at a time so that memory stays small.
-    """
+    """The pairs of texts, as indices, whose vectors are near; of each text at most its nearest few. Exact: every vector
+    is compared with every other, a few hundred rows at a time so that memory stays small."""
     if len(vectors) < 2:
         return []
     import numpy

@@ -33,8 +33,7 @@ EITHER = re.compile(f"{MARKED.pattern}|{DROPPED.pattern}")
 
 
 def visible(text: str) -> str:
-    """The text with one mark for each run of characters that turn it or hide in it, and without hints for hyphenation
-    and direction."""
+    """The text with a mark for each run of hidden or turning characters, and without hints for hyphenation."""
     if EITHER.search(text) is None:
         return text
     return DROPPED.sub("", MARKED.sub(MARK, text))

@@ -50,9 +50,7 @@ def dice_coefficient(a: Sequence[str], b: Sequence[str]) -> float:
 
 def text_similarity(pairs: Sequence[Pair], nearness: Nearness | None = None, enough: float = 1.0) -> list[float]:
     """How similar the two texts of each pair are, 0 to 1: by their words, or by their meaning if that is higher.
-
-    Meaning is computed only where the words give less than `enough`.
-    """
+    Meaning is computed only where the words give less than `enough`."""
     split = [(words(a), words(b)) for a, b in pairs]
     found = [
         1.0 if a == b or canonical(a) == canonical(b) else dice_coefficient(*each)

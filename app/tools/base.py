@@ -86,10 +86,8 @@ DECLARED: list[Tool] = []
 
 
 def tool(group: str, *, writes: bool = False, scope: str | None) -> Callable[[Call], Tool]:
-    """Declare a function as a tool of its name. Models read its docstring as the description.
-
-    Only admins use a tool that needs the scope `admin`.
-    """
+    """Declare a function as a tool of its name. Models read its docstring as the description. Only admins use a tool
+    that needs the scope `admin`."""
 
     def declare(call: Any) -> Tool:
         arguments: type[Arguments] = call.__annotations__["arguments"]
@@ -103,10 +101,8 @@ def tool(group: str, *, writes: bool = False, scope: str | None) -> Callable[[Ca
 
 
 def build_schema(arguments: type[Arguments]) -> dict[str, Any]:
-    """Build a short JSON schema: no titles, no references, and optional arguments are not nullable.
-
-    No argument of ours takes values of two types.
-    """
+    """Build a short JSON schema: no titles, no references, and optional arguments are not nullable. No argument of ours
+    takes values of two types."""
     found = arguments.model_json_schema(by_alias=True)
     known = found.get("$defs", {})
     return {

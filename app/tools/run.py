@@ -25,11 +25,9 @@ DATABASE_DOWN = (OperationalError, InterfaceError, PoolTimeout)
 
 
 def run_tool(tool: Tool, arguments: Any, scope: ToolScope, on_outcome: OnOutcome | None = None) -> Outcome:
-    """Run a tool. A refusal is an outcome that the agent reads and continues from.
-
-    Only what ends the run is raised: a database that is down, a lost lease, a full session. `on_outcome` is called in
-    the tool's own transaction, so what it writes is stored exactly when the tool's work is.
-    """
+    """Run a tool. A refusal is an outcome that the agent reads and continues from. Only what ends the run is raised: a
+    database that is down, a lost lease, a full session. `on_outcome` is called in the tool's own transaction, so what
+    it writes is stored exactly when the tool's work is."""
     try:
         given = read_arguments(tool, arguments)
         check_allowed(tool, scope.actor)

@@ -8,9 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 
-from app.db.drift import definitions, differences
-from app.db.migrate import check
-from app.db.revisions import head
+from app.db.connect import head
+from app.db.migrate import check, definitions, differences
 from tests.conftest import Server
 from tests.db.catalogue import WALLS, walls
 

@@ -16,8 +16,8 @@ from alembic.script import ScriptDirectory
 from psycopg.rows import dict_row
 
 from app.db import migrate
+from app.db.connect import current, head, is_current
 from app.db.migrate import check, downgrade, upgrade
-from app.db.revisions import current, head, is_current
 from app.errors import Unusable
 from migrations.legacy import FEEDBACK_FROM_THUMBS
 from tests.conftest import Server

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.db.secrets import read_or_make
 from app.errors import Unusable
+from app.tokens import read_or_make
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ASK = """
 import secrets, sys
 from pathlib import Path
-from app.db.secrets import read_or_make
+from app.tokens import read_or_make
 sys.stdin.readline()
 print(read_or_make(Path(sys.argv[1]), lambda: secrets.token_urlsafe(32)))
 """

@@ -22,8 +22,7 @@ from app.db.paging import Page
 from app.demo.record import record_live
 from app.demo.recording import read_runs, read_talks, to_ids, to_line, to_names
 from app.demo.seed import reset, seed
-from app.demo.times import fill_dates, resolve_time, sort_key
-from app.demo.world import World, load_data, load_talks
+from app.demo.world import World, fill_dates, load_data, load_talks, resolve_time, sort_key
 from app.errors import Unusable
 from app.models import (
     AgentSession,

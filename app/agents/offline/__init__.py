@@ -5,11 +5,9 @@ turn from its beginning over the results in the messages, so the same messages g
 
 1. `conversation`: what it is given, namely the prompt, the turns so far and the tools.
 2. `rules`: what it follows, six forms found in knowledge rows and in instructions.
-3. `turn`: cuts the user message into steps and does them in order, with at most six calls.
-4. `choice`: the tool for a step, by shared words and rules.
-5. `arguments`: the arguments of the call, each by the first rule that yields a valid value. `values` finds values in
-   what people write and decides whether a value is valid.
-6. `answers`: one line of the answer for each step.
+3. `turn`: cuts the user message into steps, chooses a tool for each, and does them in order, with at most six calls.
+4. `arguments`: the arguments of the call, each by the first rule that yields a valid value.
+5. `answers`: one line of the answer for each step.
 
 `model` is the adapter to pydantic-ai.
 """

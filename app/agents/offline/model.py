@@ -50,10 +50,8 @@ def offline_model() -> Model:
 
 
 def _respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """The next call, or the answer with the rules it followed.
-
-    A prompt holds no ids, so rules are given by their place in it.
-    """
+    """The next call, or the answer with the rules it followed. A prompt holds no ids, so rules are given by their place
+    in it."""
     if not info.allow_text_output or info.model_request_parameters.output_object is not None:
         raise CannotJudge("offline cannot judge")
     move = next_move(read_conversation(messages, info.instructions), read_tools(info.function_tools))

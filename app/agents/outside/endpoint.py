@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 from app.agents.history import History, system_prompt
-from app.agents.outside.secrets import redact, redact_text
 from app.agents.turn import Answer, Draft, RunFailed, Usage, truncate
+from app.config import redact, redact_text
 from app.errors import Invalid
 from app.formats import session_limits
 from app.formats.messages import sentence

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from app.db.embedded.places import MAJOR, Account, binaries, prepare_socket_dir, visible
-from app.db.secrets import sync_directory
 from app.errors import Unusable
+from app.tokens import sync_directory
 
 PORT = 5432  # Only part of the socket's name: the server does not listen on the network.
 LOG_LIMIT = 5_000_000

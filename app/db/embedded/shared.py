@@ -27,8 +27,8 @@ import psycopg
 from app.db import roles
 from app.db.embedded.places import account_for, socket_dir
 from app.db.embedded.server import PORT, Check, Server, wait_until
-from app.db.secrets import read_or_make
 from app.errors import Unusable
+from app.tokens import read_or_make
 
 DATABASE = "upshot"
 _USERS = {"superuser": "postgres", "owner": roles.OWNER, "app": roles.APP}

@@ -13,8 +13,7 @@ from uuid import UUID
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.errors import Invalid, NotFound, Refused, Stale
 from app.formats.agent_config import check_config, read_config
 from app.formats.agent_diff import diff_versions

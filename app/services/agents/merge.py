@@ -10,8 +10,7 @@ from uuid import UUID
 from sqlalchemy import func, select, update
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.db.paging import MAX_COUNT
 from app.errors import Invalid, Refused
 from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext

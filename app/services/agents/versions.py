@@ -9,8 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.errors import Invalid, NotFound, Refused
 from app.formats.session_limits import AGENT_SLUG, SLUG_FORM
 from app.models import Agent, AgentVersion, User

@@ -9,8 +9,7 @@ from uuid import UUID
 from sqlalchemy import func, select
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.errors import Invalid, NotFound, Refused
 from app.formats.response_values import find_value_errors, wrap_value
 from app.models import Agent, AgentSession, CriteriaSet, Entity, EntityResponse, User

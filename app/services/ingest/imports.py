@@ -11,8 +11,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.exc import DBAPIError
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.db.paging import Page, Slice, read_page
 from app.errors import Invalid, Problem, Refused
 from app.formats.session_limits import LINE_BYTES

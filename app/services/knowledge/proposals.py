@@ -8,8 +8,7 @@ from uuid import UUID
 from sqlalchemy import func, select, text
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.errors import Forbidden, Invalid, Refused, Throttled
 from app.models import SharedContext, SharedContextHistory
 from app.services import audit

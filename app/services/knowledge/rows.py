@@ -11,8 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
-from app.db import db
-from app.db.lookup import get_own
+from app.db import db, get_own
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.learning.ranking import rank
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage

@@ -11,8 +11,7 @@ from sqlalchemy import update
 from sqlalchemy.orm.attributes import set_committed_value
 
 from app.actor import Actor
-from app.db import db, run
-from app.db.lookup import get_own
+from app.db import db, get_own, run
 from app.errors import Invalid, Problem, Refused
 from app.formats import session_limits as limits
 from app.formats.tool_results import is_truncated, with_error_mark
