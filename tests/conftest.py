@@ -300,15 +300,16 @@ def sign_in(app: Flask) -> Callable[..., FlaskClient]:
 def write_last_used() -> Iterator[Callable[[UUID], None]]:
     """Write when the keys and sign-ins of a workspace were last used, which nothing else does meanwhile."""
     from app.db import acting_as, transaction
-    from app.services.workspaces import identity, last_used
+    from app.services.workspaces import identity
+    from app.services.workspaces import keys as workspace_keys
 
     def write(tenant_id: UUID) -> None:
-        batch = last_used.take_batches().get(tenant_id, {})
+        batch = workspace_keys.take_batches().get(tenant_id, {})
         with acting_as(identity.product_in(tenant_id)), transaction():
-            last_used.write_batch(batch)
-        last_used.forget_batch(batch)
+            workspace_keys.write_batch(batch)
+        workspace_keys.forget_batch(batch)
 
-    with last_used.writing:
+    with workspace_keys.writing:
         yield write
 
 

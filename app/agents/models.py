@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from app.config import LOOPBACK, Settings, redact_text, variable
 from app.errors import Refused, Unusable
-from app.formats.model_names import KEYS, OFFLINE
+from app.formats.agent_config import KEYS, OFFLINE
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

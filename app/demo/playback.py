@@ -26,7 +26,7 @@ from app.services.knowledge.prompt import load_shared_context_prompt
 from app.services.sessions import store as session_store
 from app.services.sessions.events import NewEvent, add_rows, lock_for_events, rows_of, write_events
 from app.services.sessions.store import NewSession, create_sessions
-from app.services.workspaces.masking import masking_for
+from app.services.workspaces.store import masking_for
 from app.tools import Tool, ToolScope, find_tool
 from app.tools.run import read_arguments
 

@@ -17,7 +17,7 @@ from app.models import Agent, AgentSession, Chat, Entity, Feedback, Membership, 
 from app.services.knowledge import usage as knowledge_usage
 from app.services.workspaces import identity
 from app.services.workspaces import store as workspace_store
-from app.services.workspaces.masking import share_masking
+from app.services.workspaces.store import share_masking
 
 SLUG = "demo"
 NAME = "Acme Capital"

@@ -15,8 +15,7 @@ from app.actor import RANK, Actor
 from app.db import db, run
 from app.errors import Forbidden, Invalid, SignInNeeded
 from app.security import access, feedback_tokens
-from app.security.cookies import cookie_name
-from app.security.csrf import check_csrf, check_origin
+from app.security.cookies import check_csrf, check_origin, cookie_name
 from app.services.workspaces.credentials import BIND_CREDENTIAL, Credential
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

@@ -7,13 +7,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from app.db import acting_as, transaction
 from app.services.knowledge import usage as knowledge_usage
-from app.services.workspaces import identity, last_used
+from app.services.workspaces import identity, keys
 
 
 def note_use(response: Response) -> Response:
     """Remember in memory who made the request. Now and then a thread writes it down, so that no request waits."""
     actor = g.get("actor")
-    if actor is not None and last_used.note_use(actor, g.get("login_id")):
+    if actor is not None and keys.note_use(actor, g.get("login_id")):
         app: Flask = current_app._get_current_object()  # type: ignore[attr-defined]
         threading.Thread(target=_write_uses, args=(app,), name="uses", daemon=True).start()
     return response
@@ -28,11 +28,11 @@ def _write_uses(app: Flask) -> None:
 
 
 def write_uses() -> None:
-    with last_used.writing:
-        for tenant_id, batch in last_used.take_batches().items():
+    with keys.writing:
+        for tenant_id, batch in keys.take_batches().items():
             with acting_as(identity.product_in(tenant_id)), transaction():
-                last_used.write_batch(batch)
-            last_used.forget_batch(batch)
+                keys.write_batch(batch)
+            keys.forget_batch(batch)
         for tenant_id, noted in knowledge_usage.take_pending().items():
             actor = identity.product_in(tenant_id)
             try:

@@ -10,7 +10,7 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.security.access import access
 from app.services.knowledge import memories
-from app.services.workspaces import last_used, logins, people
+from app.services.workspaces import keys, logins, people
 from app.services.workspaces import store as workspace_store
 from app.views.auth import password_attempt, refuse_attempt
 from app.views.htmx import leave, render
@@ -35,7 +35,7 @@ def _page(form: str = "", errors: dict[str, str] | None = None, status: int = 20
         name_errors=errors if form == "name" else {},
         password_errors=errors if form == "password" else {},
         logins=logins.list_logins(actor=g.actor),
-        last_used=last_used.last_used,
+        last_used=keys.last_used,
         browser_name=browser_name,
         memories=memories.list_memories(actor=g.actor),
         places=workspace_store.list_workspaces(g.actor.id),

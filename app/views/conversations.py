@@ -11,13 +11,12 @@ from app.services.chats import lists as chat_lists
 from app.services.chats import store as chat_store
 from app.services.chats.lists import SCAN_LIMIT, ChatFilters
 from app.services.feedback import lists as feedback_lists
-from app.services.lists.menus import load_menus
+from app.services.lists.filters import load_menus
 from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query, with_version
-from app.views.forms import parse_count
-from app.views.htmx import page, wants_fragment
+from app.views.htmx import page, parse_count, wants_fragment
 from app.views.layout import saved_views
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import attach_notes, build_note, name_changed_records

@@ -14,7 +14,7 @@ from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.models.people import LoginSession, OneTimeLink
 from app.security import authentication
-from app.services.workspaces import identity, last_used, logins, people, throttle
+from app.services.workspaces import identity, keys, logins, people, throttle
 from app.services.workspaces import logins as workspace_logins
 from tests.threads import run_at_once
 
@@ -226,8 +226,8 @@ def test_uses_are_remembered_and_written_together(workspace, write_last_used):
     with acting_as(member):
         row = logins.list_logins(actor=member)[0]
         login_id, before = row.id, row.seen_at
-        last_used.note_use(member, login_id)
-        assert last_used.last_used(login_id, before) > before
+        keys.note_use(member, login_id)
+        assert keys.last_used(login_id, before) > before
     write_last_used(member.tenant_id)
     with acting_as(member):
         assert logins.list_logins(actor=member)[0].seen_at > before

@@ -49,7 +49,6 @@ EXEMPT = {
     # Pages describe tools and never run them.
     ("app.views.agents.form", "app.tools.describe"),
     ("app.views.agents.pages", "app.tools.describe"),
-    ("app.views.agents.edit", "app.tools.describe"),
 }
 PURE = LOW
 FORBIDDEN_IN_PURE = {"flask", "sqlalchemy", "psycopg", "flask_sqlalchemy"}

@@ -6,7 +6,7 @@ import pytest
 
 from app.agents.models import NoModel, check_model
 from app.config import Settings
-from app.formats.model_names import EXAMPLES, KEYS
+from app.formats.agent_config import EXAMPLES, KEYS
 from app.services.agents.model_status import status_of, suggest_models
 
 NAMES = [*EXAMPLES, "offline", "", "gpt-5", *(f"{provider}:openai/some-model" for provider in KEYS)]

@@ -13,7 +13,6 @@ from app.errors import Forbidden, Invalid, NotFound
 from app.models.people import ApiKey, AuditEntry
 from app.security import authentication
 from app.services.workspaces import keys as workspace_keys
-from app.services.workspaces import last_used
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
 
@@ -90,10 +89,10 @@ def test_bad_keys_are_refused(workspace):
 def test_the_last_use_is_known_before_and_after_it_is_written(workspace, write_last_used):
     admin = workspace.actor("admin")
     key_id, _ = make(admin)
-    last_used.note_use(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
-    noted = last_used.last_used(key_id, None)
+    workspace_keys.note_use(admin.__class__(admin.id, admin.tenant_id, "admin", key_id=key_id), None)
+    noted = workspace_keys.last_used(key_id, None)
     write_last_used(workspace.id)
 
-    assert last_used.last_used(key_id, None) is None
+    assert workspace_keys.last_used(key_id, None) is None
     with acting_as(admin):
         assert workspace_keys.list_keys(actor=admin)[0][0].last_used_at == noted

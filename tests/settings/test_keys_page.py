@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from app.services.workspaces import last_used
+from app.services.workspaces import keys
 from tests.conftest import soup
 
 URL = "/admin/settings/keys"
@@ -28,7 +28,7 @@ def test_a_key_is_shown_once_works_and_is_revoked_at_once(app, workspace, sign_i
     assert "<i>deal</i>" not in page.text
     assert "31 Dec 2099" in page.text
     headers = {"Authorization": f"Bearer {key}"}
-    with last_used.writing:
+    with keys.writing:
         assert app.test_client().get("/api/admin/settings", headers=headers).status_code == 200
         assert "just now" in soup(client.get(URL)).select_one("table").text
 

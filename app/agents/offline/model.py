@@ -13,7 +13,7 @@ from pydantic_ai.usage import RequestUsage
 from app.agents.offline.conversation import read_conversation, read_tools
 from app.agents.offline.turn import next_move
 from app.errors import Refused
-from app.formats.model_names import OFFLINE
+from app.formats.agent_config import OFFLINE
 
 
 class CannotJudge(Refused):

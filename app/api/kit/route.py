@@ -1,24 +1,31 @@
-"""One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it.
+"""One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it,
+how often a key may ask, and `Idempotency-Key`: the same request may come twice and happens once.
 
 `/api/openapi.json` and `/api/docs` are made from the same declarations.
 """
 
+import hashlib
+import json
+import math
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, get_args, get_origin, get_type_hints
+from uuid import UUID
 
-from flask import Blueprint, Response, g, request
+from flask import Blueprint, Flask, Response, current_app, g, request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from werkzeug.exceptions import UnsupportedMediaType
 
-from app.api.kit import idempotency, limits
 from app.api.kit.fields import Body, Query, invalid
 from app.db import transaction
-from app.errors import Invalid
+from app.errors import Invalid, Throttled
 from app.formats.strict_json import check_text, parse
 from app.security import access as gatekeeping
+from app.services import idempotency
 
 Handler = Callable[..., Any]
 
@@ -89,7 +96,7 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
     """Limit, read, work, commit, answer; in this order."""
     actor = g.actor
     if actor is not None and actor.key_id is not None:
-        limits.take_request(actor.key_id)
+        take_request(actor.key_id)
     sent: Any = None
     if declared.query is not None:
         arguments["query"] = read_query(declared.query)
@@ -100,8 +107,8 @@ def respond(declared: Declared, view: Handler, arguments: dict[str, Any]) -> Res
         return to_response(declared, view(**arguments))
     try:
         with transaction():
-            if declared.idempotent and not idempotency.is_last():
-                return idempotency.answer_once(sent, lambda: to_response(declared, view(**arguments)))
+            if declared.idempotent and not is_last():
+                return answer_once(sent, lambda: to_response(declared, view(**arguments)))
             return to_response(declared, view(**arguments))
     except DataError as error:
         raise Invalid("A value is outside what can be stored.") from error
@@ -150,3 +157,67 @@ def to_response(declared: Declared, result: Any) -> Response:
     if result is None:
         return Response(status=204 if status == 200 else status)
     return Response(result.model_dump_json(), status, mimetype="application/json")
+
+
+MAX_LENGTH = 255
+
+
+def is_last() -> bool:
+    """Nothing is kept about this request: what its view writes is the last of the transaction."""
+    return "Idempotency-Key" not in request.headers
+
+
+def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
+    """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
+    of the work, so the two are kept together or not at all."""
+    key = request.headers["Idempotency-Key"]
+    if not (0 < len(key) <= MAX_LENGTH and key.isascii() and key.isprintable()):
+        raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
+    # An answer to an admin is not replayed to the same person without the role: they may see less by then.
+    place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
+    # The same for bodies that say the same, however they are spaced and ordered.
+    same = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    body_hash = hashlib.sha256(same.encode()).hexdigest()
+    claim = idempotency.claim_key(key, route=place, body_hash=body_hash, actor=g.actor)
+    if claim.status is not None:
+        text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
+        return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
+    response = work()
+    body = response.get_data()
+    idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
+    return response
+
+
+PER_MINUTE = 60_000  # A thousand a second: one key alone cannot keep everyone else waiting, and no honest one notices.
+
+
+class Buckets:
+    """One bucket for each key, in memory. Only keys that signed in get one, so their number is that of the keys."""
+
+    def __init__(self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
+        self.size = float(per_minute)
+        self.rate = per_minute / 60
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._left: dict[UUID, tuple[float, float]] = {}
+
+    def take(self, key: UUID) -> None:
+        """Take one request out, or say how long to wait for the next."""
+        now = self.clock()
+        with self._lock:
+            left, since = self._left.get(key, (self.size, now))
+            left = min(self.size, left + (now - since) * self.rate)
+            taken = left >= 1
+            self._left[key] = (left - 1 if taken else left, now)
+        if not taken:
+            wait = max(1, math.ceil((1 - left) / self.rate))
+            raise Throttled(f"This key made more than {int(self.size)} requests in a minute; wait {wait} s.", wait)
+
+
+def register(app: Flask) -> None:
+    app.extensions["upshot.buckets"] = Buckets()
+
+
+def take_request(key: UUID) -> None:
+    buckets: Buckets = current_app.extensions["upshot.buckets"]
+    buckets.take(key)

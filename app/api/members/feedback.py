@@ -8,9 +8,8 @@ from uuid import UUID
 from flask import g
 from pydantic import Field, model_validator
 
-from app.api.kit import idempotency
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
-from app.api.kit.route import route
+from app.api.kit.route import is_last, route
 from app.api.members import bp
 from app.db import paging
 from app.errors import Invalid
@@ -155,7 +154,7 @@ def create(body: NewFeedback) -> FeedbackAnswer:
     values = body.model_dump(exclude={"agent", "agent_id", "ts"})
     values |= {"agent_id": body.agent_id or agent_called(body.agent), "occurred_at": body.occurred_at or body.ts}
     new = feedback_intake.NewFeedback(kind=kind_of(body), **values)
-    stored = feedback_intake.record_feedback(new, actor=g.actor, commit=idempotency.is_last())
+    stored = feedback_intake.record_feedback(new, actor=g.actor, commit=is_last())
     return FeedbackAnswer.model_validate(stored.row)
 
 

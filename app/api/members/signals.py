@@ -10,9 +10,8 @@ from uuid import UUID
 from flask import current_app, g
 from pydantic import Field, model_validator
 
-from app.api.kit import idempotency
 from app.api.kit.fields import Answer, Body, Moment, Page, Query
-from app.api.kit.route import route
+from app.api.kit.route import is_last, route
 from app.api.members import bp
 from app.api.members.feedback import Name, Rating, Signal, Status
 from app.db import paging
@@ -108,7 +107,7 @@ def give(body: SignalBody) -> tuple[SignalAnswer, int]:
     """Say what an answer was like. One row for a message, a person and a signal: sent again, `reason` is replaced,
     `chat_id` and `trace_id` are kept where left out. `helpful` takes `not_helpful` back and the other way round."""
     new = NewFeedback(kind="signal", comment=body.reason, **body.model_dump(exclude={"reason"}))
-    stored = signals.record_signal(new, actor=g.actor, commit=idempotency.is_last())
+    stored = signals.record_signal(new, actor=g.actor, commit=is_last())
     return describe(stored.row), 201 if stored.created else 200
 
 

@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 from app.config import LOOPBACK, Settings, variable
-from app.formats.model_names import EXAMPLES, OFFLINE, about_model
+from app.formats.agent_config import EXAMPLES, OFFLINE, about_model
 
 
 def status_of(configured: str, settings: Settings) -> dict[str, str]:

@@ -15,7 +15,6 @@ from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Messag
 from app.models.feedback import RATINGS
 from app.services.feedback.lists import counted_ratings
 from app.services.lists import filters as declare
-from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters
 from app.services.privacy import id_of, is_hidden, name_of
 
@@ -54,7 +53,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
     if filters.person_id:
         where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
-        matches = text_search.find_matches("chats", filters, page)
+        matches = declare.find_matches("chats", filters, page)
         if not matches.ids:
             return empty()
         where.append(matches.are(Chat.id))

@@ -17,7 +17,7 @@ from app.models import Agent, AgentSession, Chat, Message, User
 from app.models.sessions import MESSAGE_ROLES
 from app.services.agents import versions
 from app.services.privacy import id_of, name_of
-from app.services.workspaces.masking import masking_for
+from app.services.workspaces.store import masking_for
 
 MAX_AT_ONCE = 500
 MAX_EARLIER_MESSAGES = 60

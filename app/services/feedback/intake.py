@@ -13,14 +13,13 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid
 from app.formats.feedback_details import RETRACTED, read_context, read_details
-from app.learning.edits import edit_distance
-from app.learning.signals import OPPOSITE, SIGNAL_RATINGS
+from app.learning.signals import OPPOSITE, SIGNAL_RATINGS, edit_distance
 from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit
 from app.services.feedback import volume
 from app.services.feedback.store import LinkRow, resolve_links, write_row
-from app.services.workspaces.masking import masking_of_words
+from app.services.workspaces.store import masking_of_words
 
 MAX_CLOCK_SKEW = timedelta(minutes=5)
 MAX_COMMENT_LENGTH = 4096

@@ -24,7 +24,7 @@ from app.models import (
     SharedContextFeedback,
 )
 from app.services.feedback.lists import FeedbackFilters
-from app.services.lists import text_search
+from app.services.lists.filters import Matches, find_ids
 
 MAX_ROWS = 500
 # What a rule that was made of feedback is called while agents follow it.
@@ -41,7 +41,7 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Fee
     """One page of what the actor said, newest first. At most three queries."""
     where = [*_own(actor), *filters.conditions()]
     if filters.q:
-        matches = text_search.Matches(text_search.find_ids("feedback", filters.q))
+        matches = Matches(find_ids("feedback", filters.q))
         if not matches.ids:
             return empty()
         where.append(matches.are(Feedback.id))

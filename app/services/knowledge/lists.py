@@ -26,7 +26,6 @@ from app.models import (
 )
 from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.lists import filters as declare
-from app.services.lists import text_search
 from app.services.lists.filters import Condition, Filters, is_type
 from app.services.privacy import name_of
 from app.text.hidden_characters import hidden_signs
@@ -152,7 +151,7 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
     """One page of knowledge, last changed first. At most three queries."""
     where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
     if filters.q:
-        matches = text_search.Matches(text_search.find_ids("knowledge", filters.q))
+        matches = declare.Matches(declare.find_ids("knowledge", filters.q))
         if not matches.ids:
             return empty()
         where.append(matches.are(SharedContext.id))

@@ -14,7 +14,7 @@ from app.errors import Invalid, NotFound, Refused
 from app.learning.prompt import format_memories, one_line
 from app.models import AgentSession, Tenant, User, UserMemory
 from app.services import audit
-from app.services.workspaces.masking import masking_for
+from app.services.workspaces.store import masking_for
 from app.text.hidden_characters import describe_hidden
 
 MAX_LENGTH = 500

@@ -1,4 +1,5 @@
-"""The base of every list's filters: query string → frozen dataclass → conditions.
+"""The base of every list's filters: query string → frozen dataclass → conditions; what their menus offer; and the
+search for words.
 
 A filter is one dataclass field made by `choice`, `slug`, `id_of_row`, `text`, `number` or `seconds`. It declares how
 the value is read, what the menu and the chip show, and which condition it means. Anything else in a query is refused
@@ -14,13 +15,18 @@ from functools import partial
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
-from sqlalchemy import func, select
+from sqlalchemy import ARRAY, Text, Uuid, any_, cast, func, literal, null, select, union_all
+from sqlalchemy import text as sql
 from sqlalchemy.sql.elements import ColumnElement
 
+from app.actor import Actor
+from app.db import db
+from app.db.paging import MAX_COUNT, Page
 from app.errors import Invalid
 from app.formats.ids import UUID_PATTERN
 from app.formats.session_limits import AGENT_SLUG
-from app.models import Agent, EntityType
+from app.models import Agent, EntityType, Import, Membership, User
+from app.services.privacy import is_hidden
 
 Condition = ColumnElement[bool]
 Comparison = Callable[[Any, Any], Any]
@@ -185,3 +191,79 @@ class Filters:
         if self.until:
             found.append(column < datetime.combine(self.until + timedelta(days=1), time.min, self.zone))
         return found
+
+
+# Full-text search. Under row-level security PostgreSQL uses no text index, so the search goes through a door that
+# returns ids of the bound workspace; the rows are then read as usual.
+
+MAX_MATCHES = 1000
+ONE = sql("SELECT * FROM door_search(:kind, :query, :most)")
+# A conversation is found by its title and by what was said in it.
+CHATS = sql(
+    "SELECT * FROM door_search('chats', :query, :most) UNION SELECT * FROM door_search('messages', :query, :most)"
+)
+# The newest few cost little, and so does counting in any order; the newest thousand lie far apart in a large table.
+COUNTED_TOO = sql("""
+    SELECT ARRAY(SELECT id FROM door_search(:kind, :query, :shown)),
+           (SELECT count(*) FROM door_search('any ' || :kind, :query, :counted))
+""")
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The rows of which a page is a part. `count` is None where something beside the words narrows the list."""
+
+    ids: list[UUID]
+    count: int | None = None
+
+    def are(self, column: Any) -> Any:
+        """The condition that a row is one of these. They are one value: a thousand take long to send and to plan."""
+        return column == any_(literal(self.ids, ARRAY(Uuid)))
+
+
+def find_matches(kind: str, filters: Filters, page: Page) -> Matches:
+    """What a page of rows with the words is taken from: the newest 1,000, or where nothing else narrows the list what
+    its first page shows."""
+    if kind == "chats" or not filters.only_words:
+        return Matches(find_ids(kind, filters.q or ""))
+    shown = MAX_MATCHES if page.cursor else page.limit + 1
+    asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": MAX_COUNT + 1}
+    ids, count = db.session.execute(COUNTED_TOO, asked).one()
+    return Matches(ids, count)
+
+
+def find_ids(kind: str, query: str) -> list[UUID]:
+    """The newest 1,000 rows of a kind that have the words. What a member may not read is not found."""
+    statement = CHATS if kind == "chats" else ONE.bindparams(kind=kind)
+    return list(db.session.scalars(statement, {"query": query, "most": MAX_MATCHES}))
+
+
+MAX_OPTIONS = 200
+
+
+def load_menus(*, actor: Actor, person_id: UUID | None = None) -> dict[str, list[tuple[str, str]]]:
+    """Return values with what they are called: `agents` by slug, `people` by id, the first 200 and the chosen one,
+    `imports` by id, the newest 200 that were not undone. Where people are hidden, only the reader is offered."""
+    here, seen = Membership.tenant_id == actor.tenant_id, ~is_hidden(User.id, actor)
+    people = select(literal("people"), cast(User.id, Text), User.name, null().label("at"))
+    created = func.to_char(func.timezone("UTC", Import.created_at), "DD Mon, HH24:MI")
+    parts = (
+        select(literal("agents"), Agent.slug, Agent.slug, null().label("at"))
+        .where(Agent.tenant_id == actor.tenant_id, Agent.archived_at.is_(None))
+        .order_by(Agent.is_system, Agent.slug)
+        .limit(MAX_OPTIONS),
+        people.join(Membership, Membership.user_id == User.id)
+        .where(here, User.is_system.is_(False), seen)
+        .order_by(User.name)
+        .limit(MAX_OPTIONS),
+        people.where(User.id == person_id, seen),
+        select(literal("imports"), cast(Import.id, Text), func.coalesce(Import.filename, Import.kind), created)
+        .where(Import.tenant_id == actor.tenant_id, Import.undone_at.is_(None))
+        .order_by(Import.created_at.desc())
+        .limit(MAX_OPTIONS),
+    )
+    menus: dict[str, dict[str, str]] = {"agents": {}, "people": {}, "imports": {}}
+    rows: Any = db.session.execute(union_all(*parts))
+    for kind, value, name, at in rows:
+        menus[kind][value] = f"{name}, {at}" if at else name
+    return {kind: list(menu.items()) for kind, menu in menus.items()}

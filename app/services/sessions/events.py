@@ -18,7 +18,7 @@ from app.formats.tool_results import is_truncated, with_error_mark
 from app.models import AgentSession
 from app.models.sessions import EVENT_TYPES
 from app.services import audit
-from app.services.workspaces.masking import masking_for
+from app.services.workspaces.store import masking_for
 from app.text.masking import Masking
 
 # What each payload must hold. Other keys may follow.

@@ -25,7 +25,7 @@ from app.services.privacy import name_of
 from app.services.sessions import events as session_events
 from app.services.sessions.events import NewEvent, lock_for_events
 from app.services.sessions.task_outcome import note_end
-from app.services.workspaces.masking import masking_for
+from app.services.workspaces.store import masking_for
 from app.text.masking import Masking
 
 OPEN_STATUSES = ("pending", "running")

@@ -1,7 +1,9 @@
-"""Workspaces: made whole, with their system user and the Feedback Review agent, and what their admins decide."""
+"""Workspaces: made whole, with their system user and the Feedback Review agent; their settings; what they mask."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
@@ -20,6 +22,7 @@ from app.models.feedback import FeedbackDaily
 from app.models.people import Membership, Tenant, User
 from app.services import audit
 from app.services.workspaces import credentials, identity
+from app.text.masking import Masking
 
 SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,59}", re.ASCII)
 SETTINGS_KEY = "settings"
@@ -155,3 +158,34 @@ def list_workspaces(user_id: UUID) -> list[tuple[Tenant, str]]:
 
 def _lock_workspace(actor: Actor) -> Tenant:
     return db.session.get_one(Tenant, actor.tenant_id, with_for_update=True, populate_existing=True)
+
+
+DIGITS = re.compile("[0-9]")
+_shared_masking: ContextVar[tuple[UUID, Masking] | None] = ContextVar("kept_masking", default=None)
+
+
+@contextmanager
+def share_masking(actor: Actor) -> Iterator[None]:
+    """Ask once for all that is taken in meanwhile, in one transaction and for one workspace."""
+    token = _shared_masking.set((actor.tenant_id, masking_for(actor)))
+    try:
+        yield
+    finally:
+        _shared_masking.reset(token)
+
+
+def masking_for(actor: Actor) -> Masking:
+    """Secrets and card numbers always; e-mail addresses and phone numbers if the admins want that. One query."""
+    kept = _shared_masking.get()
+    if kept is not None and kept[0] == actor.tenant_id:
+        return kept[1]
+    wanted = [Tenant.settings[name].as_boolean() for name in ("mask_emails", "mask_phones")]
+    emails, phones = db.session.execute(select(*wanted).where(Tenant.id == actor.tenant_id)).one()
+    return Masking(bool(emails), bool(phones))
+
+
+def masking_of_words(comment: str | None, more: object, *, actor: Actor) -> Masking:
+    """The same for a comment and what comes with it. A comment alone, in which neither an address nor a number can
+    stand, needs no question to the database."""
+    simple = not comment or ("@" not in comment and len(DIGITS.findall(comment)) < 7)
+    return Masking() if simple and not more else masking_for(actor)

@@ -1,4 +1,7 @@
-"""Agents: who answers, how much and how well. One that a typo made is merged, one that is done is archived."""
+"""Agents: who answers, how much and how well; the form, every version and what differs between two; a trial run.
+
+One that a typo made is merged, one that is done is archived.
+"""
 
 from typing import Any
 from uuid import UUID
@@ -6,22 +9,23 @@ from uuid import UUID
 from flask import Response, current_app, flash, g, redirect, render_template, request, url_for
 
 from app.db import transaction
-from app.errors import Invalid, NotFound, Refused
-from app.formats.agent_config import read_config
-from app.formats.agent_diff import LIMITS
+from app.errors import Invalid, NotFound, Refused, Stale
+from app.formats.agent_config import ENV_PREFIX, LIMITS, Change, diff_versions, read_config
 from app.models import Agent
 from app.security.access import access
+from app.services.agents import edit as agent_edit
 from app.services.agents import lists as agent_lists
 from app.services.agents import merge as agent_merge
-from app.services.agents import model_status, versions
+from app.services.agents import model_status
+from app.services.agents import versions as agent_versions
 from app.services.entities import store as entity_store
 from app.services.sessions import start as session_start
 from app.services.sessions.start import Progress
+from app.text.diff import text_diff
 from app.tools.describe import describe_groups
 from app.views.agents import bp
-from app.views.agents.form import KINDS
-from app.views.forms import form_text, parse_count
-from app.views.htmx import leave, page, render, vary_by_htmx, wants_fragment
+from app.views.agents.form import KINDS, AgentForm
+from app.views.htmx import Toast, form_text, leave, page, parse_count, render, vary_by_htmx, wants_fragment
 from app.views.sessions import detail as session_detail
 
 VERSIONS = 6
@@ -55,12 +59,12 @@ def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 2
     try:
         row = agent_lists.get_stats(agent_id, actor=g.actor)
     except NotFound:
-        became = versions.get_agent(agent_id, actor=g.actor).merged_into
+        became = agent_versions.get_agent(agent_id, actor=g.actor).merged_into
         if became is None:
             raise
         return leave(url_for(".detail", agent_id=became))
-    config = read_config(versions.read_contents(agent_id, [row.version], actor=g.actor).get(row.version, {}))
-    others = [] if row.is_system else versions.list_agents(actor=g.actor)
+    config = read_config(agent_versions.read_contents(agent_id, [row.version], actor=g.actor).get(row.version, {}))
+    others = [] if row.is_system else agent_versions.list_agents(actor=g.actor)
     return render(
         "agents/detail.html",
         status=status,
@@ -70,7 +74,7 @@ def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 2
         groups=[group for group in describe_groups() if group.name in config.tool_groups],
         kinds=KINDS,
         limits=LIMITS,
-        versions=versions.list_versions(agent_id, actor=g.actor, limit=VERSIONS),
+        versions=agent_versions.list_versions(agent_id, actor=g.actor, limit=VERSIONS),
         others=[(other.slug, other.slug) for other in others if not other.is_system and other.id != agent_id],
         records=_records() if row.runs_here else [],
         errors=errors or {},
@@ -85,7 +89,7 @@ def archive(agent_id: UUID) -> Any:
     back = request.form.get("do") == "restore"
     try:
         with transaction():
-            (versions.restore_agent if back else versions.archive_agent)(agent_id, actor=g.actor)
+            (agent_versions.restore_agent if back else agent_versions.archive_agent)(agent_id, actor=g.actor)
     except Refused as refusal:
         flash(refusal.detail, "error")
         return redirect(url_for(".detail", agent_id=agent_id), 303)
@@ -97,7 +101,7 @@ def archive(agent_id: UUID) -> Any:
 @access("admin")
 def confirm(agent_id: UUID, refusal: str = "", status: int = 200) -> Response:
     """What a merge would move, before it does."""
-    source = versions.get_agent(agent_id, actor=g.actor)
+    source = agent_versions.get_agent(agent_id, actor=g.actor)
     try:
         target = agent_merge.find_target(request.values.get("into", ""), actor=g.actor)
     except Invalid as wrong:
@@ -114,7 +118,7 @@ def merge(agent_id: UUID) -> Any:
     """Merge an agent into another."""
     try:
         with transaction():
-            source = versions.get_agent(agent_id, actor=g.actor).slug
+            source = agent_versions.get_agent(agent_id, actor=g.actor).slug
             target = agent_merge.find_target(request.form.get("into", ""), actor=g.actor)
             agent_merge.merge_agent(agent_id, target.id, actor=g.actor)
     except Invalid as wrong:
@@ -131,7 +135,7 @@ def merge(agent_id: UUID) -> Any:
 @access("admin")
 def try_form(agent_id: UUID) -> Any:
     """The form alone, with the version to run chosen."""
-    agent = versions.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     return _form(agent, {"version": request.args.get("version", "")})
 
 
@@ -144,7 +148,7 @@ def _form(agent: Agent, values: dict[str, str], errors: dict[str, str] | None = 
 @access("admin")
 def start_try(agent_id: UUID) -> Any:
     """Start a run and go to where it can be followed."""
-    agent = versions.get_agent(agent_id, actor=g.actor)
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
     values = {"message": form_text("message"), "record": form_text("record"), "version": form_text("version")}
     if agent.is_system:
         return _form(agent, values, {"message": f"{agent.slug} belongs to the workspace and runs by its task."}, 409)
@@ -175,7 +179,7 @@ def show_try(agent_id: UUID, session_id: UUID) -> Any:
         return vary_by_htmx(Response(status=204))
     found = _read_try(agent_id, progress)
     if not wants_fragment():
-        agent = versions.get_agent(agent_id, actor=g.actor)
+        agent = agent_versions.get_agent(agent_id, actor=g.actor)
         ran = found["found"].agent_version
         values = {"version": str(ran) if ran and ran != agent.current_version else ""}
         found |= {"tried": agent, "records": _records(), "values": values, "errors": {}}
@@ -225,3 +229,140 @@ def _progress_text(progress: Progress, turns: list[Any]) -> str:
         return "The agent is writing."
     tools = [part.name for turn in turns for part in turn.parts if part.kind == "tool"]
     return f"The agent used {tools[-1]}." if tools else "The agent is working."
+
+
+VERSIONS_SHOWN = 30
+
+
+@bp.get("/new")
+@access("admin")
+def new() -> Response:
+    """An empty form."""
+    return _show_form(AgentForm.new(request.args.get("kind", "")), None)
+
+
+@bp.post("/new")
+@access("admin")
+def create() -> Any:
+    """Make the agent, or add or remove a row of the form."""
+    form = AgentForm.read(request.form)
+    if pressed := form.pressed(request.form.get("do", "")):
+        return _show_form(pressed, None)
+    form = form.without_blanks()
+    try:
+        with transaction():
+            agent = agent_edit.create_agent(form.as_content(), actor=g.actor, note=form.note, allow=_allowed_hosts())
+    except (Invalid, Refused) as refusal:
+        return _show_form(form.refused(refusal), None, 422)
+    return leave(url_for(".detail", agent_id=agent.id), f"Created {agent.name}.")
+
+
+@bp.get("/<uuid:agent_id>/edit")
+@access("admin")
+def edit_form(agent_id: UUID) -> Any:
+    """The agent as a form."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    if agent.archived_at:
+        return redirect(url_for(".detail", agent_id=agent_id), 303)
+    version = agent.current_version
+    stored = agent_versions.read_contents(agent_id, [version], actor=g.actor).get(version, {})
+    return _show_form(AgentForm.of(agent_edit.content_of(agent, stored), version), agent)
+
+
+@bp.post("/<uuid:agent_id>/edit")
+@access("admin")
+def edit(agent_id: UUID) -> Any:
+    """Save a new version; after a concurrent save show both. Or add or remove a row."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    form = AgentForm.read(request.form)
+    if pressed := form.pressed(request.form.get("do", "")):
+        return _show_form(pressed, agent)
+    form = form.without_blanks()
+    try:
+        with transaction():
+            saved = agent_edit.edit_agent(
+                agent_id, form.as_content(), version=form.version, actor=g.actor, note=form.note, allow=_allowed_hosts()
+            )
+    except Stale as stale:
+        return _stale_form(agent_id, form, stale)
+    except (Invalid, Refused) as refusal:
+        status = 422 if isinstance(refusal, Invalid) else 409
+        return _show_form(form.refused(refusal), agent_versions.get_agent(agent_id, actor=g.actor), status)
+    toast = Toast(f"Saved as version {saved.version}.") if saved else Toast("Nothing was changed.", "info")
+    return leave(url_for(".detail", agent_id=agent_id), toast)
+
+
+def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
+    """The form over the version saved meanwhile, with the changes that saving would make to it."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    mine, current = form.as_content(), dict(stale.current or {})
+    if agent.is_system:
+        mine = current | {name: mine[name] for name in ("model", "limits")}
+    return _show_form(form.overtaken(stale.detail, diff_versions(current, mine), agent.current_version), agent, 409)
+
+
+def _allowed_hosts() -> str:
+    return str(current_app.config["SETTINGS"].outbound_allow)
+
+
+def _show_form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
+    settings = current_app.config["SETTINGS"]
+    return page(
+        "agents/form.html",
+        "agents/_form.html",
+        status=status,
+        form=form,
+        agent=agent,
+        kinds=KINDS,
+        limits=LIMITS,
+        groups=describe_groups(),
+        model=model_status.status_of(form.model, settings),
+        suggestions=model_status.suggest_models(settings),
+        servers_model=settings.model,
+        env_prefix=ENV_PREFIX,
+        theirs=_readable(form.theirs),
+    )
+
+
+def _readable(changes: list[Change]) -> list[tuple[Change, list[tuple[str, str]]]]:
+    """Each change with its words compared, where it is a text."""
+    return [(one, text_diff(one.before, one.after) if one.shape == "text" else []) for one in changes]
+
+
+@bp.get("/<uuid:agent_id>/versions")
+@access("admin")
+def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
+    """Every version, and what differs between two: the newest and the one before it, unless chosen."""
+    agent = agent_versions.get_agent(agent_id, actor=g.actor)
+    newer = parse_count(request.values.get("to")) or agent.current_version
+    older = parse_count(request.values.get("from")) or max(newer - 1, 1)
+    before = parse_count(request.args.get("before"))
+    rows = agent_versions.list_versions(agent_id, actor=g.actor, before=before, limit=VERSIONS_SHOWN + 1)
+    contents = agent_versions.read_contents(agent_id, {older, newer}, actor=g.actor)
+    if not {older, newer} <= contents.keys():
+        raise NotFound(f"{agent.slug} has no such version.")
+    return render(
+        "agents/agent_versions.html",
+        status=status,
+        agent=agent,
+        rows=rows[:VERSIONS_SHOWN],
+        more=rows[VERSIONS_SHOWN - 1].version if len(rows) > VERSIONS_SHOWN else None,
+        older=older,
+        newer=newer,
+        changes=_readable(diff_versions(contents[older], contents[newer])),
+        refusal=refusal,
+    )
+
+
+@bp.post("/<uuid:agent_id>/versions")
+@access("admin")
+def restore(agent_id: UUID) -> Any:
+    """Make an earlier version current again, as a new one."""
+    number = parse_count(request.form.get("restore")) or 0
+    version = parse_count(request.form.get("version")) or 0
+    try:
+        with transaction():
+            saved = agent_edit.restore_version(agent_id, number, version=version, actor=g.actor, allow=_allowed_hosts())
+    except (Invalid, Refused) as refusal:
+        return versions(agent_id, refusal.detail, 409 if isinstance(refusal, Refused) else 422)
+    return leave(url_for(".detail", agent_id=agent_id), f"Version {saved.version} says what version {number} said.")

@@ -24,8 +24,7 @@ from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 from app.text.hidden_characters import strip_hidden
-from app.views.forms import parse_count, selected_ids
-from app.views.htmx import Toast, page, swap
+from app.views.htmx import Toast, page, parse_count, selected_ids, swap
 from app.views.knowledge import bp
 from app.views.knowledge.form import Unconfirmed, read_choice
 from app.views.knowledge.pages import (

@@ -10,7 +10,7 @@ from app.security.access import access, access_of
 from app.services.lists import global_search
 from app.views.htmx import render, vary_by_htmx
 from app.views.layout import bp
-from app.views.layout.navigation import TABS, navigation
+from app.views.layout.shell import TABS, navigation
 
 PAGES_SHOWN = 6
 # Pages that the side bar and the tabs do not name, each with further words it is looked for by.

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, redirect, render_template, request, url_for
 
 from app.actor import Actor
-from app.security import csrf
+from app.security import cookies
 from app.security.access import access
 from app.services.analytics import tab_counts
 from app.services.workspaces import people
@@ -18,10 +19,62 @@ from app.text import hidden_characters
 from app.views import format, markdown
 from app.views.htmx import flashed_toasts, local_path, vary_by_htmx
 from app.views.layout import bp
-from app.views.layout.navigation import TABS, navigation
 
 THEMES = ("light", "dark", "auto")
 A_YEAR = 365 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Section:
+    """An entry of the side bar or a tab of Agent Review. `endpoint` is where it leads; pages at or below `paths` belong
+    to it. `waiting` names the count beside a tab, `words` what follows the number."""
+
+    title: str
+    icon: str
+    endpoint: str
+    paths: tuple[str, ...]
+    role: str = "admin"
+    waiting: str = ""
+    words: str = ""
+
+    def holds(self, path: str) -> bool:
+        return any(path == root or path.startswith(f"{root}/") for root in self.paths)
+
+
+@dataclass(frozen=True)
+class Group:
+    title: str
+    sections: tuple[Section, ...]
+
+
+REVIEW = "/admin/agent-review"
+TABS = (
+    Section("Conversations", "message-circle", "conversations.index", (f"{REVIEW}/conversations",)),
+    Section("Sessions", "activity", "sessions.index", (f"{REVIEW}/sessions", "/sessions")),
+    Section("Feedback", "thumb-down", "feedback.index", (f"{REVIEW}/feedback",), waiting="feedback"),
+    Section("Knowledge", "book", "knowledge.index", (f"{REVIEW}/knowledge",), waiting="knowledge", words="proposed"),
+    Section("Evals", "flask", "evals.index", (f"{REVIEW}/evals",)),
+)
+AGENTS = (
+    Section("Agent Review", "checkup-list", "feedback.index", (REVIEW, "/sessions")),
+    Section("Agents", "robot", "agents.index", ("/admin/agents",)),
+)
+WORKSPACE = (
+    Section("Home", "building", "home.index", ("/",), role="member"),
+    Section("Chat", "message-circle", "chat.index", ("/chat", "/feedback/mine"), role="member"),
+    Section("Entities", "database", "entities.index", ("/entities",), role="member"),
+    Section("Tasks", "list-check", "tasks.index", ("/tasks",), role="member"),
+    Section("Settings", "settings", "settings.index", ("/admin/settings",)),
+)
+
+
+def navigation(actor: Actor | None) -> list[Group]:
+    """The groups this actor sees. An admin starts in Agent Review, so the home page is in a member's bar only."""
+    if actor is None:
+        return []
+    if actor.is_admin:
+        return [Group("AI & Agents", AGENTS), Group("Workspace", WORKSPACE[1:])]
+    return [Group("Workspace", tuple(section for section in WORKSPACE if actor.at_least(section.role)))]
 
 
 class Shell:
@@ -49,7 +102,7 @@ class Shell:
 
     @cached_property
     def waiting(self) -> dict[str, Any]:
-        """How many rows wait for a decision, by the name that navigation.py gives the count; and the accuracy."""
+        """How many rows wait for a decision, by the name that its tab gives the count; and the accuracy."""
         return tab_counts.count_tabs(actor=self.actor) if self.is_admin and self.actor else {}
 
 
@@ -102,7 +155,7 @@ def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
 
 def context() -> dict[str, Any]:
     """`shell` for the frame, and the token that every form on the page carries."""
-    g.csrf = csrf.csrf_token()
+    g.csrf = cookies.csrf_token()
     return {"shell": Shell()}
 
 

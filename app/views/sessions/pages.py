@@ -11,7 +11,7 @@ from app.db import transaction
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.lists.menus import load_menus
+from app.services.lists.filters import load_menus
 from app.services.sessions import event_windows
 from app.services.sessions import lists as session_lists
 from app.services.sessions import store as session_store
@@ -19,8 +19,7 @@ from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
-from app.views.forms import selected_ids
-from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
+from app.views.htmx import Toast, page, selected_ids, swap, toast_only, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.shell import own_path
 from app.views.sessions import bp

@@ -12,7 +12,7 @@ from app.errors import Invalid, Refused
 from app.models.people import ROLES
 from app.security.access import access
 from app.services.workspaces import keys as workspace_keys
-from app.services.workspaces import last_used, people
+from app.services.workspaces import people
 from app.views.auth import forget_cookie
 from app.views.htmx import Toast, leave, render
 from app.views.settings import bp
@@ -116,7 +116,7 @@ def _keys_page(errors: dict[str, str] | None = None, key: str = "", status: int 
         "settings/keys.html",
         status=status,
         keys=workspace_keys.list_keys(actor=g.actor),
-        last_used=last_used.last_used,
+        last_used=workspace_keys.last_used,
         now=datetime.now(UTC),
         scopes=[(scope, ABOUT[scope]) for scope in SCOPES],
         chosen=request.form.getlist("scopes"),
