@@ -1,8 +1,7 @@
 """Who did what: one row in the same transaction as each change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -31,21 +30,9 @@ REVEALING = (
 ID_DETAILS = {"user_id": "person", "key_id": "key"}
 ASSIGNMENTS = ("feedback.assigned", "feedback.unassigned")
 MAX_STEPS = 50
+LINE = ("id", "at", "who", "action", "subject_id", "subject_name", "details")
 # Of a record's history: action, who, details, created_at.
 Step = Row[Any]
-
-
-@dataclass(frozen=True)
-class AuditLine:
-    """One entry as the page of the audit trail shows it."""
-
-    id: UUID
-    at: datetime
-    who: str
-    action: str
-    subject_id: UUID | None
-    subject_name: str | None
-    details: dict[str, Any]
 
 
 def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None, **details: Any) -> None:
@@ -53,8 +40,8 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
     audit_entry.record(run, actor, action, subject_type, subject_id, **details)
 
 
-def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
-    """What happened in the workspace, the newest first. Where authors are hidden, so is the person whose action
+def list_entries(page: Page, *, actor: Actor) -> Slice[Any]:
+    """What happened in the workspace as `LINE`, the newest first. Where authors are hidden, so is the person whose action
     reveals one, and their key."""
     # The first person who talks with an external agent creates it.
     met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")
@@ -73,9 +60,11 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[AuditLine]:
     ).outerjoin(Subject, (Subject.id == AuditEntry.subject_id) & (AuditEntry.subject_type == "user"))
     where = [AuditEntry.tenant_id == actor.tenant_id]
     found = read_page(statement, page, at=AuditEntry.created_at, id=AuditEntry.id, where=where)
-    lines = found.map(lambda row: AuditLine(*row))
+    lines = found.map(lambda row: SimpleNamespace(**dict(zip(LINE, row, strict=True))))
     names = _names_in(lines.items, actor)
-    return lines.map(lambda line: replace(line, details=_with_names(line, names)))
+    for line in lines.items:
+        line.details = _with_names(line, names)
+    return lines
 
 
 def _with_actors(statement: Any) -> Any:
@@ -86,7 +75,7 @@ def _with_actors(statement: Any) -> Any:
     )
 
 
-def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
+def _names_in(lines: Sequence[Any], actor: Actor) -> dict[str, str]:
     """The names of people and keys whose ids are in the details. One query, none without ids."""
     ids = {value for line in lines for value in _ids_in(line).values()}
     if not ids:
@@ -96,12 +85,12 @@ def _names_in(lines: Sequence[AuditLine], actor: Actor) -> dict[str, str]:
     return {row[0]: row[1] for row in db.session.execute(union_all(people, keys))}
 
 
-def _ids_in(line: AuditLine) -> dict[str, UUID]:
+def _ids_in(line: Any) -> dict[str, UUID]:
     names = (*ID_DETAILS, *(("before", "after") if line.action in ASSIGNMENTS else ()))
     return {name: found for name in names if (found := parse_id(line.details.get(name)))}
 
 
-def _with_names(line: AuditLine, names: dict[str, str]) -> dict[str, Any]:
+def _with_names(line: Any, names: dict[str, str]) -> dict[str, Any]:
     """The details with names in place of ids."""
     named = {name: names.get(str(value), SOMEBODY) for name, value in _ids_in(line).items()}
     if line.action in ASSIGNMENTS:

@@ -1,6 +1,5 @@
 """Idempotency keys: the request behind each key and its answer, kept for a day."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,17 +16,9 @@ RETENTION = timedelta(hours=24)
 PURGE_BATCH = 500
 
 
-@dataclass(frozen=True)
-class Claim:
-    """`status` is None for the first request, which has to do the work."""
-
-    id: UUID
-    status: int | None = None
-    answer: Any = None
-
-
-def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
-    """Take the key, or find what was answered to the same request before.
+def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> tuple[UUID, int | None, Any]:
+    """Take the key, or find what was answered to the same request before: id, status and body. The status is None for
+    the first request, which has to do the work.
 
     A second request that comes while the first is still at work waits on the unique index until that has committed, and
     then finds its answer; had it failed, the second goes to work. What is older than a day counts as never seen.
@@ -43,7 +34,7 @@ def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
         .returning(IdempotencyKey.id)
     )
     if taken is not None:
-        return Claim(taken)
+        return taken, None, None
     found = db.session.execute(
         select(IdempotencyKey.id, IdempotencyKey.body_hash, IdempotencyKey.status, IdempotencyKey.answer).filter_by(
             **row
@@ -51,7 +42,7 @@ def claim_key(key: str, *, route: str, body_hash: str, actor: Actor) -> Claim:
     ).one()
     if found.body_hash != body_hash:
         raise Refused("This idempotency key was used with another body; take a new key for a new request.")
-    return Claim(found.id, found.status, found.answer)
+    return found.id, found.status, found.answer
 
 
 def save_answer(claim_id: UUID, *, status: int, answer: Any) -> None:

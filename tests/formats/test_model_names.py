@@ -7,7 +7,7 @@ import pytest
 from app.agents.models import NoModel, check_model
 from app.config import Settings
 from app.formats.agent_config import EXAMPLES, KEYS
-from app.services.agents.model_status import status_of, suggest_models
+from app.services.agents.edit import status_of, suggest_models
 
 NAMES = [*EXAMPLES, "offline", "", "gpt-5", *(f"{provider}:openai/some-model" for provider in KEYS)]
 SERVERS = ["", "http://127.0.0.1:9/v1", "https://models.example/v1"]

@@ -178,13 +178,13 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     # The same for bodies that say the same, however they are spaced and ordered.
     same = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     body_hash = hashlib.sha256(same.encode()).hexdigest()
-    claim = idempotency.claim_key(key, route=place, body_hash=body_hash, actor=g.actor)
-    if claim.status is not None:
-        text = "" if claim.answer is None else json.dumps(claim.answer, ensure_ascii=False, separators=(",", ":"))
-        return Response(text, claim.status, {"Idempotent-Replay": "true"}, mimetype="application/json")
+    claim_id, status, answer = idempotency.claim_key(key, route=place, body_hash=body_hash, actor=g.actor)
+    if status is not None:
+        text = "" if answer is None else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+        return Response(text, status, {"Idempotent-Replay": "true"}, mimetype="application/json")
     response = work()
     body = response.get_data()
-    idempotency.save_answer(claim.id, status=response.status_code, answer=json.loads(body) if body else None)
+    idempotency.save_answer(claim_id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
 
 

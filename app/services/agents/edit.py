@@ -8,14 +8,16 @@ import re
 import unicodedata
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 from sqlalchemy import select
 
 from app.actor import Actor
 from app.db import db, get_own
+from app.config import LOOPBACK, Settings, variable
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.formats.agent_config import check_config, diff_versions, read_config
+from app.formats.agent_config import EXAMPLES, OFFLINE, about_model, check_config, diff_versions, read_config
 from app.formats.outbound_rules import config_problems
 from app.formats.session_limits import AGENT_SLUG
 from app.models import Agent, AgentVersion
@@ -188,3 +190,16 @@ def change_slug(agent: Agent, slug: str, actor: Actor) -> None:
     db.session.add(earlier)
     db.session.flush()
     versions.add_version(earlier.id, 1, {}, actor)
+
+
+def status_of(configured: str, settings: Settings) -> dict[str, str]:
+    """The model that an agent uses in the end, and what that still needs. An empty name is the server's."""
+    name, server = configured or settings.model, settings.openai_base_url
+    here = urlsplit(server).hostname in LOOPBACK
+    trouble = about_model(name, server=server, server_is_here=here, knows=lambda wanted: bool(variable(wanted)))
+    return {"name": name, "trouble": trouble}
+
+
+def suggest_models(settings: Settings) -> list[str]:
+    """Models to offer in the form: ours, the server's, and some of the providers'."""
+    return list(dict.fromkeys([OFFLINE, settings.model, *EXAMPLES]))

@@ -75,8 +75,7 @@ def settle_pending(ids: Sequence[UUID], action: str, *, actor: Actor, **decision
 
 
 def _check(ids: list[UUID], action: str, notes: str | None, outcome: dict[str, Any] | None, actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only an admin reviews feedback.")
+    actor.check_admin("Only an admin reviews feedback.")
     if action not in ACTIONS:
         raise Invalid.of({"action": f"Use one of {', '.join(ACTIONS)}."})
     if action == "reopen" and actor.agent_id:
@@ -141,7 +140,7 @@ def _refusal(row_id: UUID, action: str, actor: Actor) -> NotFound | Refused:
         select(Feedback.status).where(Feedback.tenant_id == actor.tenant_id, Feedback.id == row_id)
     )
     if status is None:
-        return NotFound("There is no such feedback in this workspace.")
+        return NotFound(NO_FEEDBACK)
     if action == "reopen":
         return Refused("This feedback is open already.", current=status)
     return Refused(f"This feedback is {status} and cannot become {action}; reopen it first.", current=status)
@@ -156,6 +155,7 @@ SCAN_LIMIT = 200
 MAX_WORDS = 6
 WORD = re.compile(r"[^\W\d_]{4,}|\d+(?:[.,]\d+)?", re.UNICODE)
 NO_FEEDBACK = "There is no such feedback in this workspace."
+ADMINS_ONLY = "Only admins work on feedback."
 
 
 def menus_of(author_id: UUID | None, *, actor: Actor) -> dict[str, list[tuple[str, str]]]:
@@ -190,7 +190,7 @@ def _admins(actor: Actor, *columns: Any) -> Any:
 
 def assign(ids: Sequence[UUID], assignee_id: UUID | None, *, actor: Actor) -> dict[UUID, UUID | None]:
     """Give rows to an admin, or to nobody. Returns the earlier assignee of each row that changed hands."""
-    _only_admins(actor)
+    actor.check_admin(ADMINS_ONLY)
     wanted = list(dict.fromkeys(ids))
     if not wanted:
         raise Invalid("Select at least one row first.")
@@ -227,7 +227,7 @@ def _check_taker(user_id: UUID, actor: Actor) -> None:
 
 def comments_of(feedback_id: UUID, *, actor: Actor) -> Sequence[Any]:
     """Return admins' comments on a row, oldest first: id, who, body, created_at, and whether it is the actor's."""
-    _only_admins(actor)
+    actor.check_admin(ADMINS_ONLY)
     mine = (FeedbackComment.user_id == actor.id).label("mine")
     return db.session.execute(
         select(FeedbackComment.id, User.name.label("who"), FeedbackComment.body, FeedbackComment.created_at, mine)
@@ -239,7 +239,7 @@ def comments_of(feedback_id: UUID, *, actor: Actor) -> Sequence[Any]:
 
 def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | None = None) -> UUID:
     """Say something to the other admins about a row."""
-    _only_admins(actor)
+    actor.check_admin(ADMINS_ONLY)
     body = body.strip()
     if not body or len(body) > MAX_COMMENT_LENGTH or "\x00" in body:
         sentence = f"Say something, in at most {MAX_COMMENT_LENGTH:,} characters."
@@ -257,7 +257,7 @@ def add_comment(feedback_id: UUID, body: str, *, actor: Actor, at: datetime | No
 
 def delete_comment(feedback_id: UUID, comment_id: UUID, *, actor: Actor) -> str:
     """Take back what one said oneself. Gives back the words."""
-    _only_admins(actor)
+    actor.check_admin(ADMINS_ONLY)
     body = db.session.scalar(
         delete(FeedbackComment)
         .where(
@@ -306,7 +306,7 @@ def assess_feedback(feedback_id: UUID, given: dict[str, Any], *, actor: Actor) -
 
     It has a key of its own in `details`, beside what the author said, and stays when the author says something else.
     """
-    _only_admins(actor)
+    actor.check_admin(ADMINS_ONLY)
     wanted = read_assessment(given)
     row = (Feedback.tenant_id == actor.tenant_id, Feedback.id == feedback_id)
     # The row is locked first: its author may be changing it right now.
@@ -336,8 +336,3 @@ def _check_exists(feedback_id: UUID, actor: Actor) -> None:
     statement = select(Feedback.id).where(Feedback.tenant_id == actor.tenant_id, Feedback.id == feedback_id)
     if db.session.scalar(statement) is None:
         raise NotFound(NO_FEEDBACK)
-
-
-def _only_admins(actor: Actor) -> None:
-    if not actor.is_admin:
-        raise Forbidden("Only admins work on feedback.")

@@ -16,7 +16,6 @@ from app.security.access import access
 from app.services.agents import edit as agent_edit
 from app.services.agents import lists as agent_lists
 from app.services.agents import merge as agent_merge
-from app.services.agents import model_status
 from app.services.agents import versions as agent_versions
 from app.services.entities import store as entity_store
 from app.services.sessions import start as session_start
@@ -70,7 +69,7 @@ def detail(agent_id: UUID, errors: dict[str, str] | None = None, status: int = 2
         status=status,
         row=row,
         version_config=config,
-        model=model_status.status_of(config.model, _settings()),
+        model=agent_edit.status_of(config.model, _settings()),
         groups=[group for group in describe_groups() if group.name in config.tool_groups],
         kinds=KINDS,
         limits=LIMITS,
@@ -302,11 +301,11 @@ def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
 
 
 def _allowed_hosts() -> str:
-    return str(current_app.config["SETTINGS"].outbound_allow)
+    return str(_settings().outbound_allow)
 
 
 def _show_form(form: AgentForm, agent: Agent | None, status: int = 200) -> Response:
-    settings = current_app.config["SETTINGS"]
+    settings = _settings()
     return page(
         "agents/form.html",
         "agents/_form.html",
@@ -316,8 +315,8 @@ def _show_form(form: AgentForm, agent: Agent | None, status: int = 200) -> Respo
         kinds=KINDS,
         limits=LIMITS,
         groups=describe_groups(),
-        model=model_status.status_of(form.model, settings),
-        suggestions=model_status.suggest_models(settings),
+        model=agent_edit.status_of(form.model, settings),
+        suggestions=agent_edit.suggest_models(settings),
         servers_model=settings.model,
         env_prefix=ENV_PREFIX,
         theirs=_readable(form.theirs),

@@ -13,8 +13,7 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
-from app.learning.prompt import PromptRow
-from app.learning.ranking import rank
+from app.learning.prompt import PromptRow, rank
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from flask import Response, g, redirect, render_template, request, url_for
+from flask import Blueprint, Response, g, redirect, render_template, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid
@@ -19,8 +19,8 @@ from app.services.sessions import start as session_start
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
 from app.views.htmx import leave, render, vary_by_htmx
-from app.views.tasks import bp
 
+bp = Blueprint("tasks", __name__)
 # Common schedules, for people who do not know the five cron fields.
 USUAL = ("0 * * * *", "0 */6 * * *", "0 7 * * *", "0 7 * * 1-5", "0 7 * * 1", "0 7 1 * *")
 
