@@ -41,7 +41,7 @@ def record(actor: Actor, action: str, subject_type: str, subject_id: UUID | None
 
 
 def list_entries(page: Page, *, actor: Actor) -> Slice[Any]:
-    """What happened in the workspace as `LINE`, the newest first. Where authors are hidden, so is the person whose action
+    """What happened in the workspace as `LINE`, newest first. Where authors are hidden, so is the person whose action
     reveals one, and their key."""
     # The first person who talks with an external agent creates it.
     met = and_(AuditEntry.action == "agent.created", AuditEntry.details["kind"].astext == "external")

@@ -13,7 +13,7 @@ from app.db import acting_as
 from app.server.run import count_once
 from app.services.feedback import volume as feedback_volume
 from app.services.feedback.volume import Day
-from app.views.feedback import volume_chart
+from app.views.feedback import pages
 from tests.conftest import Workspace, soup
 from tests.lists.filling import fill
 
@@ -32,7 +32,7 @@ def volume(**said: tuple[int, int, int]) -> list[Day]:
 
 
 def test_bars_stand_on_each_other() -> None:
-    drawn = volume_chart.draw_chart(volume(d0=(1, 2, 1), d89=(0, 1, 0)), None, None)
+    drawn = pages.draw_chart(volume(d0=(1, 2, 1), d89=(0, 1, 0)), None, None)
 
     paths = dict(drawn["paths"])
     assert paths["u-bneg"] == "M1 40.0v-9.0h8v9.0zM891 40.0v-18.0h8v18.0z"
@@ -44,7 +44,7 @@ def test_bars_stand_on_each_other() -> None:
 
 def test_the_days_of_the_address_are_marked() -> None:
     nothing = volume()
-    assert volume_chart.draw_chart(nothing, None, None)["label"].endswith(": none")
+    assert pages.draw_chart(nothing, None, None)["label"].endswith(": none")
     for days, chosen in (
         (("2026-11-13", "2026-11-13"), (890, 10)),
         (("2026-11-10", None), (860, 40)),
@@ -54,7 +54,7 @@ def test_the_days_of_the_address_are_marked() -> None:
         (("2026-11-13", "2026-11-12"), None),
     ):
         since, until = (date.fromisoformat(day) if day else None for day in days)
-        assert volume_chart.draw_chart(nothing, since, until)["chosen"] == chosen, days
+        assert pages.draw_chart(nothing, since, until)["chosen"] == chosen, days
 
 
 def test_the_page_shows_it_and_says_the_same_in_a_table(

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from app.api.ops.request_counts import MAX_RECORDS, RequestCounts
+from app.api.ops.metrics import MAX_RECORDS, RequestCounts
 from app.server.processes import JobsReport
 from tests.cli.servers import Serving, copy_prepared_data, serving, wait_for
 from tests.faults.test_server_killed import WRITERS, Writer, read_all

@@ -341,7 +341,7 @@ def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
     if not {older, newer} <= contents.keys():
         raise NotFound(f"{agent.slug} has no such version.")
     return render(
-        "agents/agent_versions.html",
+        "agents/versions.html",
         status=status,
         agent=agent,
         rows=rows[:VERSIONS_SHOWN],

@@ -1,6 +1,7 @@
 """Feedback: the queue. What was said, the moment it is about, and what became of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -16,8 +17,9 @@ from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import volume as feedback_volume
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
+from app.services.feedback.volume import Day
 from app.views import lists as listing
-from app.views.feedback import bp, volume_chart
+from app.views.feedback import bp
 from app.views.feedback.context import assessment_fields, load_context, load_sidebar, posted_assessment
 from app.views.feedback.summary import summarise
 from app.views.htmx import Toast, page, selected_ids, swap, wants_fragment
@@ -52,7 +54,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
         "rows": found.items,
         "found": found,
         "asked": asked,
-        "volume": volume_chart.draw_chart(volume, asked.filters.since, asked.filters.until),
+        "volume": draw_chart(volume, asked.filters.since, asked.filters.until),
         "fields": _fields(asked.args, menus),
         "colleagues": menus["admins"],
         "said": summarise,
@@ -253,3 +255,59 @@ def _changed(feedback_id: UUID, template: str, toast: Toast, status: int = 200, 
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     back = url_for(".detail", feedback_id=feedback_id)
     return swap(template, fallback=back, status=status, toasts=[toast], **{**load_sidebar(found), **more})
+
+
+# How much feedback came in each day
+
+STEP = 10
+BAR = 8
+HEIGHT = 40
+TALLEST = 36
+# From the bottom up.
+STACK = (("negative", "u-bneg"), ("positive", "u-bpos"), ("neutral", "u-bneu"))
+
+
+def draw_chart(days: list[Day], since: date | None, until: date | None) -> dict[str, Any]:
+    """Return the chart: `paths` are the bars of each rating, `chosen` is where the days of the filter begin and how
+    wide they are."""
+    peak = max(days, key=lambda day: day.total)
+    return {
+        "label": _label(days, peak),
+        "span": f"{_short(days[0].day)} – {_short(days[-1].day)}",
+        "days": days,
+        "paths": [(css, _bars(days, place, peak.total)) for place, (_, css) in enumerate(STACK)],
+        "chosen": _chosen(days, since, until),
+        "width": STEP * len(days),
+        "height": HEIGHT,
+    }
+
+
+def _bars(days: Iterable[Day], place: int, peak: int) -> str:
+    """One rating's bars in one path, each standing on what is below it."""
+    parts = []
+    for index, day in enumerate(days):
+        counts = [getattr(day, rating) for rating, _ in STACK]
+        if counts[place]:
+            low = HEIGHT - TALLEST * sum(counts[:place]) / peak
+            high = TALLEST * counts[place] / peak
+            parts.append(f"M{index * STEP + 1} {low:.1f}v-{high:.1f}h{BAR}v{high:.1f}z")
+    return "".join(parts)
+
+
+def _chosen(days: list[Day], since: date | None, until: date | None) -> tuple[int, int] | None:
+    """The part that the list is narrowed to; None when it is not, or to days outside."""
+    if since is None and until is None:
+        return None
+    inside = [i for i, day in enumerate(days) if (not since or day.day >= since) and (not until or day.day <= until)]
+    return (inside[0] * STEP, len(inside) * STEP) if inside else None
+
+
+def _label(days: list[Day], peak: Day) -> str:
+    start = f"Feedback per day over the last {len(days)} days"
+    if not peak.total:
+        return f"{start}: none"
+    return f"{start}: a peak of {peak.total:,} on {peak.day.day} {peak.day:%B}, {days[-1].total:,} today"
+
+
+def _short(day: date) -> str:
+    return f"{day.day} {day:%b}"
