@@ -14,8 +14,8 @@ from uuid import UUID
 from sqlalchemy import select
 
 from app.actor import Actor
-from app.db import db, get_own
 from app.config import LOOPBACK, Settings, variable
+from app.db import db, get_own
 from app.errors import Invalid, NotFound, Refused, Stale
 from app.formats.agent_config import EXAMPLES, OFFLINE, about_model, check_config, diff_versions, read_config
 from app.formats.outbound_rules import config_problems
