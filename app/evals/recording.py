@@ -1,7 +1,6 @@
-"""A golden's calls as a recording: what a replayed call is answered with. Deciding only; nothing is run here. `exact`
-and `nearest` come from the recording, `simulated` is made up here and says so, `read` asks the caller to read the
-workspace, and `miss` is an error that the agent sees. A call that writes is never executed and never answered with
-another call's result."""
+"""A golden's calls as a recording: what a replayed call is answered with. `exact` and `nearest` are recorded,
+`simulated` is made up, `read` asks the caller to read the workspace, `miss` is an error that the agent sees. A call
+that writes is never executed and never answered with another call's result."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -35,8 +34,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """What a call is answered with. For `read` there is no output: the caller reads the workspace. `result_seq` is the
-    number of the golden's own result, where the answer is one."""
+    """What a call is answered with; `read` has no output. `result_seq` is the number of the golden's own result."""
 
     kind: str
     output: Any = None
@@ -71,11 +69,9 @@ class Recording:
         tool = find_tool(name, self.tools)
         writing = tool.writes if writes is None else writes
         given = Reader().arguments(arguments, tool.schema)
-        kept = (
-            Reader().arguments(clipping.clip_value(arguments, clipping.VALUE_ROOM), tool.schema)
-            if self.clipped
-            else given
-        )
+        kept = given
+        if self.clipped:
+            kept = Reader().arguments(clipping.clip_value(arguments, clipping.VALUE_ROOM), tool.schema)
         found = self._exact(name, kept) or self._about_simulated(given, writing)
         if found is None and not writing:
             found = self._nearest(name, kept, tool) or (RecordedAnswer(READ) if own_read else None)
@@ -122,9 +118,8 @@ class Recording:
         """A later read of something that was only simulated gives back what it was made of."""
         if writing or not self.simulated:
             return None
-        found = next(
-            (leaf for leaf in leaves(given).values() if isinstance(leaf, str) and leaf in self.simulated), None
-        )
+        texts = (leaf for leaf in leaves(given).values() if isinstance(leaf, str))
+        found = next((text for text in texts if text in self.simulated), None)
         return None if found is None else RecordedAnswer(SIMULATED, dict(self.simulated[found]))
 
     def _simulate(self, given: Any) -> RecordedAnswer:
@@ -179,8 +174,7 @@ def _has_options(names: Sequence[str], schema: Mapping[str, Any] | None) -> bool
 
 
 def _same_names(a: str, b: str) -> bool:
-    """Whether every number and every capitalised word of one text is in the other: another year or another company
-    is another question, however alike the rest is."""
+    """Whether both texts have the same numbers and capitalised words: another year or company is another question."""
     mine, theirs = (WORD.findall(text) for text in (a, b))
     named = {word.casefold() for word in (*mine, *theirs) if word != word.lower() or not word.isalpha()}
     return all(named <= {word.casefold() for word in words} for words in (mine, theirs))

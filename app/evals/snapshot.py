@@ -21,8 +21,7 @@ def snapshot_hash(snapshot: Mapping[str, Any]) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """JSON with its names in order. Numbers are written in full, as the database gives them back: `1e16` is stored as
-    an integer, and `1e-7` as `0.0000001`."""
+    """JSON with sorted names. Numbers are written in full, as the database gives them back: `1e-7` as `0.0000001`."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_text(name)}: {_canonical(value[name])}" for name in sorted(value)) + "}"
     if isinstance(value, (list, tuple)):
@@ -52,9 +51,8 @@ class Gathered:
 
 
 def gather_inputs(events: Iterable[tuple[str, Mapping[str, Any]]], entity: Mapping[str, Any] | None) -> Gathered:
-    """The inputs of a run, from one pass over its events: type and payload, in order of time. The prompt counts as it
-    was loaded first: a later attempt had the same rows. The record is as it is now, with the run's own changes
-    undone."""
+    """The inputs of a run from its events in order. The prompt counts as it was loaded first; the record is as it is
+    now, with the run's own changes undone."""
     turns: list[str] = []
     loaded: dict[str, Any] | None = None
     before: dict[str, Any] = {}

@@ -32,9 +32,8 @@ def lift_interval(fixed: int, broken: int, n: int) -> tuple[float, float]:
 
 
 def smallest_regression(n: int, *, deterministic: bool = False) -> float | None:
-    """The smallest share of broken goldens that a set of n can show; None when even all of them would not. Five broken
-    and none fixed is the least that a one-sided sign test calls a regression (p = .031). An agent that always answers
-    the same shows one."""
+    """The smallest share of broken goldens that a set of n can show, or None. Five broken and none fixed is the least
+    that a one-sided sign test calls a regression (p = .031). An agent that always answers the same shows one."""
     least = 1 if deterministic else 5
     return least / n if n >= least else None
 

@@ -46,8 +46,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Call:
-    """A call and what came back. `replay` says how a recording answered it, if one did; `result_sequence` is the number
-    of its result."""
+    """A call and its result. `replay` says how a recording answered it; `result_sequence` numbers its result."""
 
     id: str
     name: str

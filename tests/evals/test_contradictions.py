@@ -10,8 +10,7 @@ from app import tools
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.contradictions import check_consistent, check_makable, find_conflict
-from app.evals.expected.expectations import read_expected
+from app.evals.expected.expectations import check_consistent, check_makable, find_conflict, read_expected
 from app.evals.trace import make_tool
 from app.formats.json_schema import expected_error
 from app.services.evals.expected import is_typo, nearest_name

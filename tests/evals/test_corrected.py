@@ -8,8 +8,7 @@ import pytest
 
 from app.errors import Invalid
 from app.evals.compare.sessions import compare_sessions
-from app.evals.expected.contradictions import check_consistent
-from app.evals.expected.expectations import read_expected
+from app.evals.expected.expectations import check_consistent, read_expected
 from tests.evals.test_compare import READ, WRITE, talk
 
 ASKED = "Marlow EBITDA in one line"

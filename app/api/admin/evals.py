@@ -150,9 +150,8 @@ def run_again(session_id: UUID, body: Body) -> RunAgain:
 @admin_route("PATCH", "/api/admin/evals/candidates")
 def resolve_candidates(body: Resolution) -> Resolved:
     """Settle a group of complaints. Only rows that are still pending move; `updated` says how many."""
-    return Resolved(
-        updated=len(candidates.resolve_group(body.feedbackIds, body.action, actor=g.actor, notes=body.notes))
-    )
+    moved = candidates.resolve_group(body.feedbackIds, body.action, actor=g.actor, notes=body.notes)
+    return Resolved(updated=len(moved))
 
 
 @admin_route("GET", "/api/admin/evals/golden")
@@ -178,15 +177,8 @@ def promote(body: NewGolden) -> NewlyGolden:
     """Promote a session. Freezes the session with everything that went into it. With `feedbackIds` the complaints are
     applied in the same transaction; `updated` says how many. Ids that are unknown here, or were settled before, are
     passed over."""
-    given = promotion.Promotion(
-        set_name=body.set,
-        note=body.note,
-        criteria_set_id=body.criteriaSetId,
-        feedback_ids=body.feedbackIds,
-        expected=body.expected,
-        recorded_is_right=body.recorded_is_right,
-        confirm_incomplete=body.confirm_incomplete,
-    )
+    rest = {to_snake(name): value for name, value in body if name not in ("sessionId", "set")}
+    given = promotion.Promotion(set_name=body.set, **rest)
     done = promotion.promote_session(body.sessionId, given, actor=g.actor)
     made = golden_lists.get_golden(body.sessionId, actor=g.actor)
     return NewlyGolden.model_validate({**made._mapping, "updated": done.applied})

@@ -1,5 +1,4 @@
-"""Two sessions side by side, for pages only: their steps, aligned. Nothing here takes part in a verdict; it costs more
-than a verdict does and is made when a page asks."""
+"""The steps of two sessions, aligned for pages. Nothing here takes part in a verdict; it costs more than one."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, replace
@@ -40,9 +39,8 @@ def align(golden: Run, replay: Run) -> list[Row]:
     """The steps of both in two columns, by the longest common subsequence of their names."""
     before, after = steps_of(golden), steps_of(replay)
     rows: list[Row] = []
-    for equal_names, start, end, other_start, other_end in match_runs(
-        [step.name for step in before], [step.name for step in after]
-    ):
+    names = [step.name for step in before], [step.name for step in after]
+    for equal_names, start, end, other_start, other_end in match_runs(*names):
         if equal_names:
             pairs = zip(before[start:end], after[other_start:other_end], strict=True)
             rows += [Row(SAME if _same(a, b) else CHANGED, a, b) for a, b in pairs]

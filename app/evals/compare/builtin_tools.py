@@ -118,8 +118,7 @@ def schema_of(name: str) -> dict[str, Any] | None:
 
 
 def tools_that_make(kind: str, of: str) -> tuple[str, ...]:
-    """The tools that can make a change of that kind and type. A tool that is not ours makes changes of its own name,
-    and what is created may be a record of that kind."""
+    """The tools that can make such a change. Others make changes of their own name, which may be a kind of record."""
     if kind == "response":
         return ("submitResponse",)
     found = tuple(name for name, made in _MAKES.items() if made == (kind, of))

@@ -29,8 +29,7 @@ MAX_PAIRS = 2_500
 def effect_dimensions(
     golden: Sequence[Effect], replay: Sequence[Effect], *, put_right: bool = False
 ) -> list[Dimension]:
-    """What was created and what was updated, each as one dimension that decides. `put_right` says that the golden's
-    side is not what was recorded but what should have happened."""
+    """What was created and what was updated; both decide. `put_right`: the golden's side is the correction."""
     made, changed = (
         [[one for one in side if (one.kind == UPDATE) == update] for side in (golden, replay)]
         for update in (False, True)
@@ -107,8 +106,7 @@ class HasLeaves(Protocol):
 
 
 def best_matches(golden: Sequence[HasLeaves], replay: Sequence[HasLeaves]) -> list[tuple[int, int]]:
-    """Pair items by index, most alike first, each once; ties go to the earlier ones. Identical items come first, and in
-    two runs that is most of them: they are found without looking at leaves."""
+    """Pair items by index, most alike first, each once; ties go to the earlier. Identical ones are found by `print`."""
     places: dict[str, deque[int]] = defaultdict(deque)
     for place, other in enumerate(replay):
         places[other.print].append(place)
@@ -223,8 +221,7 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
 
 
 def covered_share(name: str, wanted: Any, given: Any) -> float:
-    """The share of the wanted arguments that were given; more may have been given. Submitted values may carry their
-    source, which is ignored."""
+    """The share of the wanted arguments that were given. Submitted values may carry their source, which is ignored."""
     share = _share(wanted, given)
     values = [side.get("values") if isinstance(side, dict) else None for side in (wanted, given)]
     if share == 1.0 or name != "submitResponse" or not all(isinstance(one, dict) for one in values):

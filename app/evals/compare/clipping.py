@@ -1,6 +1,5 @@
-"""Clip the events of large sessions so that they can be compared: long values are kept by their beginning and hash.
-Equal values are clipped alike and different values differently, so two clipped sessions can still be compared. Both
-sides of a comparison are clipped, or neither."""
+"""Clip the events of large sessions: long values are kept by their beginning and hash, so that two clipped sessions can
+still be compared. Both sides of a comparison are clipped, or neither."""
 
 import json
 from collections.abc import Iterable, Mapping

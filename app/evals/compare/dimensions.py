@@ -88,8 +88,7 @@ def leaf_divergences(
     skip: int = 0,
     put_right: bool = False,
 ) -> list[Divergence]:
-    """One divergence for every leaf that differs. The first `skip` parts of a path are not shown; `put_right` says that
-    the golden's side is what should have happened."""
+    """One for every leaf that differs, without the first `skip` parts of its path. `put_right`: golden is expected."""
     found = []
     for path in differences(golden, replay)[:MAX_LISTED]:
         name, before, after = format_path(path[skip:] or path), golden.get(path), replay.get(path)

@@ -102,8 +102,7 @@ def target_of(call: Call) -> str | None:
 
 @lru_cache(4096)
 def _is_id_of(key: str, tool: str) -> bool:
-    """Whether an argument is the id of the thing in the tool's name: `reservation_id` of `update_reservation_flights`,
-    never `user_id` there."""
+    """Whether an argument names the thing in the tool's name: `reservation_id` of `update_reservation_flights`."""
     words = split_name(key)
     return len(words) > 1 and words[-1] == "id" and set(words[:-1]) <= set(split_name(tool))
 

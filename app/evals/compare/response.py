@@ -78,8 +78,7 @@ def response_dimensions(
     *,
     put_right: bool = False,
 ) -> list[Dimension]:
-    """One dimension for each criterion and for each other field that either side submitted. All decide. `put_right`
-    says that the golden's side is what should have been submitted."""
+    """One deciding dimension for each criterion and each other field. `put_right`: golden is what should have been."""
     rules = {name: rule if isinstance(rule, Mapping) else {} for name, rule in (criteria or {}).items()}
     return [
         _criterion(name, rules.get(name, {}), golden, replay, nearness, put_right)

@@ -29,8 +29,7 @@ _WHICH = {
 
 @dataclass(frozen=True)
 class Line:
-    """One change: `verb` is `update`, `create`, `submit` or the name of a tool, `subject` what it is done to. What is
-    submitted is a set of criteria, `for` a record."""
+    """One change: `verb` is `update`, `create`, `submit` or the name of a tool, `subject` what it is done to."""
 
     verb: str
     subject: str | int | None

@@ -84,8 +84,7 @@ def _read_cursor(given: str) -> tuple[int, float, str]:
 
 
 def _with_reruns(groups: Sequence[Candidate], actor: Actor) -> list[Candidate]:
-    """Requests that ran again: one that is under way is named, one that completed can be golden in place of those that
-    failed. One query where some request failed, else none."""
+    """Name the rerun that is under way; let one that completed be golden in place of the failed. One query at most."""
     failed = {session_id for one in groups if one.can_run_again for session_id in one.session_ids}
     if not failed:
         return list(groups)
@@ -274,8 +273,7 @@ def _golden_behind(feedback_ids: Sequence[UUID], actor: Actor) -> dict[str, Any]
 
 
 def run_again(session_id: UUID, *, actor: Actor) -> AgentSession:
-    """Start an ordinary session with the prompt of a candidate, which can be promoted once it completed. Of two who ask
-    for it at once, one wins."""
+    """Start an ordinary session with the prompt of a candidate. Of two who ask for it at once, one wins."""
     require_admin(actor, "runs a candidate again")
     failed = lock_session(find_candidate(session_id, actor=actor).representative_session_id, actor=actor)
     group = find_candidate(session_id, actor=actor)

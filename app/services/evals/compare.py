@@ -106,8 +106,8 @@ def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
 
 
 def load_events(sizes: Mapping[UUID, int], *, actor: Actor, clip: bool = False) -> dict[UUID, LoadedEvents]:
-    """The events of sessions that are compared, by id. `sizes` says how many bytes each holds. When one of them is
-    large, all are clipped, since only what was read alike can be compared. One query for all that are small."""
+    """The events of sessions, by id, from their sizes in bytes. When one is large, all are clipped: only what was read
+    alike can be compared. One query for all that are small."""
     if not clip and all(size <= WHOLE_BYTES for size in sizes.values()):
         rows: dict[UUID, list[tuple[str, str, int]]] = defaultdict(list)
         wanted = {"tenant": actor.tenant_id, "sessions": f"{{{','.join(map(str, sizes))}}}"}
@@ -200,16 +200,12 @@ def changed_arguments(golden: Any, replay: Any) -> set[str]:
     """The arguments on which two calls differ."""
     reader = Reader()
     a, b = (one if isinstance(one, Mapping) else {"": one} for one in (golden, replay))
-    return {
-        name
-        for name in {*a, *b}
-        if name not in a or name not in b or not equal(reader.value(a[name]), reader.value(b[name]))
-    }
+    same = {name for name in a.keys() & b.keys() if equal(reader.value(a[name]), reader.value(b[name]))}
+    return {*a, *b} - same
 
 
 def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -> dict[str, Any] | None:
-    """The knowledge rows that only one of them had in its prompt, as (id, content), and how many both had; None where
-    neither says what it had."""
+    """The knowledge rows that only one had in its prompt, as (id, content), and how many both had; None without any."""
     frozen = ((meta.get("golden") or {}).get("snapshot") or {}).get("shared_context") or {}
     said = {str(row["id"]): str(row["content"]) for row in frozen.get("rows") or () if "id" in row}
     had, got = list(said) or _loaded(before), _loaded(after)
@@ -237,6 +233,7 @@ def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
     """Sessions that this one could be compared with: of the same title first, then of the same agent."""
     mine = load_sessions(session_id, session_id, actor=actor)[session_id]
     same = AgentSession.title == mine.title
+    others = (AgentSession.agent_id == mine.agent_id) & (AgentSession.id != session_id)
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.status,
@@ -244,11 +241,7 @@ def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.agent_id == mine.agent_id,
-            AgentSession.id != session_id,
-        )
+        .where(AgentSession.tenant_id == actor.tenant_id, others)
         .order_by(same.desc(), AgentSession.golden_set.is_(None), AgentSession.created_at.desc())
         .limit(MAX_OTHERS)
     )  # fmt: skip

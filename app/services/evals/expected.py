@@ -15,12 +15,11 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
+from app.evals.compare.agent import names_writes
 from app.evals.compare.calls import covered_share
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
-from app.evals.expected.contradictions import check_makable, find_conflict
-from app.evals.expected.corrected_effects import names_writes
 from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
-from app.evals.expected.expectations import Expected
+from app.evals.expected.expectations import Expected, check_makable, find_conflict
 from app.evals.trace import Run, Tool, calls_of, find_tool
 from app.formats.ids import parse_id
 from app.formats.json_schema import expected_error
@@ -35,8 +34,7 @@ MAX_NAMES = 8
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of a session and its agent, by name. `whole` says that the list is complete: external agents and MCP
-    servers may have more tools than are known here."""
+    """The tools of a session and its agent. External agents and MCP servers may have more; then it is not `whole`."""
 
     named: Mapping[str, Tool]
     whole: bool
@@ -57,8 +55,7 @@ def _other_tools(says: str, known: Mapping[str, Tool]) -> str:
 
 
 def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor: Actor) -> None:
-    """Refuse expected calls and changes that can never be met, with a sentence for each. What the session itself did is
-    always possible."""
+    """Refuse expected calls and changes that can never be met. What the session itself did is always possible."""
     if not expected.about_calls and not expected.effects:
         return
     checks = _Checks(run, tools_of(session, run, actor=actor), actor)
@@ -70,14 +67,11 @@ def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor
 
 def tools_of(session: AgentSession, run: Run, *, actor: Actor) -> Tools:
     """What the session was offered and called, what its agent has now and had then, and ours. One query."""
+    own = (AgentVersion.tenant_id == Agent.tenant_id) & (AgentVersion.agent_id == Agent.id)
+    used = or_(AgentVersion.version == Agent.current_version, AgentVersion.id == session.agent_version_id)
     rows = db.session.execute(
         select(Agent.kind, AgentVersion.config)
-        .outerjoin(
-            AgentVersion,
-            (AgentVersion.tenant_id == Agent.tenant_id)
-            & (AgentVersion.agent_id == Agent.id)
-            & or_(AgentVersion.version == Agent.current_version, AgentVersion.id == session.agent_version_id),
-        )
+        .outerjoin(AgentVersion, own & used)
         .where(Agent.tenant_id == actor.tenant_id, Agent.id == session.agent_id)
     ).all()
     configs = [config for _, config in rows if config]
@@ -316,10 +310,8 @@ def _find_records(said: str, actor: Actor) -> Sequence[Any]:
 
 
 def _find_criteria(said: str, actor: Actor) -> Sequence[CriteriaSet]:
-    called = _called(CriteriaSet, said)
-    return db.session.scalars(
-        select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, called).limit(2)
-    ).all()
+    wanted = select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id, _called(CriteriaSet, said))
+    return db.session.scalars(wanted.limit(2)).all()
 
 
 def _called(model: Any, said: str) -> Any:
@@ -329,15 +321,9 @@ def _called(model: Any, said: str) -> Any:
 
 def _create(line: Line, actor: Actor) -> Line:
     said = str(line.subject).lower()
-    kind = db.session.scalar(
-        select(EntityType)
-        .where(
-            EntityType.tenant_id == actor.tenant_id,
-            (func.lower(EntityType.slug) == said) | (func.lower(EntityType.name) == said),
-        )
-        .order_by(EntityType.slug)
-        .limit(1)
-    )
+    called = (func.lower(EntityType.slug) == said) | (func.lower(EntityType.name) == said)
+    wanted = select(EntityType).where(EntityType.tenant_id == actor.tenant_id, called)
+    kind = db.session.scalar(wanted.order_by(EntityType.slug).limit(1))
     if kind is None:
         known = [one.slug for one in entity_store.list_types(actor=actor)][:MAX_NAMES]
         there = f"; there is {', '.join(known)}" if known else ""
@@ -394,8 +380,7 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def is_typo(name: str, other: str) -> bool:
-    """Whether a name is a misspelling of another. Singular and plural are two names, and so are names that begin with
-    different letters, such as get and set."""
+    """Whether a name misspells another. Singular and plural are two names, and so are get and set."""
     one, two = _normalize(name), _normalize(other)
     if one == two:
         return True

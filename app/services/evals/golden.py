@@ -1,5 +1,4 @@
-"""Goldens and their sets: edit, move, revoke, list and rename them. The database refuses every other change to a golden
-session; the checks here refuse it with a sentence."""
+"""Goldens and their sets. The database refuses every other change to a golden; the checks here say why."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -30,8 +29,7 @@ MAX_SESSIONS = 200
 
 @dataclass(frozen=True)
 class SetCount:
-    """A set: how many goldens it holds, how many of them their own agents can replay here, whether another agent could,
-    and what the set asks for where that is not the usual."""
+    """A set: its goldens, how many of them their own agents can replay here, and whether another agent could."""
 
     name: str
     sessions: int
@@ -197,13 +195,10 @@ def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:
 
 def usual_set(agent_ids: Collection[UUID], *, actor: Actor) -> str:
     """The set of the most recent golden of these agents, as the default for the next one."""
+    own = AgentSession.golden_set.is_not(None) & AgentSession.agent_id.in_(agent_ids)
     last = (
         select(AgentSession.golden_set)
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.golden_set.is_not(None),
-            AgentSession.agent_id.in_(agent_ids),
-        )
+        .where(AgentSession.tenant_id == actor.tenant_id, own)
         .order_by(AgentSession.meta["golden"]["promoted_at"].astext.desc().nulls_last(), AgentSession.golden_set)
         .limit(1)
     )
@@ -224,10 +219,8 @@ def open_runs(names: Sequence[str], *, actor: Actor) -> dict[str, UUID]:
 
 def policy_of(name: str, *, actor: Actor) -> dict[str, Any]:
     """What the set asks for, as it is stored; empty when it has no wishes."""
-    found = db.session.scalar(
-        select(GoldenSet.policy).where(GoldenSet.tenant_id == actor.tenant_id, GoldenSet.name == name)
-    )
-    return dict(found or {})
+    wanted = select(GoldenSet.policy).where(GoldenSet.tenant_id == actor.tenant_id, GoldenSet.name == name)
+    return dict(db.session.scalar(wanted) or {})
 
 
 def save_policy(name: str, policy: dict[str, Any], *, actor: Actor) -> bool:
@@ -293,8 +286,5 @@ def _require_goldens(name: str, actor: Actor) -> list[UUID]:
 
 
 def _golden_ids(name: str, actor: Actor) -> list[UUID]:
-    return list(
-        db.session.scalars(
-            select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
-        )
-    )
+    wanted = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set == name)
+    return list(db.session.scalars(wanted))

@@ -30,13 +30,9 @@ def list_goldens(
 
 
 def get_golden(session_id: UUID, *, actor: Actor) -> Any:
-    row = db.session.execute(
-        _select(_columns(actor)).where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.id == session_id,
-            AgentSession.golden_set.is_not(None),
-        )
-    ).one_or_none()
+    golden = (AgentSession.id == session_id) & AgentSession.golden_set.is_not(None)
+    wanted = _select(_columns(actor)).where(AgentSession.tenant_id == actor.tenant_id, golden)
+    row = db.session.execute(wanted).one_or_none()
     if row is None:
         raise NotFound("There is no such golden in this workspace.")
     return row
@@ -54,8 +50,7 @@ def another_can_replay(actor: Actor) -> Any:
 
 
 def _columns(actor: Actor) -> dict[str, Any]:
-    """What lists show of a golden: whether its own agent can replay it here, and whether another could; `elsewhere`
-    says that its own runs there."""
+    """What lists show of a golden: whether its own agent can replay it here (or runs `elsewhere`), or another could."""
     golden: Any = AgentSession.meta["golden"]
     return {
         "id": AgentSession.id,
@@ -162,15 +157,8 @@ def _current_tools(agent_ids: Collection[UUID], actor: Actor) -> dict[UUID, set[
 
 def count_frozen(session_id: UUID, *, actor: Actor) -> Any:
     """What a golden keeps, in numbers. Its recordings are its own events."""
-    recordings = (
-        select(func.count())
-        .where(
-            SessionEvent.tenant_id == AgentSession.tenant_id,
-            SessionEvent.session_id == AgentSession.id,
-            SessionEvent.event_type == "tool.result",
-        )
-        .scalar_subquery()
-    )
+    own = (SessionEvent.tenant_id == AgentSession.tenant_id) & (SessionEvent.session_id == AgentSession.id)
+    results = select(func.count()).where(own, SessionEvent.event_type == "tool.result")
     nothing = func.jsonb_build_array()
     knowledge_rows = func.jsonb_array_length(func.coalesce(_SNAPSHOT["shared_context"]["row_ids"], nothing))
     return db.session.execute(
@@ -179,7 +167,7 @@ def count_frozen(session_id: UUID, *, actor: Actor) -> Any:
             cast(_SNAPSHOT["agent"]["version"].astext, Integer).label("version"),
             func.jsonb_array_length(func.coalesce(_SNAPSHOT["turns"], nothing)).label("turns"),
             knowledge_rows.label("knowledge_rows"),
-            recordings.label("recordings"),
+            results.scalar_subquery().label("recordings"),
         ).where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id == session_id)
     ).one()
 

@@ -12,8 +12,7 @@ from sqlalchemy import select, text
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.evals.expected.contradictions import check_consistent
-from app.evals.expected.expectations import read_expected, suggest_facts
+from app.evals.expected.expectations import check_consistent, read_expected, suggest_facts
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
@@ -91,9 +90,8 @@ class Promoted:
 
 
 def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: datetime | None = None) -> Promoted:
-    """Freeze a completed session with everything that went into it, so that it can be replayed for ever. Of two who
-    promote it at once, one wins. The complaints that led here are applied in the same transaction; Stale when others
-    have settled all of them."""
+    """Freeze a completed session with everything that went into it. Of two who promote it at once, one wins. The
+    complaints that led here are applied in the same transaction; Stale when others have settled all of them."""
     require_admin(actor)
     # Only a form asks whether the changes were right, and only a form must not leave a complaint unanswered.
     complained = given.kept is not None and negative.has_open_negative(session_id, actor=actor)
@@ -188,8 +186,7 @@ def _apply_feedback(signals: Sequence[UUID], session: AgentSession, set_name: st
 def promote_replay(
     golden_id: UUID, replay_id: UUID, *, actor: Actor, note: str | None = None, confirm_incomplete: bool = False
 ) -> Promoted:
-    """Replace a golden by one of its replays, in the same set. Feedback about the replay's failure is applied with it.
-    All or nothing: the caller's transaction has the copy, the promotion and the revocation."""
+    """Replace a golden by one of its replays, in the same set. Feedback about its failure is applied with it."""
     # finish_replay locks the replay first and then its golden. The same order here avoids a deadlock.
     replay = lock_session(replay_id, actor=actor)
     golden = lock_session(golden_id, actor=actor)
@@ -239,8 +236,7 @@ def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
 
 
 def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
-    """What a promotion would keep, or the reason why there can be none. `facts` of the answer can be required;
-    `preferred` is a better answer from feedback; `changes` are its changes as text."""
+    """What a promotion would keep, or a refusal. `preferred` is a better answer from feedback, `changes` are lines."""
     row = db.session.execute(
         select(AgentSession, Agent.slug, AgentVersion.version)
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
@@ -275,8 +271,7 @@ def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
 
 
 def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any, str | None]]:
-    """Which of several sessions can be golden without a further word: each with the reason why not, or None. Three
-    queries."""
+    """Which of several sessions can be golden as they are: each with the reason why not, or None. Three queries."""
     rows = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.agent_id, AgentSession.status, AgentSession.golden_set,
@@ -285,14 +280,8 @@ def list_choices(session_ids: Sequence[UUID], *, actor: Actor) -> list[tuple[Any
         .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(session_ids))
         .order_by(AgentSession.created_at.desc())
     ).all()  # fmt: skip
-    event = SessionEvent
-    messages = (
-        select(event.session_id)
-        .distinct()
-        .where(
-            event.tenant_id == actor.tenant_id, event.session_id.in_(session_ids), event.event_type == "user.message"
-        )
-    )
+    said = SessionEvent.session_id.in_(session_ids) & (SessionEvent.event_type == "user.message")
+    messages = select(SessionEvent.session_id).distinct().where(SessionEvent.tenant_id == actor.tenant_id, said)
     asked = set(db.session.scalars(messages))
     unhappy = negative.sessions_with_negative(session_ids, actor=actor)
     return [(row, _refusal(row, row.id in asked, row.id in unhappy)) for row in rows]

@@ -104,8 +104,7 @@ def load_replay(session: LeasedSession, *, actor: Actor) -> tuple[Replay, Prompt
 
 
 def frozen_prompt(snapshot: Mapping[str, Any], options: Mapping[str, Any], secret: str, *, actor: Actor) -> Prompt:
-    """The golden's knowledge in the same order, and so the same bytes, with rows added or removed. Added rows come
-    first of their type, since they are on trial."""
+    """The golden's knowledge in the same order, and so the same bytes. Added rows come first of their type."""
     minus = set(options.get("minus") or ())
     rows = [row for row in snapshot["shared_context"]["rows"] if row["id"] not in minus]
     known = [_frozen_row(row, -float(place)) for place, row in enumerate(rows)]
@@ -126,12 +125,8 @@ def _added_rows(ids: Sequence[str], there: set[str], actor: Actor) -> list[Promp
     rows = db.session.scalars(
         select(SharedContext).where(SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(wanted))
     )
-    return [
-        PromptRow(
-            row.id, row.type, row.content, row.context, scope_of(row.agent_id, row.entity_type_id), row.version, 1.0
-        )
-        for row in rows
-    ]
+    scoped = [(row, scope_of(row.agent_id, row.entity_type_id)) for row in rows]
+    return [PromptRow(row.id, row.type, row.content, row.context, scope, row.version, 1.0) for row, scope in scoped]
 
 
 def load_trace(
@@ -156,9 +151,8 @@ def compare_replay(replay: Replay, trace: Run) -> dict[str, Any]:
 
 
 def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, Any], *, actor: Actor) -> None:
-    """End a replay and store its verdict and the feedback that follows from it, in one short transaction. The last
-    trial of a golden reports the golden's failure or settles an earlier report, unless the run is a trial run. The last
-    replay of a run ends the run."""
+    """End a replay and store its verdict in one short transaction. The last trial of a golden reports its failure or
+    settles an earlier report, unless the run is a trial run. The last replay of a run ends the run."""
     golden_id, run_id = str(session.meta["eval_source"]), UUID(session.meta["eval_run_id"])
     [(context_mode, cancelled, trial)] = run(LOAD_RUN, {"tenant": actor.tenant_id, "run": run_id})
     # Trials of one golden finish one after the other. The run is locked only at the end: all its cases pass here.
@@ -174,8 +168,7 @@ def finish_replay(session: LeasedSession, ending: RunOutcome, result: dict[str, 
 def report_verdict(
     verdict: str | None, group: Sequence[Case], session: Replayed, context_mode: str, *, actor: Actor
 ) -> None:
-    """Write at most one open feedback row per failing golden; dismiss it when a later run passes. Runs that end at once
-    take turns, by the lock on the golden."""
+    """Write at most one open feedback row per failing golden, under its lock; dismiss it when a later run passes."""
     if verdict not in (PASS, FAIL):
         return
     of_golden = {"tenant": actor.tenant_id, "golden": session.meta["eval_source"]}

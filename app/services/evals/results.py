@@ -76,15 +76,10 @@ class Progress:
 
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
     """The cases of a run, without those that were tried again. One query."""
+    more = ", m.result -> 'divergences'" if divergences else ""
+    only = "AND s.eval_source = %(golden)s" if golden_id is not None else ""
     wanted = {"tenant": actor.tenant_id, "run": run_id, "golden": golden_id}
-    rows = run(
-        CASES.format(
-            divergences=", m.result -> 'divergences'" if divergences else "",
-            golden="AND s.eval_source = %(golden)s" if golden_id is not None else "",
-        ),
-        wanted,
-    )
-    return [Case(*row) for row in rows]
+    return [Case(*row) for row in run(CASES.format(divergences=more, golden=only), wanted)]
 
 
 def group_by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
@@ -155,8 +150,7 @@ def golden_result(group: Sequence[Case]) -> dict[str, Any]:
 
 
 def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None) -> bool:
-    """End the run when its last case has ended and errored cases were retried once. The run must be locked. Its figures
-    are stored once and never change."""
+    """End a locked run when its last case has ended and errored cases were retried. Its figures never change again."""
     if ending.completed_at is not None or _under_way(ending.id, actor):
         return False
     if ending.cancel_requested_at is None and retry_once(ending, actor=actor):
@@ -177,8 +171,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
 
 
 def finish_run_of_case(run_id: UUID, *, actor: Actor) -> None:
-    """End the run of a case that has just ended, if it was the last. Checks first without loading the run, because
-    mostly others are still open."""
+    """End the run of a case that has just ended, if it was the last. Mostly it is not: then the run is not loaded."""
     run(LOCK_RUN, {"tenant": actor.tenant_id, "run": run_id})
     if not _under_way(run_id, actor):
         finish_if_done(get_run(run_id, actor=actor, lock=True), actor=actor)
@@ -196,8 +189,7 @@ COPIED = (
 
 
 def errored_cases(run_id: UUID, *, actor: Actor) -> tuple[list[AgentSession], list[AgentSession]]:
-    """The errored cases of a run that were not retried, locked until the transaction ends; and those of them whose
-    agent can still replay: it may have been archived or become an endpoint since."""
+    """The errored cases of a run that were not retried, locked; and those of them whose agent can still replay."""
     found = db.session.execute(
         select(AgentSession, can_replay())
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
@@ -213,8 +205,7 @@ def errored_cases(run_id: UUID, *, actor: Actor) -> tuple[list[AgentSession], li
 
 
 def retry_once(run: EvalRun, *, actor: Actor) -> int:
-    """Retry, at the end of a run, what errored in it for the first time; returns how many cases. A model that was down
-    for a minute should not leave a hole in the result. A replay that a person cancelled stays cancelled."""
+    """Retry at the end of a run what errored in it for the first time, unless a person cancelled it; how many cases."""
     _, able = errored_cases(run.id, actor=actor)
     # The trial of a retry has a suffix.
     again = [case for case in able if case.status == "failed" and "." not in case.meta["eval_trial"]]
@@ -260,15 +251,8 @@ def cancel_run(run_id: UUID, *, actor: Actor) -> EvalRun:
     only if they are not locked."""
     if not actor.is_admin:
         raise Forbidden("Only an admin stops evals.")
-    open_cases = (
-        select(AgentSession.id)
-        .where(
-            AgentSession.tenant_id == actor.tenant_id,
-            AgentSession.eval_run_id == run_id,
-            AgentSession.status.in_(("pending", "running")),
-        )
-        .order_by(AgentSession.id)
-    )
+    own = (AgentSession.eval_run_id == run_id) & AgentSession.status.in_(("pending", "running"))
+    open_cases = select(AgentSession.id).where(AgentSession.tenant_id == actor.tenant_id, own).order_by(AgentSession.id)
     db.session.execute(open_cases.with_for_update())
     run = get_run(run_id, actor=actor, lock=True)
     if run.status not in OPEN_STATUSES:

@@ -113,9 +113,9 @@ _COLUMNS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def counts_for_set(run: Any = EvalRun) -> Any:
+def counts_for_set() -> Any:
     """Whether a run counts as its set's score: it completed, and was no trial run."""
-    return (run.status == "completed") & ~run.options.has_key("trial")
+    return (EvalRun.status == "completed") & ~EvalRun.options.has_key("trial")
 
 
 def _statement() -> Any:
@@ -138,9 +138,8 @@ def list_runs(page: Page, *, actor: Actor, set_name: str | None = None) -> Slice
 
 def get_run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     """One run as lists show it. One query."""
-    row = db.session.execute(
-        _statement().where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
-    ).one_or_none()
+    wanted = _statement().where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+    row = db.session.execute(wanted).one_or_none()
     if row is None:
         raise NotFound("There is no such eval run in this workspace.")
     return RunRow(*row)
@@ -187,12 +186,11 @@ def list_set_rows(*, actor: Actor) -> list[dict[str, Any]]:
         {
             **vars(one),
             "why_not": one.why_not,
-            "course": course,
-            "score": course.last.score if course else None,
+            "course": courses.get(one.name),
+            "score": courses[one.name].last.score if one.name in courses else None,
             "under_way": running.get(one.name),
         }
         for one in sets
-        for course in [courses.get(one.name)]
     ]
 
 
@@ -255,8 +253,7 @@ def find_neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> dict[str,
 
 
 def list_versions(*, actor: Actor, set_names: Sequence[str] = (), golden_id: UUID | None = None) -> list[Any]:
-    """Versions that the goldens can be replayed with: all of the agents that ran them, newest first, and of every other
-    agent that runs here the current one. One query."""
+    """Versions to replay with: all of the goldens' own agents, and the current ones of every other. One query."""
     mine = select(AgentSession.agent_id).where(
         AgentSession.tenant_id == actor.tenant_id,
         AgentSession.id == golden_id if golden_id else AgentSession.golden_set.in_(set_names),

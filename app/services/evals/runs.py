@@ -1,5 +1,4 @@
-"""Plan and start eval runs: replays of goldens with one configuration. The cases of a run are sessions. Its figures are
-computed from them and stored when the run ends."""
+"""Plan and start eval runs: replays of goldens with one configuration. The cases of a run are sessions."""
 
 from __future__ import annotations
 
@@ -39,15 +38,11 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
         id=uuid4(),
         tenant_id=actor.tenant_id,
         name=f"{new.set_name or goldens[0].title[:80]} {datetime.now(UTC):%Y-%m-%d %H:%M}",
-        set_name=new.set_name,
+        **{name: getattr(new, name) for name in ("set_name", "triggered_by", "context_mode", "trials", "ref")},
         agent_id=agents.pop() if len(agents) == 1 else None,
         agent_version_id=versions.pop() if len(versions) == 1 else None,
-        triggered_by=new.triggered_by,
-        context_mode=new.context_mode,
-        trials=new.trials,
         options=options | _run_marks(new, tested, left_out),
         config_hash=_config_hash(new, options),
-        ref=new.ref,
         golden_session_count=len(goldens),
         created_by=actor.id,
     )
@@ -66,8 +61,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
 
 
 def _run_marks(new: NewRun, tested: Mapping[UUID, AgentUnderTest], left_out: Mapping[str, int]) -> dict[str, Any]:
-    """Marks that are kept with a run. A run on another version, with other knowledge or over a part of its set is a
-    trial and does not change the set's score."""
+    """A run on another version, with other knowledge or over a part of its set is a trial and does not score."""
     part = new.set_name is None or bool(left_out.get("other_agents"))
     # Anything but every golden on its own agent as it is now.
     other = any(agent_id != one.agent_id or not one.current for agent_id, one in tested.items())
@@ -118,13 +112,10 @@ def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor:
     return {
         "id": uuid4(),
         "tenant_id": actor.tenant_id,
-        "title": row.title,
-        "session_type": row.session_type,
-        "output_type": row.output_type,
+        **{name: getattr(row, name) for name in ("title", "session_type", "output_type", "entity_id")},
         "status": "pending",
         "agent_id": tested.agent_id,
         "agent_version_id": tested.version_id,
-        "entity_id": row.entity_id,
         "created_by": actor.id,
         "trace_id": uuid4().hex,
         "tags": [],
@@ -140,8 +131,7 @@ def _case_row(run: EvalRun, row: Any, tested: AgentUnderTest, trial: int, actor:
 
 
 def get_run(run_id: UUID, *, actor: Actor, lock: bool = False) -> EvalRun:
-    """The run, read again even if it is already loaded. Everyone who ends a case locks it until the transaction ends,
-    so that exactly one ends the run."""
+    """The run, read again even if loaded. Each who ends a case locks it first, so that exactly one ends the run."""
     wanted = select(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
     if lock:
         wanted = wanted.with_for_update(key_share=True)
@@ -213,8 +203,7 @@ class AgentUnderTest:
 
 
 def _plan_run(new: NewRun, actor: Actor) -> tuple[list[Any], dict[UUID, AgentUnderTest], dict[str, int]]:
-    """Decide which goldens are replayed, who replays those of each agent, and how many are left out and why. Refused
-    with a sentence where nothing can be replayed."""
+    """Which goldens are replayed, by whom, and how many are left out and why. Refused if nothing can be replayed."""
     goldens = _load_goldens(new, actor)
     known = _agents_under_test(new, goldens, actor)
     if new.agent_id or new.agent_version_id:

@@ -39,8 +39,7 @@ class TooMuchInput(Unprocessable):
 
 
 def take_snapshot(session: AgentSession, *, actor: Actor, criteria_set_id: UUID | None = None) -> dict[str, Any]:
-    """Everything that went into the session. What it had in its prompt counts, not what is active now. The golden's own
-    events are the recording and are not copied."""
+    """Everything that went into the session, as it was then. Its events are the recording and are not copied."""
     events = iterate_events(session.id, actor=actor, kinds=INPUT_EVENTS)
     found = gather_inputs(((event.event_type, event.payload) for event in events), _entity(session))
     meta, agent = session.meta, _agent(session)
@@ -177,9 +176,7 @@ def _entity_types(actor: Actor) -> list[dict[str, Any]]:
 def _criteria(criteria_set_id: UUID | None, actor: Actor) -> dict[str, Any] | None:
     if criteria_set_id is None:
         return None
-    row = db.session.execute(
-        select(CriteriaSet.id, CriteriaSet.name, CriteriaSet.dimensions).where(
-            CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
-        )
-    ).one_or_none()
+    own = CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id
+    wanted = select(CriteriaSet.id, CriteriaSet.name, CriteriaSet.dimensions).where(*own)
+    row = db.session.execute(wanted).one_or_none()
     return {"id": str(row[0]), "name": row[1], "dimensions": row[2]} if row else None

@@ -61,8 +61,7 @@ class Cell:
 @bp.get("/diff/<uuid:golden_id>/<uuid:replay_id>")
 @access("admin")
 def show_diff(golden_id: UUID, replay_id: UUID) -> Any:
-    """Two sessions side by side; with `from`, the steps that follow. A page that waits for a replay to end asks for
-    `part=state`, and is loaded anew when it has ended."""
+    """Two sessions side by side; with `from`, the steps that follow; `part=state` waits for a replay to end."""
     found = eval_compare.load_diff(golden_id, replay_id, actor=g.actor)
     if request.args.get("part") == "state" and wants_fragment():
         # Nothing new while it runs; then the whole page.
@@ -197,9 +196,8 @@ def _sum(dimensions: Collection[Mapping[str, Any]]) -> tuple[float, float, float
 
 def _counts(rows: Sequence[Row]) -> str:
     counted = Counter(row.change for row in rows)
-    return ", ".join(
-        f"{counted[change]:,} {label.split()[1]}" for change, (_, _, label) in CHANGES.items() if counted[change]
-    )
+    words = {change: label.split()[1] for change, (_, _, label) in CHANGES.items()}
+    return ", ".join(f"{counted[change]:,} {word}" for change, word in words.items() if counted[change])
 
 
 def _steps(rows: Sequence[Row]) -> list[dict[str, Any]]:

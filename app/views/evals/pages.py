@@ -44,8 +44,7 @@ def spark_points(values: Sequence[float]) -> list[tuple[float, float]]:
 @bp.get("")
 @access("admin")
 def index() -> Any:
-    """Candidates, and the sets of goldens. `promote` names the candidate whose form is open, `all` shows them all, a
-    hundred at a time: `after` is where the next hundred begin."""
+    """Candidates and golden sets. `promote` opens the form of a candidate; `all` shows them all, by the hundred."""
     unknown = request.args.keys() - {"all", "promote", "panel", "after", "part"}
     if unknown:
         raise Invalid(f"{min(unknown)[:60]}: This page knows `all` and `promote`.")

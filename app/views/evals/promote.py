@@ -46,8 +46,7 @@ PLACES = {
 
 @dataclass(frozen=True)
 class PromoteForm:
-    """`should` lists the ticked parts of "What should have happened?"; `facts` are those of the answer. `nothing` says
-    that nothing may change, regardless of the lines in `changes`."""
+    """`should` lists the ticked parts of “What should have happened?”. `nothing` counts regardless of `changes`."""
 
     set_name: str = DEFAULT_SET
     note: str = ""
@@ -66,8 +65,7 @@ class PromoteForm:
 
     @classmethod
     def from_offer(cls, offer: Mapping[str, Any], set_name: str) -> PromoteForm:
-        """Start from a better answer in the feedback, if there is one. Facts of an answer with a complaint are not
-        suggested; those of any other are ticked but only count once “mention” is."""
+        """Start from a better answer in the feedback, if there is one. Facts of a wrong answer are not ticked."""
         complained, preferred, changes = offer["complained"], offer["preferred"], offer["changes"]
         return cls(
             set_name=set_name,

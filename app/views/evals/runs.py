@@ -179,6 +179,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
     lines = [line for line in every if not verdict or line["verdict"] == verdict]
     start = min(parse_count(request.args.get("from")) or 0, len(lines))
     shown = lines[start : start + MAX_LINES]
+    tried = [*run.options.get("plus", ()), *run.options.get("minus", ())]
     return {
         "run": run_lists.get_run_row(run_id, actor=g.actor),
         "options": run.options,
@@ -194,9 +195,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
         "verdict": verdict if verdict in SHOWN else "",
         "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
-        "knowledge": golden_lists.row_contents(
-            [*run.options.get("plus", ()), *run.options.get("minus", ())], actor=g.actor
-        ),
+        "knowledge": golden_lists.row_contents(tried, actor=g.actor),
     }
 
 
