@@ -1,7 +1,5 @@
-"""What can go wrong, in words a person can act on.
-
-Services raise these; the edge turns them into a page, a form with messages, or `application/problem+json`.
-"""
+"""What can go wrong, in words a person can act on. Services raise these; the edge turns them into a page, a form with
+messages, or `application/problem+json`."""
 
 from typing import Any, Self
 

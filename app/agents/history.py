@@ -1,7 +1,5 @@
-"""From the events of a session to the messages of a model.
-
-A run that died continues from its events, so that no tool runs twice.
-"""
+"""From the events of a session to the messages of a model. A run that died continues from its events, so that no tool
+runs twice."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -154,9 +155,8 @@ class Run:
         loop = asyncio.get_running_loop()
         model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
         tools = {tool.name: tool for tool in self.tools}
-        turn = Turn(
-            work, model, tools, self.threads, self._record, self._draft, self.usage, self._write_inside, self.recorded
-        )
+        write = partial(leases.record, self.lease)
+        turn = Turn(work, model, tools, self.threads, self._record, self._draft, self.usage, write, self.recorded)
         return await turn.run(history)
 
     async def _record(self, events: list[NewEvent]) -> None:
@@ -168,10 +168,6 @@ class Run:
         assert self.replay is not None  # noqa: S101 - only a replay has a recording
         writer, golden_id = self.writer, self.replay.golden_id
         return await self.threads.transact(writer, lambda: payloads_at(golden_id, places, actor=writer))
-
-    def _write_inside(self, events: list[NewEvent]) -> bool:
-        """Write events in the open transaction of a tool. Returns whether the run was asked to stop."""
-        return leases.record(self.lease, events)
 
     async def _draft(self, so_far: str) -> None:
         await self.threads.transact(self.writer, lambda: leases.write_draft(self.lease, so_far))

@@ -106,8 +106,8 @@ class Answer:
 
 @dataclass
 class Turn:
-    """The loop of one turn. `record` commits events as they happen, `write_inside` writes them in the transaction of a
-    tool, and `draft` shows the answer while it grows. `recorded` answers the calls of a replay."""
+    """The loop of one turn. `record` commits events as they happen, `write_inside` writes them in a tool's transaction
+    and returns whether to stop, `draft` shows the answer while it grows, `recorded` answers the calls of a replay."""
 
     work: RunInputs
     model: Model

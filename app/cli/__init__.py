@@ -10,7 +10,7 @@ COMMANDS = {
     "worker": ("app.cli.serve", "Run agents in a process of its own."),
     "mcp": ("app.cli.serve", "Serve MCP on standard input and output."),
     "db": ("app.cli.db", "Prepare, upgrade and check the database."),
-    "demo": ("app.cli.demo", "Fill or refill the demo workspace."),
+    "demo": ("app.cli.intake", "Fill or refill the demo workspace."),
     "tenant": ("app.cli.people", "Make workspaces."),
     "user": ("app.cli.people", "Make people."),
     "key": ("app.cli.people", "Make API keys."),

@@ -1,14 +1,15 @@
-"""`upshot import | feedback`: recorded work from a file, and feedback in the name of a member."""
+"""`upshot import | feedback | demo`: what fills a workspace: recorded work, feedback of a member, the demo."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
+from flask import current_app
 
 from app.cli.output import emit, workspace_command
 from app.errors import Invalid, NotFound
@@ -125,3 +126,50 @@ def add_feedback(
         shown = ("id", "source_type", "kind", "rating", "status", "session_id")
         payload = {name: getattr(row, name) for name in shown} | {"tenant": slug, "user": email}
     emit(payload, f"Stored as {row.id}; it is pending.", as_json)
+
+
+@click.group()
+def demo() -> None:
+    """Fill or refill the demo workspace, and record what its agents answer."""
+
+
+@demo.command("seed")
+@workspace_command
+def seed_command(as_json: bool) -> None:
+    """Fill the demo workspace, unless it is there."""
+    from app.demo.seed import seed
+
+    made = seed()
+    emit(made, _describe_demo("is ready" if made["created"] else "is already there", made), as_json)
+
+
+@demo.command("reset")
+@workspace_command
+def reset_command(as_json: bool) -> None:
+    """Delete the demo workspace and fill it again."""
+    from app.demo.seed import reset
+
+    made = reset(current_app.extensions["upshot.opened"].owner_url)
+    emit(made, _describe_demo("is new again" if made["removed"] else "is ready", made), as_json)
+
+
+@demo.command("record")
+@click.option("--replays", is_flag=True, help="Take the conversations as they are recorded; replay the goldens only.")
+@workspace_command
+def record_command(as_json: bool, replays: bool) -> None:
+    """Hold the demo's conversations with the offline agents, replay its goldens, and write both into app/demo/data.
+
+    For developers: after a change to the conversations, the knowledge or the offline model. It happens in a workspace
+    of its own, which is deleted afterwards.
+    """
+    from app.demo.record import record
+
+    made = record(current_app.extensions["upshot.opened"].owner_url, replays_only=replays)
+    emit(made, f"Recorded {made['conversations']} conversations and {made['runs']} runs over goldens.", as_json)
+
+
+def _describe_demo(what: str, made: dict[str, Any]) -> str:
+    return (
+        f"The demo workspace {what}: {made['people']} people, {made['sessions']} sessions,"
+        f" {made['feedback']} rows of feedback, {made['knowledge']} of knowledge."
+    )

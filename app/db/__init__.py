@@ -1,7 +1,5 @@
-"""The database: how it is reached and prepared, and the app's session on it.
-
-What `app.db.engine` offers is loaded on first use. SQLAlchemy takes longer to load than a short command takes to run.
-"""
+"""The database: how it is reached and prepared, and the app's session on it. What `app.db.engine` offers is loaded on
+first use. SQLAlchemy takes longer to load than a short command takes to run."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -230,8 +230,3 @@ def count_up_to(id: Any, where: list[Condition], most: int = MAX_COUNT) -> int:
     """Count the rows that meet the conditions; one more than `most` stands for all beyond."""
     few = select(id).where(*where).limit(most + 1).subquery()
     return db.session.scalar(select(func.count()).select_from(few)) or 0
-
-
-def empty() -> Slice[Any]:
-    """Return a page without rows."""
-    return Slice([])

@@ -1,7 +1,5 @@
-"""Whether the database answers and can write. One thread asks every second; everyone else reads what it saw last.
-
-So a probe never waits for a database that hangs, and thousands of probes cost the database no more than one.
-"""
+"""Whether the database answers and can write. One thread asks every second; everyone else reads what it saw last. So a
+probe never waits for a database that hangs, and thousands of probes cost the database no more than one."""
 
 import mmap
 import threading

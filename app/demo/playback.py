@@ -12,8 +12,7 @@ from sqlalchemy import select, update
 
 from app.actor import Actor
 from app.db import db
-from app.demo.recording import Recorded, read_runs, read_talks, to_ids
-from app.demo.world import Events, Talk, World, assign_times
+from app.demo.world import Events, Recorded, Talk, World, assign_times, read_runs, read_talks, to_ids
 from app.models import Agent, AgentSession, Chat, Entity, EntityResponse, EvalRun, Feedback, SharedContext
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage

@@ -19,9 +19,20 @@ from app.db import acting_as, db, transaction
 from app.demo import playback
 from app.demo.history import build_history
 from app.demo.playback import PlayedTalk, Player
-from app.demo.recording import RUNS_FILE, TALKS_FILE, Recorded, to_line, to_names
 from app.demo.seed import NAME, purge
-from app.demo.world import Events, Talk, World, assign_times, load_talks, set_up
+from app.demo.world import (
+    RUNS_FILE,
+    TALKS_FILE,
+    Events,
+    Recorded,
+    Talk,
+    World,
+    assign_times,
+    load_talks,
+    set_up,
+    to_line,
+    to_names,
+)
 from app.models import AgentSession
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import events_of

@@ -2,8 +2,10 @@
 # ruff: noqa: F401 - other packages import them from here
 
 from app.models.agents import Agent, AgentVersion, CriteriaSet, Entity, EntityResponse, EntityType, Task, TaskTick
-from app.models.feedback import Feedback, FeedbackComment, FeedbackDaily
-from app.models.knowledge import (
+from app.models.feedback import (
+    Feedback,
+    FeedbackComment,
+    FeedbackDaily,
     ServedPrompt,
     SharedContext,
     SharedContextEmbedding,

@@ -41,17 +41,6 @@ class Busy(Exception):
     """No thread became free in time, or too many requests wait already."""
 
 
-class Turn:
-    """A thread's time for one request."""
-
-    def __init__(self, *held: asyncio.Semaphore) -> None:
-        self._held = held
-
-    def end(self) -> None:
-        for semaphore in self._held:
-            semaphore.release()
-
-
 class Turns:
     """Hands out `threads` turns, on the event loop and so without a lock. One address holds or waits for at most
     `share` of them, so that a crowd behind one address, or one busy client, leaves some for everyone else."""
@@ -62,8 +51,8 @@ class Turns:
         self._by_address: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._waiting: Counter[str] = Counter()
 
-    async def take(self, address: str) -> Turn:
-        """Wait for a turn. Raises Busy when there is none in time."""
+    async def take(self, address: str) -> Callable[[], None]:
+        """Wait for a turn and return what ends it. Raises Busy when there is none in time."""
         if self._waiting.total() >= MAX_WAITING or self._waiting[address] >= MAX_WAITING_PER_ADDRESS:
             raise Busy
         of_address = self._by_address.setdefault(address, asyncio.Semaphore(self.share))
@@ -78,14 +67,19 @@ class Turns:
             if not self._waiting[address]:
                 del self._waiting[address]
 
-    async def _acquire(self, of_address: asyncio.Semaphore) -> Turn:
+    async def _acquire(self, of_address: asyncio.Semaphore) -> Callable[[], None]:
         await of_address.acquire()
         try:
             await self._free.acquire()
         except BaseException:
             of_address.release()
             raise
-        return Turn(self._free, of_address)
+
+        def end() -> None:
+            self._free.release()
+            of_address.release()
+
+        return end
 
 
 class Bridge:
@@ -144,8 +138,7 @@ class Bridge:
 
     async def _take_turn(self, exchange: Exchange) -> None:
         exchange.began = exchange.loop.time()
-        turn = await self.turns.take(exchange.address)
-        await exchange.run_in(self.pool, turn.end)
+        await exchange.run_in(self.pool, await self.turns.take(exchange.address))
 
     async def _stream(self, exchange: Exchange) -> None:
         """A body that is read by its view holds a thread for as long as it takes, so few of them may run at once."""

@@ -1,7 +1,5 @@
-"""Sentence vectors from a model whose weights come with its package: nothing is downloaded, ever.
-
-A vector is kept with `MODEL_NAME`, and vectors of two models are never compared.
-"""
+"""Sentence vectors from a model whose weights come with its package: nothing is downloaded, ever. A vector is kept with
+`MODEL_NAME`, and vectors of two models are never compared."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
-"""The knowledge and feedback tools over the Model Context Protocol, with the permissions of the key.
-
-A tool that a key may not use is not listed and counts as unknown. Imported on first use only.
-"""
+"""The knowledge and feedback tools over the Model Context Protocol, with the permissions of the key. A tool that a key
+may not use is not listed and counts as unknown. Imported on first use only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Adds a workspace's entity types, fields and criteria sets to the schemas of tools.
-
-A model, also the offline one, then knows the names instead of guessing them.
-"""
+"""Adds a workspace's entity types, fields and criteria sets to the schemas of tools. A model, also the offline one,
+then knows the names instead of guessing them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

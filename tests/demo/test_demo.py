@@ -20,9 +20,20 @@ from app.cli import command
 from app.db import act_as, db, transaction
 from app.db.paging import Page
 from app.demo.record import record_live
-from app.demo.recording import read_runs, read_talks, to_ids, to_line, to_names
 from app.demo.seed import reset, seed
-from app.demo.world import World, fill_dates, load_data, load_talks, resolve_time, sort_key
+from app.demo.world import (
+    World,
+    fill_dates,
+    load_data,
+    load_talks,
+    read_runs,
+    read_talks,
+    resolve_time,
+    sort_key,
+    to_ids,
+    to_line,
+    to_names,
+)
 from app.errors import Unusable
 from app.models import (
     AgentSession,
@@ -40,8 +51,7 @@ from app.models import (
     SharedContextUsage,
     User,
 )
-from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
-from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models.feedback import KINDS, KNOWLEDGE_STATES, KNOWLEDGE_TYPES, ORIGINS, SIGNALS, SOURCES, STATUSES
 from app.models.sessions import SESSION_TYPES
 from app.services.evals import compare as eval_compare
 from app.services.feedback import lists as feedback_lists

@@ -1,7 +1,5 @@
 """The arguments of a call, each by the first rule that yields a valid value; `Filling._candidates` has the order.
-
-Values come from what a person wrote (`stage to won`, `limit: 5`, dates, ids, numbers) and fit a JSON schema.
-"""
+Values come from what a person wrote (`stage to won`, `limit: 5`, dates, ids, numbers) and fit a JSON schema."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence

