@@ -177,6 +177,8 @@ def read_config(stored: dict[str, Any]) -> AgentConfig:
         return AgentConfig.model_validate({name: value for name, value in known.items() if name not in wrong})
 
 
+# Models, as far as a page can tell without their libraries
+
 OFFLINE = "offline"
 # Providers whose libraries come with Upshot, and the variable that holds the key of each.
 KEYS = {

@@ -159,7 +159,9 @@ def to_response(declared: Declared, result: Any) -> Response:
     return Response(result.model_dump_json(), status, mimetype="application/json")
 
 
-MAX_LENGTH = 255
+# `Idempotency-Key`
+
+MAX_KEY_LENGTH = 255
 
 
 def is_last() -> bool:
@@ -171,8 +173,8 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
     of the work, so the two are kept together or not at all."""
     key = request.headers["Idempotency-Key"]
-    if not (0 < len(key) <= MAX_LENGTH and key.isascii() and key.isprintable()):
-        raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_LENGTH} plain characters.")
+    if not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
+        raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_KEY_LENGTH} plain characters.")
     # An answer to an admin is not replayed to the same person without the role: they may see less by then.
     place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
     # The same for bodies that say the same, however they are spaced and ordered.
@@ -187,6 +189,8 @@ def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
     idempotency.save_answer(claim_id, status=response.status_code, answer=json.loads(body) if body else None)
     return response
 
+
+# How many requests a key may make: a bucket that fills steadily and holds one minute's worth
 
 PER_MINUTE = 60_000  # A thousand a second: one key alone cannot keep everyone else waiting, and no honest one notices.
 

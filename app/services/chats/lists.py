@@ -15,7 +15,7 @@ from app.models import Agent, AgentSession, AgentVersion, Chat, Feedback, Messag
 from app.models.feedback import RATINGS
 from app.services.feedback.lists import counted_ratings
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters
+from app.services.lists.filters import Condition, Filters, find_matches
 from app.services.privacy import id_of, is_hidden, name_of
 
 SCAN_LIMIT = 1000
@@ -53,7 +53,7 @@ def list_chats(filters: ChatFilters, page: Page, *, actor: Actor, own: bool = Fa
     if filters.person_id:
         where.append(~is_hidden(Chat.user_id, actor))
     if filters.q:
-        matches = declare.find_matches("chats", filters, page)
+        matches = find_matches("chats", filters, page)
         if not matches.ids:
             return Slice([])
         where.append(matches.are(Chat.id))

@@ -37,7 +37,7 @@ from app.services import audit
 from app.services.feedback.intake import NOT_RETRACTED
 from app.services.feedback.store import is_chat
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, parse_row_id
+from app.services.lists.filters import Condition, Filters, find_matches, parse_row_id
 from app.services.privacy import A_MEMBER, is_hidden
 
 Reviewer = aliased(User)
@@ -202,7 +202,7 @@ def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slic
     count = None
     columns = _columns(actor)
     if filters.q:
-        matches = declare.find_matches("feedback", filters, page)
+        matches = find_matches("feedback", filters, page)
         if not matches.ids:
             return Slice([])
         where.append(matches.are(Feedback.id))

@@ -26,7 +26,7 @@ from app.models import (
 )
 from app.models.feedback import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, is_type
+from app.services.lists.filters import Condition, Filters, Matches, find_ids, is_type
 from app.services.privacy import name_of
 from app.text.hidden_characters import hidden_signs
 
@@ -151,7 +151,7 @@ def list_rows(filters: KnowledgeFilters, page: Page, *, actor: Actor) -> Slice[K
     """One page of knowledge, last changed first. At most three queries."""
     where = [SharedContext.tenant_id == actor.tenant_id, *filters.conditions()]
     if filters.q:
-        matches = declare.Matches(declare.find_ids("knowledge", filters.q))
+        matches = Matches(find_ids("knowledge", filters.q))
         if not matches.ids:
             return Slice([])
         where.append(matches.are(SharedContext.id))

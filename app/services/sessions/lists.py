@@ -17,7 +17,7 @@ from app.models.sessions import SESSION_STATUSES, SESSION_TYPES
 from app.services import audit_entry
 from app.services.feedback.lists import counted_ratings
 from app.services.lists import filters as declare
-from app.services.lists.filters import YES_NO, Condition, Filters, is_set
+from app.services.lists.filters import YES_NO, Condition, Filters, Matches, find_matches, is_set
 from app.services.privacy import is_hidden
 
 SCAN_LIMIT = 5000
@@ -119,7 +119,7 @@ def list_sessions(filters: SessionFilters, page: Page, *, actor: Actor) -> Slice
     """One page of the workspace's sessions. At most five queries."""
     where, count = _indexed(filters, actor), None
     if filters.q:
-        matches = declare.find_matches("sessions", filters, page)
+        matches = find_matches("sessions", filters, page)
         if not matches.ids:
             return Slice([])
         where.append(matches.are(AgentSession.id))
@@ -167,7 +167,7 @@ def find_ids(filters: SessionFilters, *, actor: Actor) -> list[UUID]:
         matches = declare.find_ids("sessions", filters.q)
         if not matches:
             return []
-        where.append(declare.Matches(matches).are(AgentSession.id))
+        where.append(Matches(matches).are(AgentSession.id))
     if window := filters.window:
         ids, goes_on = scan_ids(AgentSession.created_at, AgentSession.id, where, window)
         if goes_on and len(ids) <= MAX_SESSIONS:

@@ -230,6 +230,8 @@ def _progress_text(progress: Progress, turns: list[Any]) -> str:
     return f"The agent used {tools[-1]}." if tools else "The agent is working."
 
 
+# Agents written by people: the form, every version there was, and what differs between two of them
+
 VERSIONS_SHOWN = 30
 
 

@@ -221,6 +221,8 @@ def _option(agent: Any, usual: str) -> dict[str, Any]:
     }
 
 
+# The answer that is being written: the page asks for it every now and then and gets 204 when nothing is new
+
 # How often the page asks, in milliseconds: while an answer is written, when that takes long, and when all is quiet.
 FAST_POLL_MS, SLOW_POLL_MS, IDLE_POLL_MS = 400, 1000, 5000
 LONG_SECONDS = 30

@@ -131,6 +131,8 @@ def undo_import(import_id: UUID) -> Any:
     return leave(url_for(".list_imports"), f"The import is undone: {removed:,} {gone} gone.")
 
 
+# Audit: `member.role_changed` reads "changed a member's role", details are on one line
+
 PAIRS = (("from", "to"), ("before", "after"))
 NOUNS = {"key": "API key", "shared_context": "knowledge row", "knowledge": "knowledge row", "view": "saved view"}
 UNCOUNTED = ("feedback", "settings")
