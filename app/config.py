@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
@@ -218,40 +216,3 @@ def redact_text(text: str, secrets: list[str] | None = None) -> str:
 def documented() -> list[tuple[str, str, str]]:
     """(name, default, meaning) of every setting, for the documentation and its test."""
     return [(variable_of(f), str(f.default or ""), f.metadata["about"]) for f in fields(Settings)]
-
-
-@contextmanager
-def publish_address(settings: Settings) -> Iterator[None]:
-    """Keep the address in a file while the server runs, for commands; none where the data directory is read-only."""
-    file = settings.data_dir / "address"
-    with suppress(OSError):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(settings.url, encoding="utf-8")
-    try:
-        yield
-    finally:
-        if _read_address(file) == settings.url:
-            with suppress(OSError):
-                file.unlink()
-
-
-def find_address(settings: Settings) -> str:
-    """The address to print: the base URL, else where the server runs, else where it would. A killed server leaves its
-    file behind, so the address counts only while it answers."""
-    found = "" if settings.base_url else _read_address(settings.data_dir / "address")
-    return found if found and _answers(found) else settings.url
-
-
-def _read_address(file: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        return file.read_text(encoding="utf-8").strip()
-    return ""
-
-
-def _answers(url: str) -> bool:
-    try:
-        place = urlsplit(url)
-        with socket.create_connection((place.hostname or "", place.port or 80), timeout=1):
-            return place.scheme == "http"
-    except (OSError, ValueError):
-        return False

@@ -11,8 +11,9 @@ from flask import Flask
 from werkzeug.sansio.utils import host_is_trusted
 
 from app.agents.models import check_default_model
-from app.config import Settings, find_address, publish_address
+from app.config import Settings
 from app.errors import Unusable
+from app.server.address import find_address, publish_address
 
 
 def test_names_and_addresses_of_both_kinds_are_trusted() -> None:

@@ -6,8 +6,9 @@ import click
 
 from app.actor import RANK, SCOPES
 from app.cli.output import emit, json_option, opened_transaction, people_command, plain_failures
-from app.config import Settings, find_address
+from app.config import Settings
 from app.errors import Invalid, NotFound
+from app.server.address import find_address
 
 
 @click.group()

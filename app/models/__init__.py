@@ -1,11 +1,12 @@
 """All tables, so that importing this package fills the metadata."""
 # ruff: noqa: F401 - other packages import them from here
 
-from app.models.agents import Agent, AgentVersion, CriteriaSet, Entity, EntityResponse, EntityType, Task, TaskTick
-from app.models.feedback import (
-    Feedback,
-    FeedbackComment,
-    FeedbackDaily,
+from app.models.agents import Agent, AgentVersion, Task, TaskTick
+from app.models.conversations import Chat, Message
+from app.models.entities import Entity, EntityResponse, EntityType
+from app.models.evals import CriteriaSet, EvalRun, GoldenSet
+from app.models.feedback import Feedback, FeedbackComment, FeedbackDaily
+from app.models.knowledge import (
     ServedPrompt,
     SharedContext,
     SharedContextEmbedding,
@@ -27,14 +28,4 @@ from app.models.people import (
     User,
     UserMemory,
 )
-from app.models.sessions import (
-    AgentSession,
-    Chat,
-    EvalRun,
-    GoldenSet,
-    Import,
-    Message,
-    SessionDraft,
-    SessionEvent,
-    SessionReception,
-)
+from app.models.sessions import AgentSession, Import, SessionDraft, SessionEvent, SessionReception

@@ -1,4 +1,4 @@
-"""Sessions and their events: the unit of work, of evidence and of evaluation. Chats, imports and eval runs."""
+"""Sessions and their events: the unit of work, of evidence and of evaluation."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -9,14 +9,9 @@ from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Numeri
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import counter, flag, json_object, text_list, timestamp, write_time
+from app.db.types import counter, flag, json_object, text_list, write_time
 from app.models.base import KeyedRow, Row, addressable, index, one_of, search_vector, within
 
-MESSAGE_ROLES = ("user", "agent", "system", "tool")
-RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
-OPEN_STATUSES = ("queued", "running")
-TRIGGERS = ("manual", "scheduled", "post-deploy")
-CONTEXT_MODES = ("frozen", "live")
 SESSION_TYPES = ("chat", "agent", "response", "tool", "mixed")
 SESSION_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 EVENT_TYPES = (
@@ -185,107 +180,3 @@ class Import(Row):
     finished_at: Mapped[datetime | None]
     undone_at: Mapped[datetime | None]
     undone_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
-
-
-class Chat(Row):
-    """A conversation, which exists for its person alone. Counts are kept here, so that the list reads one table."""
-
-    __tablename__ = "chats"
-    __table_args__ = (
-        addressable(),
-        within("agents", "agent_id", ondelete="SET NULL"),
-        index("chats_recent_idx", "tenant_id, last_message_at DESC, id DESC"),
-        index("chats_external_key", "tenant_id, external_id, user_id", unique=True, where="external_id IS NOT NULL"),
-        index("chats_person_idx", "tenant_id, user_id, last_message_at DESC"),
-        index("chats_agent_idx", "tenant_id, agent_id, last_message_at DESC"),
-        index("chats_search_idx", "search", postgresql_using="gin"),
-    )
-
-    external_id: Mapped[str | None]
-    project: Mapped[str] = mapped_column(server_default="default")
-    title: Mapped[str]
-    user_id: Mapped[UUID] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
-    agent_id: Mapped[UUID | None]
-    message_count: Mapped[counter]
-    last_message_at: Mapped[timestamp]
-    search: Mapped[str] = search_vector("title")
-
-
-class Message(Row):
-    """One message. A turn is a user message and what answered it; both carry its `turn_id`."""
-
-    __tablename__ = "messages"
-    __table_args__ = (
-        addressable(),
-        within("chats", "chat_id", ondelete="CASCADE"),
-        within("sessions", "session_id", ondelete="SET NULL"),
-        UniqueConstraint("tenant_id", "chat_id", "message_index"),
-        index("messages_external_idx", "tenant_id, external_id", where="external_id IS NOT NULL"),
-        index("messages_turn_idx", "tenant_id, turn_id"),
-        index("messages_session_idx", "tenant_id, session_id", where="session_id IS NOT NULL"),
-        index("messages_search_idx", "search", postgresql_using="gin"),
-        CheckConstraint(one_of("role", MESSAGE_ROLES), name="role_known"),
-    )
-
-    chat_id: Mapped[UUID]
-    session_id: Mapped[UUID | None]
-    external_id: Mapped[str | None]
-    message_index: Mapped[int]
-    turn_id: Mapped[str]
-    role: Mapped[str]
-    content: Mapped[str]
-    trace_id: Mapped[str | None]
-    details: Mapped[json_object]
-    search: Mapped[str] = search_vector("content")
-
-
-class GoldenSet(KeyedRow):
-    """How the verdicts of a set come about, where it differs from the usual. A set without a row has no wishes."""
-
-    __tablename__ = "golden_sets"
-    __table_args__ = (CheckConstraint("name ~ '^[a-z0-9-]{1,60}$'", name="name_is_slug"),)
-
-    name: Mapped[str] = mapped_column(primary_key=True)
-    policy: Mapped[json_object]
-    updated_at: Mapped[timestamp]
-
-
-class EvalRun(Row):
-    """One pass over goldens with one configuration. Its cases are the sessions with its `eval_run_id`; the figures are
-    read from them and written here when the run ends."""
-
-    __tablename__ = "eval_runs"
-    __table_args__ = (
-        addressable(),
-        within("agents", "agent_id"),
-        within("agent_versions", "agent_version_id"),
-        index("eval_runs_recent_idx", "tenant_id, created_at DESC, id DESC"),
-        index("eval_runs_set_idx", "tenant_id, set_name, created_at DESC, id DESC"),
-        index("eval_runs_open_idx", "tenant_id, id", where="status IN ('queued', 'running')"),
-        CheckConstraint(one_of("status", RUN_STATUSES), name="status_known"),
-        CheckConstraint(one_of("triggered_by", TRIGGERS), name="trigger_known"),
-        CheckConstraint(one_of("context_mode", CONTEXT_MODES), name="context_known"),
-        CheckConstraint("trials BETWEEN 1 AND 20", name="some_trials"),
-        CheckConstraint("(status IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)", name="ends"),
-    )
-
-    name: Mapped[str]
-    set_name: Mapped[str | None]
-    agent_id: Mapped[UUID | None]
-    agent_version_id: Mapped[UUID | None]
-    triggered_by: Mapped[str] = mapped_column(server_default="manual")
-    status: Mapped[str] = mapped_column(server_default="queued")
-    context_mode: Mapped[str] = mapped_column(server_default="frozen")
-    trials: Mapped[int] = mapped_column(server_default=text("1"))
-    options: Mapped[json_object]
-    config_hash: Mapped[str]
-    ref: Mapped[str | None]
-    error: Mapped[str | None]
-    started_at: Mapped[timestamp]
-    completed_at: Mapped[datetime | None]
-    cancel_requested_at: Mapped[datetime | None]
-    golden_session_count: Mapped[counter]
-    passed_count: Mapped[counter]
-    failed_count: Mapped[counter]
-    results: Mapped[json_object]
-    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))

@@ -26,13 +26,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from app import create_app
 from app.agents.models import check_default_model
 from app.api.ops.metrics import note_connections
-from app.config import Settings, publish_address
+from app.config import Settings
 from app.db import acting_as, db, transaction
 from app.db.boot import open_database
 from app.errors import Problem, Unusable
 from app.jobs.usage import UsageWriter
 from app.logs import write_logs
 from app.security.last_used import write_uses
+from app.server.address import publish_address
 from app.server.processes import STOP_SIGNALS, JobsReport, Processes, end_with_first
 from app.services.feedback import volume
 from app.services.workspaces import identity, logins

@@ -51,7 +51,8 @@ from app.models import (
     SharedContextUsage,
     User,
 )
-from app.models.feedback import KINDS, KNOWLEDGE_STATES, KNOWLEDGE_TYPES, ORIGINS, SIGNALS, SOURCES, STATUSES
+from app.models.feedback import KINDS, ORIGINS, SIGNALS, SOURCES, STATUSES
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.models.sessions import SESSION_TYPES
 from app.services.evals import compare as eval_compare
 from app.services.feedback import lists as feedback_lists

@@ -15,7 +15,7 @@ from app.db import acting_as, db, transaction
 from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.models import Agent, AuditEntry, Feedback, SharedContext, SharedContextUsage
-from app.models.feedback import KNOWLEDGE_STATES
+from app.models.knowledge import KNOWLEDGE_STATES
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.feedback import review as feedback_review

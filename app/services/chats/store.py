@@ -14,7 +14,7 @@ from app.db import db
 from app.db.paging import not_a_cursor
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, Chat, Message, User
-from app.models.sessions import MESSAGE_ROLES
+from app.models.conversations import MESSAGE_ROLES
 from app.services.agents import versions
 from app.services.privacy import id_of, name_of
 from app.services.workspaces.store import masking_for

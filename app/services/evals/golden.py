@@ -16,7 +16,7 @@ from app.evals.snapshot import SNAPSHOT_BYTES
 from app.evals.verdict import read_policy
 from app.models import Agent, AgentSession, CriteriaSet, EvalRun, GoldenSet, SessionEvent, Task
 from app.models.agents import REPLAYABLE_KINDS
-from app.models.sessions import OPEN_STATUSES
+from app.models.evals import OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden_lists import another_can_replay, can_replay
 from app.services.evals.snapshot import TooMuchInput

@@ -16,7 +16,7 @@ from app.errors import Forbidden, Refused
 from app.evals import stats
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, EvalRun
-from app.models.sessions import OPEN_STATUSES
+from app.models.evals import OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay

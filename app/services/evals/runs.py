@@ -17,7 +17,7 @@ from app.db import db
 from app.errors import Invalid, NotFound, Refused
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext
 from app.models.agents import REPLAYABLE_KINDS
-from app.models.sessions import CONTEXT_MODES
+from app.models.evals import CONTEXT_MODES
 from app.services import audit
 from app.services.evals.golden import clean_set_name, require_admin
 

@@ -24,7 +24,7 @@ from app.models import (
     SharedContextUsage,
     User,
 )
-from app.models.feedback import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
+from app.models.knowledge import KNOWLEDGE_STATES, KNOWLEDGE_TYPES
 from app.services.lists import filters as declare
 from app.services.lists.filters import Condition, Filters, Matches, find_ids, is_type
 from app.services.privacy import name_of

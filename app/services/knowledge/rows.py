@@ -15,7 +15,7 @@ from app.db import db, get_own
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
 from app.learning.prompt import rank
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
-from app.models.feedback import KNOWLEDGE_STATES
+from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit
 from app.services.knowledge import outcomes
 from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, clean_text

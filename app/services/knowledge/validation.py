@@ -9,7 +9,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.models import Agent, EntityType, Feedback
-from app.models.feedback import KNOWLEDGE_TYPES
+from app.models.knowledge import KNOWLEDGE_TYPES
 from app.text.hidden_characters import describe_hidden
 
 MAX_CONTENT = 2000

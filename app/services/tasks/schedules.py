@@ -16,7 +16,7 @@ from app.formats.cron import check_cron, next_after, upcoming
 from app.formats.ids import clean_name
 from app.models import Agent, AgentSession, Task, TaskTick
 from app.models.agents import REPLAYABLE_KINDS
-from app.models.sessions import CONTEXT_MODES
+from app.models.evals import CONTEXT_MODES
 from app.services import audit
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden

@@ -13,7 +13,7 @@ from app.db import transaction
 from app.errors import Invalid, Refused, Stale
 from app.learning.prompt import SECTIONS
 from app.models import SharedContext
-from app.models.feedback import KNOWLEDGE_TYPES
+from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store

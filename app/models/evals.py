@@ -1,0 +1,79 @@
+"""Evals: criteria, golden sets and runs over them. The cases of a run are sessions."""
+
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from app.db.types import counter, json_object, timestamp
+from app.models.base import KeyedRow, Row, addressable, index, one_of, within
+
+RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
+OPEN_STATUSES = ("queued", "running")
+TRIGGERS = ("manual", "scheduled", "post-deploy")
+CONTEXT_MODES = ("frozen", "live")
+
+
+class CriteriaSet(Row):
+    """What a response or a golden is judged by. `dimensions` maps a name to its kind, weight and tolerance."""
+
+    __tablename__ = "criteria_sets"
+    __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
+
+    slug: Mapped[str]
+    name: Mapped[str]
+    dimensions: Mapped[json_object]
+    updated_at: Mapped[timestamp]
+
+
+class GoldenSet(KeyedRow):
+    """How the verdicts of a set come about, where it differs from the usual. A set without a row has no wishes."""
+
+    __tablename__ = "golden_sets"
+    __table_args__ = (CheckConstraint("name ~ '^[a-z0-9-]{1,60}$'", name="name_is_slug"),)
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    policy: Mapped[json_object]
+    updated_at: Mapped[timestamp]
+
+
+class EvalRun(Row):
+    """One pass over goldens with one configuration. Its cases are the sessions with its `eval_run_id`; the figures are
+    read from them and written here when the run ends."""
+
+    __tablename__ = "eval_runs"
+    __table_args__ = (
+        addressable(),
+        within("agents", "agent_id"),
+        within("agent_versions", "agent_version_id"),
+        index("eval_runs_recent_idx", "tenant_id, created_at DESC, id DESC"),
+        index("eval_runs_set_idx", "tenant_id, set_name, created_at DESC, id DESC"),
+        index("eval_runs_open_idx", "tenant_id, id", where="status IN ('queued', 'running')"),
+        CheckConstraint(one_of("status", RUN_STATUSES), name="status_known"),
+        CheckConstraint(one_of("triggered_by", TRIGGERS), name="trigger_known"),
+        CheckConstraint(one_of("context_mode", CONTEXT_MODES), name="context_known"),
+        CheckConstraint("trials BETWEEN 1 AND 20", name="some_trials"),
+        CheckConstraint("(status IN ('completed', 'failed', 'cancelled')) = (completed_at IS NOT NULL)", name="ends"),
+    )
+
+    name: Mapped[str]
+    set_name: Mapped[str | None]
+    agent_id: Mapped[UUID | None]
+    agent_version_id: Mapped[UUID | None]
+    triggered_by: Mapped[str] = mapped_column(server_default="manual")
+    status: Mapped[str] = mapped_column(server_default="queued")
+    context_mode: Mapped[str] = mapped_column(server_default="frozen")
+    trials: Mapped[int] = mapped_column(server_default=text("1"))
+    options: Mapped[json_object]
+    config_hash: Mapped[str]
+    ref: Mapped[str | None]
+    error: Mapped[str | None]
+    started_at: Mapped[timestamp]
+    completed_at: Mapped[datetime | None]
+    cancel_requested_at: Mapped[datetime | None]
+    golden_session_count: Mapped[counter]
+    passed_count: Mapped[counter]
+    failed_count: Mapped[counter]
+    results: Mapped[json_object]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
