@@ -27,7 +27,7 @@ def create_app(
 
     from app.db.boot import open_database
     from app.db.engine import connect_app
-    from app.security import access, cookies, headers, last_used
+    from app.security import authentication, cookies, headers, last_used
     from app.services.sessions.events import use_budget
 
     settings = settings or Settings.from_env()
@@ -53,7 +53,7 @@ def create_app(
     app.session_interface = cookies.LazyCookieSession()
     # Flask calls the last of these first: installed before all others, the headers see the finished answer.
     app.after_request(headers.add_default_headers)
-    app.before_request(access.check)
+    app.before_request(authentication.check)
     app.after_request(last_used.note_use)
     if routes:
         add_routes(app)

@@ -18,6 +18,7 @@ from app.services.entities.responses import NewResponse
 from app.services.evals import promotion
 from app.services.evals.promotion import Promotion
 from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
@@ -155,7 +156,7 @@ def follow_up(world: World, talk: Talk, played: PlayedTalk) -> list[tuple[UUID, 
             if act["do"] == "feedback":
                 feedback_id = _give(world, act, played, message_id, at)
             elif act["do"] == "comment" and feedback_id:
-                feedback_review.add_comment(feedback_id, act["text"], actor=world.people[act["by"]], at=at)
+                teamwork.add_comment(feedback_id, act["text"], actor=world.people[act["by"]], at=at)
             elif act["do"] == "submit":
                 played.response_id = _submit(world, act, talk, played, at)
             elif played.response_id:
@@ -179,7 +180,7 @@ def _give(world: World, act: dict[str, Any], played: PlayedTalk, message_id: UUI
         moment = world.past(at + REVIEWED_AFTER)
         feedback_review.review([row.id], act["status"], actor=admin, notes=act.get("notes"), at=moment)
     if "to" in act:
-        feedback_review.assign([row.id], world.people[act["to"]].id, actor=admin)
+        teamwork.assign([row.id], world.people[act["to"]].id, actor=admin)
     return row.id
 
 

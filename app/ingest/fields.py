@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from app.formats import session_limits as limits
-from app.formats.ids import read_past_moment
 from app.formats.messages import must
+from app.formats.rfc3339 import read_past_moment
 
 Kind = Literal["chat", "agent", "response", "tool", "mixed"]
 Status = Literal["pending", "running", "completed", "failed", "cancelled"]

@@ -286,13 +286,3 @@ def format_memories(contents: Sequence[str], *, secret: str) -> str:
 
 def _frame_memories(mark: str, body: str) -> str:
     return f"<<<memories {mark}>>>\n{MEMORY_LABEL}\n{body}<<<end memories {mark}>>>\n"
-
-
-HALF_LIFE_DAYS = 90.0
-
-
-def rank(age_days: float, *, helpful: int = 0, harmful: int = 0, pinned: bool = False) -> float:
-    """Newer first, then how the sessions that had the row were received; pinned rows lead. How often a row was injected
-    stays out of it: that figure would feed itself."""
-    received = 0.5 * (helpful - harmful) / (helpful + harmful + 4)
-    return float(2 ** (-max(age_days, 0.0) / HALF_LIFE_DAYS)) + received + (2.0 if pinned else 0.0)

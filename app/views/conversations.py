@@ -16,7 +16,8 @@ from app.services.sessions import transcript as session_transcript
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query, with_version
-from app.views.htmx import page, parse_count, wants_fragment
+from app.views.forms import parse_count
+from app.views.htmx import page, wants_fragment
 from app.views.layout import saved_views
 from app.views.transcript import turns as transcript_turns
 from app.views.transcript.notes import attach_notes, build_note, name_changed_records

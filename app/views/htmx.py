@@ -1,15 +1,11 @@
-"""How views read forms, and how they answer: a page or its fragment, and a fragment with toasts or a redirect."""
+"""The two ways in which a view answers: a page or its fragment, and a fragment with toasts or a redirect."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
-from uuid import UUID
 
 from flask import Response, flash, get_flashed_messages, make_response, redirect, render_template, request
-
-from app.errors import Invalid
-from app.formats.ids import parse_id
 
 
 @dataclass(frozen=True)
@@ -103,22 +99,3 @@ def local_path(text: str | None, otherwise: str = "/") -> str:
     except ValueError:
         return otherwise
     return otherwise if text.startswith("//") or parts.scheme or parts.netloc else text
-
-
-def form_text(name: str) -> str:
-    """Return a text field with plain line ends; browsers send CRLF."""
-    return request.form.get(name, "").replace("\r\n", "\n").strip()
-
-
-def parse_count(text: str | None) -> int | None:
-    """Return a whole number, or None for anything else."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 9 else None
-
-
-def selected_ids(refusal: str, most: int | None = None) -> list[UUID]:
-    """The ids that were ticked in a list, once each. They come in one field or several, joined by commas."""
-    texts = [part for value in request.form.getlist("ids") for part in value.split(",") if part]
-    found = [row_id for text in texts if (row_id := parse_id(text)) is not None]
-    if not found or len(found) < len(texts) or (most is not None and len(found) > most):
-        raise Invalid(refusal)
-    return list(dict.fromkeys(found))

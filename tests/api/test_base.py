@@ -14,7 +14,8 @@ from sqlalchemy import text
 from werkzeug.test import TestResponse
 
 from app.api.kit.fields import Query
-from app.api.kit.route import Buckets, read_query
+from app.api.kit.limits import Buckets
+from app.api.kit.route import read_query
 from app.db import db
 from app.errors import Invalid
 from app.services.workspaces import store as workspace_store

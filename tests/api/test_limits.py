@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from app.api.kit.route import Buckets
+from app.api.kit.limits import Buckets
 from app.errors import Throttled
 
 

@@ -13,7 +13,7 @@ from app import tokens
 from app.db import acting_as, db, transaction
 from app.errors import Invalid, NotFound, Throttled
 from app.models.people import LoginSession, OneTimeLink
-from app.security import access
+from app.security import authentication
 from app.services.workspaces import identity, keys, logins, people, throttle
 from app.services.workspaces import logins as workspace_logins
 from tests.threads import run_at_once
@@ -54,7 +54,7 @@ def test_the_right_password_signs_in_and_only_a_hash_is_kept(app, workspace, per
 
     assert (actor.id, actor.tenant_id, actor.role) == (user_id, workspace.id, "member")
     with app.test_request_context():
-        found = access.bind(token)
+        found = authentication.bind(token)
         assert (found.kind, found.user_id, found.email) == ("login", user_id, email.lower())
     with acting_as(actor):
         row = db.session.scalars(select(LoginSession)).one()
@@ -145,7 +145,7 @@ def test_a_login_ends_once_and_only_for_its_person(app, workspace):
         with acting_as(actor), transaction():
             assert logins.end_login(login_id, actor=actor) is ended
     with app.test_request_context():
-        assert access.bind(token) is None
+        assert authentication.bind(token) is None
 
 
 def test_a_login_that_is_too_old_is_none(app, workspace):
@@ -156,7 +156,7 @@ def test_a_login_that_is_too_old_is_none(app, workspace):
             update(LoginSession).values(created_at=func.now() - timedelta(days=15), expires_at=func.now())
         )
     with app.test_request_context():
-        assert access.bind(token) is None
+        assert authentication.bind(token) is None
 
 
 def test_a_link_signs_in_once_also_when_two_try_at_the_same_moment(app, person):

@@ -16,8 +16,8 @@ from app.api.admin.eval_runs import Configuration, Deployed
 from app.api.admin.evals import CandidateItem, NewGolden
 from app.api.admin.settings import SettingsChange
 from app.api.admin.shared_context import KnowledgeChange, KnowledgeQuery, NewKnowledge
+from app.api.kit.limits import PER_MINUTE
 from app.api.kit.problems import ABOUT
-from app.api.kit.route import PER_MINUTE
 from app.api.members.feedback import Decision, FeedbackQuery, NewFeedback
 from app.db import acting_as, transaction
 from app.services.agents import versions

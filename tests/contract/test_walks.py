@@ -27,7 +27,7 @@ HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
 MAX_THUMB_MODULES = 24
 # What every request passes, whatever it asks for.
 FRAME = re.compile(
-    r"app\.(?:security|views\.layout|api\.ops|api\.kit\.(?:problems|cors)|db|models|server|config|errors|actor|logs"
+    r"app\.(?:security|views\.layout|api\.ops|api\.kit\.(?:limits|problems|cors)|db|models|server|config|errors|actor|logs"
     r"|views\.htmx|views\.format|text\.hidden_characters)\b|app$|app\.tokens$|app\.services\.analytics\.tab_counts$"
 )
 # A call may go from a layer to the same or a lower one.

@@ -26,7 +26,7 @@ from app.models import (
 )
 from app.services.entities import responses
 from app.services.evals import promotion
-from app.services.feedback import review
+from app.services.feedback import teamwork
 from app.services.sessions import store as session_store
 from app.services.workspaces import store as workspace_store
 from tests.conftest import Api, Workspace, soup
@@ -62,8 +62,8 @@ class Told:
         with app.app_context(), acting_as(admin), transaction():
             given = promotion.Promotion(set_name="smoke", recorded_is_right=True)
             promotion.promote_session(filled.session, given, actor=admin)
-            review.assign([filled.ids["reaction"]], admin.id, actor=admin)
-            review.add_comment(filled.ids["reaction"], "Who knows the deal?", actor=admin)
+            teamwork.assign([filled.ids["reaction"]], admin.id, actor=admin)
+            teamwork.add_comment(filled.ids["reaction"], "Who knows the deal?", actor=admin)
 
     def hide(self, hides: bool = True) -> None:
         owner = self.workspace.actor("owner")

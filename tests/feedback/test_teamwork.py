@@ -19,7 +19,7 @@ from app.services import audit as services_audit
 from app.services.analytics import tab_counts
 from app.services.chats import store as chat_store
 from app.services.feedback import lists as feedback_lists
-from app.services.feedback import review
+from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.feedback.lists import FeedbackFilters
 from app.services.sessions import store as session_store
@@ -64,21 +64,21 @@ def test_rows_are_taken_and_given_back(workspace: Any) -> None:
     first, second, third = (give(workspace.actor("member")) for _ in range(3))
     with acting_as(admin):
         with transaction():
-            review.assign([first], owner.id, actor=admin)
+            teamwork.assign([first], owner.id, actor=admin)
         with transaction():
-            before = review.assign([first, second, third], admin.id, actor=admin)
+            before = teamwork.assign([first, second, third], admin.id, actor=admin)
         assert before == {first: owner.id, second: None, third: None}
         assert tab_counts.count_tabs(actor=admin)["mine"] == 3
         assert listed(admin, assignee="me") == {first, second, third}
         assert listed(admin, assignee=str(owner.id)) == listed(admin, assignee="nobody") == set()
         with transaction():
-            assert review.assign([first, second], admin.id, actor=admin) == {}
+            assert teamwork.assign([first, second], admin.id, actor=admin) == {}
         with transaction():
-            assert review.give_back(before, actor=admin) == 3
+            assert teamwork.give_back(before, actor=admin) == 3
         assert [row(one).assignee_id for one in (first, second, third)] == [owner.id, None, None]
         assert listed(admin, assignee="nobody") == {second, third}
         assert actions_on(second) == ["feedback.assigned", "feedback.unassigned"]
-        assert [one.name for one in review.colleagues(actor=admin)] == sorted([admin.name, owner.name], key=str.lower)
+        assert [one.name for one in teamwork.colleagues(actor=admin)] == sorted([admin.name, owner.name], key=str.lower)
 
 
 def test_only_admins_take_feedback_on(workspace: Any, make_workspace: Any) -> None:
@@ -87,52 +87,52 @@ def test_only_admins_take_feedback_on(workspace: Any, make_workspace: Any) -> No
     with acting_as(admin), transaction():
         for taker in (member.id, stranger.id, workspace.actor("system").id, uuid4()):
             with pytest.raises(Invalid, match="Only an admin"):
-                review.assign([row_id], taker, actor=admin)
+                teamwork.assign([row_id], taker, actor=admin)
         with pytest.raises(NotFound):
-            review.assign([uuid4()], admin.id, actor=admin)
+            teamwork.assign([uuid4()], admin.id, actor=admin)
         with pytest.raises(Invalid):
-            review.assign([], admin.id, actor=admin)
+            teamwork.assign([], admin.id, actor=admin)
         with pytest.raises(Invalid, match="200"):
-            review.assign([uuid4() for _ in range(201)], admin.id, actor=admin)
-        assert review.assign([uuid4() for _ in range(200)], admin.id, actor=admin) == {}
+            teamwork.assign([uuid4() for _ in range(201)], admin.id, actor=admin)
+        assert teamwork.assign([uuid4() for _ in range(200)], admin.id, actor=admin) == {}
     with acting_as(stranger), transaction(), pytest.raises(NotFound):
-        review.assign([row_id], stranger.id, actor=stranger)
+        teamwork.assign([row_id], stranger.id, actor=stranger)
     with acting_as(member), transaction(), pytest.raises(Forbidden):
-        review.assign([row_id], member.id, actor=member)
+        teamwork.assign([row_id], member.id, actor=member)
 
 
 def test_admins_talk_and_nobody_else_hears(workspace: Any, make_workspace: Any) -> None:
     admin, owner, member = (workspace.actor(role) for role in ("admin", "owner", "member"))
     row_id = give(member)
     with acting_as(admin), transaction():
-        mine = review.add_comment(row_id, "  Ask Sam which period  ", actor=admin)
+        mine = teamwork.add_comment(row_id, "  Ask Sam which period  ", actor=admin)
         for body in ("", "   ", "x" * 4097, "nul\x00"):
             with pytest.raises(Invalid):
-                review.add_comment(row_id, body, actor=admin)
+                teamwork.add_comment(row_id, body, actor=admin)
         with pytest.raises(NotFound):
-            review.add_comment(uuid4(), "Hello", actor=admin)
+            teamwork.add_comment(uuid4(), "Hello", actor=admin)
     with acting_as(owner), transaction():
-        review.add_comment(row_id, "x" * 4096, actor=owner)
-        first, second = review.comments_of(row_id, actor=owner)
+        teamwork.add_comment(row_id, "x" * 4096, actor=owner)
+        first, second = teamwork.comments_of(row_id, actor=owner)
         assert (first.who, first.body, first.mine, second.mine) == (admin.name, "Ask Sam which period", False, True)
         with pytest.raises(NotFound):
-            review.delete_comment(row_id, mine, actor=owner)
+            teamwork.delete_comment(row_id, mine, actor=owner)
     with acting_as(member), transaction():
         assert db.session.scalar(text("select count(*) from feedback_comments")) == 0
         for act in (
-            lambda: review.comments_of(row_id, actor=member),
-            lambda: review.add_comment(row_id, "x", actor=member),
+            lambda: teamwork.comments_of(row_id, actor=member),
+            lambda: teamwork.add_comment(row_id, "x", actor=member),
         ):
             with pytest.raises(Forbidden):
                 act()
     stranger = make_workspace().actor("admin")
     with acting_as(stranger), transaction():
-        assert review.comments_of(row_id, actor=stranger) == []
+        assert teamwork.comments_of(row_id, actor=stranger) == []
         with pytest.raises(NotFound):
-            review.add_comment(row_id, "Hello", actor=stranger)
+            teamwork.add_comment(row_id, "Hello", actor=stranger)
     with acting_as(admin), transaction():
-        assert review.delete_comment(row_id, mine, actor=admin) == "Ask Sam which period"
-        assert len(review.comments_of(row_id, actor=admin)) == 1
+        assert teamwork.delete_comment(row_id, mine, actor=admin) == "Ask Sam which period"
+        assert len(teamwork.comments_of(row_id, actor=admin)) == 1
 
 
 def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> None:
@@ -144,7 +144,7 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
     }
     row_id = react(member, "negative", comment="Wrong", details=said)
     with acting_as(admin), transaction():
-        assert review.assess_feedback(row_id, JUDGED, actor=admin) == {}
+        assert teamwork.assess_feedback(row_id, JUDGED, actor=admin) == {}
     assert (
         react(member, "positive", comment="Fine after all", details={"error_categories": ["wrong_context"]}) == row_id
     )
@@ -163,8 +163,8 @@ def test_an_assessment_outlives_what_the_author_says_next(workspace: Any) -> Non
         assert contents["details"]["error_categories"] == ["wrong_context", "hallucination"]
         assert listed(admin, error_category="hallucination") == {row_id}
         with transaction():
-            assert review.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
-            assert review.assess_feedback(row_id, {}, actor=admin) == JUDGED
+            assert teamwork.assess_feedback(row_id, JUDGED, actor=admin) == JUDGED
+            assert teamwork.assess_feedback(row_id, {}, actor=admin) == JUDGED
         assert row(row_id).details == {"error_categories": ["wrong_context"]}
         assert row(row_id).error_categories == ["wrong_context"]
         assert actions_on(row_id) == ["feedback.assessed", "feedback.changed", "feedback.assessed"]
@@ -175,7 +175,7 @@ def test_a_signal_sent_again_keeps_its_assessment(workspace: Any) -> None:
     sent: dict[str, Any] = {"kind": "signal", "signal": "inaccurate", "message_id": "m-1", "rating": None}
     row_id = give(member, **sent)
     with acting_as(admin), transaction():
-        review.assess_feedback(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
+        teamwork.assess_feedback(row_id, {"quality_scores": {"completeness": 0}}, actor=admin)
     assert give(member, comment="Again", **sent) == row_id
     with acting_as(admin):
         assert row(row_id).details["assessment"]["quality_scores"] == {"completeness": 0}
@@ -186,19 +186,19 @@ def test_what_is_no_assessment_is_refused(workspace: Any) -> None:
     row_id = give(member, details={"quality_scores": {"accuracy": 80}})
     with acting_as(admin), transaction():
         for value in (0, 100):
-            review.assess_feedback(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
+            teamwork.assess_feedback(row_id, {"quality_scores": {"accuracy": value}}, actor=admin)
         for wrong in (
             {"quality_scores": {"accuracy": 101}}, {"quality_scores": {"accuracy": -1}},
             {"output_review": {"verdict": "perhaps"}}, {"output_review": {"issues": ["ugly"]}},
             {"error_categories": ["other"] * 11}, {"colour": "red"}, {"by": "me"},
         ):  # fmt: skip
             with pytest.raises(Invalid):
-                review.assess_feedback(row_id, wrong, actor=admin)
+                teamwork.assess_feedback(row_id, wrong, actor=admin)
         with pytest.raises(NotFound):
-            review.assess_feedback(uuid4(), {}, actor=admin)
+            teamwork.assess_feedback(uuid4(), {}, actor=admin)
     with acting_as(member), transaction():
         with pytest.raises(Forbidden):
-            review.assess_feedback(row_id, {}, actor=member)
+            teamwork.assess_feedback(row_id, {}, actor=member)
         assert feedback_lists.get_feedback(row_id, actor=member).assessment == {}
         assert feedback_lists.load_contents([row_id], actor=member)[row_id]["details"] == {
             "quality_scores": {"accuracy": 80}
@@ -230,7 +230,7 @@ def test_every_filter_finds_its_row(workspace: Any) -> None:
     wanted = give(member, session_id=session.id, comment="The period", details={"error_categories": ["other"]})
     give(member, source_type="tool", context={"tool_slug": "search"}, kind="tool_observation", rating="neutral")
     with acting_as(admin), transaction():
-        review.assign([wanted], admin.id, actor=admin)
+        teamwork.assign([wanted], admin.id, actor=admin)
     every = {
         "status": "pending", "source_type": "session", "rating": "negative", "origin": "user", "agent": "deal-analyst",
         "version": "1", "error_category": "other", "environment": "staging", "model": "m-1", "tag": "pilot",
@@ -273,11 +273,13 @@ def test_much_the_same_words_about_the_same_agent(workspace: Any) -> None:
     give(member, session_id=agents[1].id, comment="EBITDA of Kestrel is wrong")
     with acting_as(admin):
         agent_id = row(one).agent_id
-        assert [found.id for found in review.alike(one, row(one).comment, agent_id, actor=admin)] == [two]
+        assert [found.id for found in teamwork.alike(one, row(one).comment, agent_id, actor=admin)] == [two]
         assert (
-            review.alike(one, None, agent_id, actor=admin) == review.alike(one, "so it is", agent_id, actor=admin) == []
+            teamwork.alike(one, None, agent_id, actor=admin)
+            == teamwork.alike(one, "so it is", agent_id, actor=admin)
+            == []
         )
-        assert review.alike(one, "EBITDA Kestrel", None, actor=admin) == []
+        assert teamwork.alike(one, "EBITDA Kestrel", None, actor=admin) == []
 
 
 def test_hidden_authors_are_hidden_in_the_audit_trail_too(workspace: Any) -> None:

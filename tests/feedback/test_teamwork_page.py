@@ -13,7 +13,7 @@ from sqlalchemy import select
 from app.db import acting_as, db, transaction
 from app.models import Feedback
 from app.services.feedback import lists as feedback_lists
-from app.services.feedback import review
+from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback, record_feedback
 from app.services.workspaces import store as workspace_store
 from tests.conftest import Workspace, soup
@@ -180,7 +180,7 @@ def test_every_filter_is_a_chip_and_the_queries_stay_few(
     filled = fill(app, workspace)
     admin = workspace.actor()
     with app.app_context(), acting_as(admin), transaction():
-        review.assign([filled.ids["reaction"]], admin.id, actor=admin)
+        teamwork.assign([filled.ids["reaction"]], admin.id, actor=admin)
     client = sign_in(admin)
     asked = {
         "q": "ebitda", "status": "pending", "source_type": "chat", "rating": "negative", "origin": "user",

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.formats.agent_config import AgentConfig, diff_versions
+from app.formats.agent_config import AgentConfig
+from app.formats.agent_diff import diff_versions
 
 FULL: dict[str, Any] = AgentConfig.model_validate(
     {

@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import Invalid
 from app.formats.feedback_details import CONTEXTS, read_context, read_details
-from app.learning.prompt import rank
+from app.learning.ranking import rank
 from app.models.feedback import SOURCES
 
 

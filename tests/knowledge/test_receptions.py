@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.jobs.usage import count_receptions
-from app.learning.prompt import rank
+from app.learning.ranking import rank
 from app.models import Feedback, SessionReception, SharedContext, SharedContextUsage
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review

@@ -14,7 +14,7 @@ from app.models import Feedback
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
 from app.services.feedback import intake as feedback_intake
-from app.services.feedback import review
+from app.services.feedback import teamwork
 from app.services.feedback.intake import NewFeedback
 from app.text.hidden_characters import MARK, visible
 from tests.conftest import Workspace
@@ -77,7 +77,7 @@ def test_no_page_passes_them_on(app: Flask, workspace: Workspace, sign_in: SignI
                 actor=member,
             )
         with acting_as(admin), transaction():
-            review.add_comment(row.id, HIDDEN, actor=admin)
+            teamwork.add_comment(row.id, HIDDEN, actor=admin)
             assert db.session.scalar(select(Feedback.comment).where(Feedback.id == row.id)) == TURNED + HIDDEN
     pages = {
         admin: [

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.learning.signals import EXACT_UP_TO, common_length, edit_distance
+from app.learning.edits import EXACT_UP_TO, common_length, edit_distance
 
 
 def slow_common_length(before: str, after: str) -> int:

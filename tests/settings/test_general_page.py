@@ -6,6 +6,7 @@ from app.db import acting_as, transaction
 from app.formats.workspace_settings import NOT_YET
 from app.services.feedback import intake as feedback_intake
 from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
 from app.services.workspaces import keys as workspace_keys
 from app.services.workspaces import store as workspace_store
 from tests.conftest import soup
@@ -111,9 +112,9 @@ def test_the_audit_trail_names_people_and_keys(app, workspace, sign_in):
         with acting_as(admin), transaction():
             system = workspace.actor("system")
             workspace_keys.create_key(name="Their site", scopes=["feedback"], actor=system, user_id=member.id)
-            feedback_review.assign([said.id], owner.id, actor=admin)
-            feedback_review.assign([said.id], None, actor=admin)
-            feedback_review.assess_feedback(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
+            teamwork.assign([said.id], owner.id, actor=admin)
+            teamwork.assign([said.id], None, actor=admin)
+            teamwork.assess_feedback(said.id, {"quality_scores": {"accuracy": 80}}, actor=admin)
             feedback_review.review([said.id], "reviewed", actor=admin)
 
     rows = soup(sign_in(admin).get(f"{URL}/audit")).select("tbody tr")

@@ -11,7 +11,7 @@ from app import tokens
 from app.db import acting_as, db, transaction
 from app.errors import Forbidden, Invalid, NotFound
 from app.models.people import ApiKey, AuditEntry
-from app.security import access
+from app.security import authentication
 from app.services.workspaces import keys as workspace_keys
 
 pytestmark = [pytest.mark.usefixtures("app_context"), pytest.mark.core]
@@ -36,7 +36,7 @@ def test_a_key_is_stored_as_a_hash_with_a_prefix_to_know_it_by(app, workspace):
         details = db.session.scalars(select(AuditEntry.details).where(AuditEntry.action == "key.created")).one()
         assert key not in str(details)
     with app.test_request_context():
-        found = access.bind(key)
+        found = authentication.bind(key)
         assert (found.kind, found.credential_id, found.user_id, found.role) == ("key", key_id, admin.id, "admin")
 
 
@@ -49,7 +49,7 @@ def test_a_revoked_or_expired_key_is_none(app, workspace):
         db.session.execute(update(ApiKey).where(ApiKey.id == expired_id).values(expires_at=func.now()))
     for key in (revoked, expired):
         with app.test_request_context():
-            assert access.bind(key) is None
+            assert authentication.bind(key) is None
     with pytest.raises(NotFound), acting_as(admin), transaction():
         workspace_keys.revoke_key(revoked_id, actor=admin)
 

@@ -247,11 +247,11 @@ def test_removal_ends_logins_and_keys_for_good(app, workspace):
     with acting_as(owner), transaction():
         people.create_person(email=email, name="Back", role="member", actor=owner)
 
-    from app.security import access
+    from app.security import authentication
 
     with app.test_request_context():
-        assert access.bind(token) is None
-        assert access.bind(key) is None
+        assert authentication.bind(token) is None
+        assert authentication.bind(key) is None
 
 
 def test_a_password_needs_the_old_one_and_ends_the_other_logins_everywhere(workspace, make_workspace):

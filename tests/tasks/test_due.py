@@ -246,7 +246,7 @@ def test_only_admins_schedule_and_every_change_is_on_record(office: Office) -> N
 def test_what_was_used_is_written_in_batches_and_ranks_follow_age(
     office: Office, executor: Any, run_sessions: Callable[[], int]
 ) -> None:
-    from app.learning.prompt import rank
+    from app.learning.ranking import rank
     from app.models import SharedContext, SharedContextUsage
 
     with office.at_work() as admin:

@@ -19,9 +19,9 @@ from app.agents.turn import Answer, Draft, RunFailed, Usage, truncate
 from app.config import redact, redact_text
 from app.errors import Invalid
 from app.formats import session_limits
-from app.formats.ids import read_past_moment
 from app.formats.messages import sentence
 from app.formats.outbound_rules import Target, check_address
+from app.formats.rfc3339 import read_past_moment
 from app.formats.strict_json import parse
 from app.formats.tool_results import is_truncated
 from app.services.runtime.inputs import RunInputs

@@ -9,11 +9,11 @@ from typing import Any
 from flask import Response, current_app, g, request
 
 from app.api.agents import bp
-from app.api.kit import route
+from app.api.kit import limits
 from app.api.kit.route import read_body
 from app.db import db
 from app.errors import Invalid, SignInNeeded
-from app.security import cookies
+from app.security import csrf
 from app.security.access import access
 
 PARSE_ERROR, INVALID_REQUEST = -32700, -32600
@@ -26,8 +26,8 @@ def messages() -> Response:
     """One JSON-RPC message in, its answer out. Keys only: a cookie is not how programs sign in."""
     if g.actor.key_id is None:
         raise SignInNeeded("Send `Authorization: Bearer KEY`; MCP takes no cookie.")
-    cookies.check_origin()
-    route.take_request(g.actor.key_id)
+    csrf.check_origin()
+    limits.take_request(g.actor.key_id)
     try:
         message = read_body()
     except Invalid as wrong:

@@ -1,31 +1,25 @@
-"""One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it,
-how often a key may ask, and `Idempotency-Key`: the same request may come twice and happens once.
+"""One decorator for every JSON route: who may, what comes in, what goes out, and one transaction around it.
 
 `/api/openapi.json` and `/api/docs` are made from the same declarations.
 """
 
-import hashlib
-import json
-import math
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, get_args, get_origin, get_type_hints
-from uuid import UUID
 
-from flask import Blueprint, Flask, Response, current_app, g, request
+from flask import Blueprint, Response, g, request
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from werkzeug.exceptions import UnsupportedMediaType
 
 from app.api.kit.fields import Body, Query, invalid
+from app.api.kit.idempotency import answer_once, is_last
+from app.api.kit.limits import take_request
 from app.db import transaction
-from app.errors import Invalid, Throttled
+from app.errors import Invalid
 from app.formats.strict_json import check_text, parse
 from app.security import access as gatekeeping
-from app.services import idempotency
 
 Handler = Callable[..., Any]
 
@@ -157,71 +151,3 @@ def to_response(declared: Declared, result: Any) -> Response:
     if result is None:
         return Response(status=204 if status == 200 else status)
     return Response(result.model_dump_json(), status, mimetype="application/json")
-
-
-# `Idempotency-Key`
-
-MAX_KEY_LENGTH = 255
-
-
-def is_last() -> bool:
-    """Nothing is kept about this request: what its view writes is the last of the transaction."""
-    return "Idempotency-Key" not in request.headers
-
-
-def answer_once(sent: Any, work: Callable[[], Response]) -> Response:
-    """Do the work and remember its answer, or give the answer that the first request got. Runs inside the transaction
-    of the work, so the two are kept together or not at all."""
-    key = request.headers["Idempotency-Key"]
-    if not (0 < len(key) <= MAX_KEY_LENGTH and key.isascii() and key.isprintable()):
-        raise Invalid(f"`Idempotency-Key` must have 1 to {MAX_KEY_LENGTH} plain characters.")
-    # An answer to an admin is not replayed to the same person without the role: they may see less by then.
-    place = f"{request.method} {request.path}" + (" as admin" if g.actor.is_admin else "")
-    # The same for bodies that say the same, however they are spaced and ordered.
-    same = json.dumps(sent, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    body_hash = hashlib.sha256(same.encode()).hexdigest()
-    claim_id, status, answer = idempotency.claim_key(key, route=place, body_hash=body_hash, actor=g.actor)
-    if status is not None:
-        text = "" if answer is None else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
-        return Response(text, status, {"Idempotent-Replay": "true"}, mimetype="application/json")
-    response = work()
-    body = response.get_data()
-    idempotency.save_answer(claim_id, status=response.status_code, answer=json.loads(body) if body else None)
-    return response
-
-
-# How many requests a key may make: a bucket that fills steadily and holds one minute's worth
-
-PER_MINUTE = 60_000  # A thousand a second: one key alone cannot keep everyone else waiting, and no honest one notices.
-
-
-class Buckets:
-    """One bucket for each key, in memory. Only keys that signed in get one, so their number is that of the keys."""
-
-    def __init__(self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic) -> None:
-        self.size = float(per_minute)
-        self.rate = per_minute / 60
-        self.clock = clock
-        self._lock = threading.Lock()
-        self._left: dict[UUID, tuple[float, float]] = {}
-
-    def take(self, key: UUID) -> None:
-        """Take one request out, or say how long to wait for the next."""
-        now = self.clock()
-        with self._lock:
-            left, since = self._left.get(key, (self.size, now))
-            left = min(self.size, left + (now - since) * self.rate)
-            taken = left >= 1
-            self._left[key] = (left - 1 if taken else left, now)
-        if not taken:
-            wait = max(1, math.ceil((1 - left) / self.rate))
-            raise Throttled(f"This key made more than {int(self.size)} requests in a minute; wait {wait} s.", wait)
-
-
-def register(app: Flask) -> None:
-    app.extensions["upshot.buckets"] = Buckets()
-
-
-def take_request(key: UUID) -> None:
-    buckets: Buckets = current_app.extensions["upshot.buckets"]
-    buckets.take(key)

@@ -11,7 +11,8 @@ from flask import current_app, g
 from pydantic import Field, model_validator
 
 from app.api.kit.fields import Answer, Body, Id, Moment, Page, Query
-from app.api.kit.route import is_last, route
+from app.api.kit.idempotency import is_last
+from app.api.kit.route import route
 from app.api.members import bp
 from app.db import paging
 from app.errors import Forbidden, Invalid

@@ -10,7 +10,7 @@ from app.api.kit.fields import MAX_LIMIT, Answer, Body, Moment
 from app.api.kit.route import route
 from app.api.members import bp
 from app.errors import Invalid, NotFound
-from app.formats.ids import read_moment
+from app.formats.rfc3339 import read_moment
 from app.formats.strict_json import check_text
 from app.ingest.fields import PastMoment
 from app.learning.reactions import LogEntry, Reaction, UserType, print_log, reaction_entry

@@ -1,6 +1,6 @@
-"""What watchers ask: whether the process lives, whether it can work, and figures for a Prometheus server.
+"""Figures for a Prometheus server, as text.
 
-Figures of the whole server are for the machine itself and for the operator's token. An admin key gets those of its
+Those of the whole server are for the machine itself and for the operator's token. An admin key gets those of its
 workspace.
 """
 
@@ -11,7 +11,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
 from urllib.parse import urlsplit
 
 from flask import Flask, Response, current_app, g, request, request_started
@@ -20,12 +19,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
 from app.api.kit import problems
-from app.api.kit.fields import Answer
 from app.api.kit.route import route
 from app.api.ops import bp
 from app.config import LOOPBACK, Settings
 from app.db import act_as, db
-from app.db.watch import database_watch
 from app.errors import Forbidden, Problem, SignInNeeded
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -205,28 +202,3 @@ def register(app: Flask) -> None:
     app.extensions["upshot.requests"] = RequestCounts(settings.processes)
     request_started.connect(begin, app)
     app.after_request(end)
-
-
-class Health(Answer):
-    status: Literal["ok", "ready"]
-
-
-class NotReady(Problem):
-    status = 503
-    title = "Not ready"
-
-
-@route(bp, "GET", "/healthz", access=("public", None), transactional=False)
-def healthz() -> Health:
-    """Whether the process lives. Answers without asking the database."""
-    return Health(status="ok")
-
-
-@route(bp, "GET", "/readyz", access=("public", None), transactional=False, answer=Health, also={503: "Not ready"})
-def readyz() -> Health | Response:
-    """Whether requests can be served. The database answers and has this version's schema, and where this process runs
-    agents, their leases are kept and scheduled work is looked at. Answers within two seconds, whatever the database
-    does."""
-    jobs = current_app.extensions.get("upshot.jobs")
-    trouble = database_watch(current_app).trouble() or (jobs.trouble() if jobs else None)
-    return problems.answer(NotReady(trouble)) if trouble is not None else Health(status="ready")

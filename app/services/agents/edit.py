@@ -17,7 +17,8 @@ from app.actor import Actor
 from app.config import LOOPBACK, Settings, variable
 from app.db import db, get_own
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.formats.agent_config import EXAMPLES, OFFLINE, about_model, check_config, diff_versions, read_config
+from app.formats.agent_config import EXAMPLES, OFFLINE, about_model, check_config, read_config
+from app.formats.agent_diff import diff_versions
 from app.formats.outbound_rules import config_problems
 from app.formats.session_limits import AGENT_SLUG
 from app.models import Agent, AgentVersion

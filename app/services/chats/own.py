@@ -11,7 +11,7 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound
 from app.formats.feedback_details import ERROR_CATEGORIES
-from app.learning.signals import edit_distance
+from app.learning.edits import edit_distance
 from app.models import AgentSession, Chat, Feedback, Message
 from app.services.feedback import own as feedback_own
 from app.services.feedback.intake import NewFeedback, record_feedback, retract_feedback

@@ -13,7 +13,8 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Forbidden, Invalid
 from app.formats.feedback_details import RETRACTED, read_context, read_details
-from app.learning.signals import OPPOSITE, SIGNAL_RATINGS, edit_distance
+from app.learning.edits import edit_distance
+from app.learning.signals import OPPOSITE, SIGNAL_RATINGS
 from app.models import Feedback, Membership, SharedContextFeedback
 from app.models.feedback import KINDS, ORIGINS, RATINGS, SIGNALS, SOURCES
 from app.services import audit

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from app.actor import Actor
 from app.db import db, get_own
 from app.errors import Forbidden, Invalid, NotFound, Refused, Stale
-from app.learning.prompt import rank
+from app.learning.ranking import rank
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory, SharedContextUsage
 from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit

@@ -18,7 +18,8 @@ from sqlalchemy.dialects.postgresql import insert
 from app.actor import Actor
 from app.db import db
 from app.formats.ids import parse_id
-from app.learning.prompt import HALF_LIFE_DAYS, Prompt
+from app.learning.prompt import Prompt
+from app.learning.ranking import HALF_LIFE_DAYS
 from app.models import ServedPrompt, SharedContext, SharedContextUsage, User
 
 Counts = dict[UUID, tuple[int, datetime]]

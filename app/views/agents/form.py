@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.errors import Invalid, Problem
-from app.formats.agent_config import ENV_NAME, LIMITS, AgentConfig, Change, read_config
+from app.formats.agent_config import ENV_NAME, AgentConfig, read_config
 from app.formats.agent_config import HEADER as HEADER_NAME
+from app.formats.agent_diff import LIMITS, Change
 from app.services.agents.edit import NAMED
 from app.tools.describe import describe_groups
-from app.views.htmx import parse_count
+from app.views.forms import parse_count
 
 Row = dict[str, Any]
 KINDS = {

@@ -10,7 +10,8 @@ from flask import Response, current_app, flash, g, redirect, render_template, re
 
 from app.db import transaction
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.formats.agent_config import ENV_PREFIX, LIMITS, Change, diff_versions, read_config
+from app.formats.agent_config import ENV_PREFIX, read_config
+from app.formats.agent_diff import LIMITS, Change, diff_versions
 from app.models import Agent
 from app.security.access import access
 from app.services.agents import edit as agent_edit
@@ -24,7 +25,8 @@ from app.text.diff import text_diff
 from app.tools.describe import describe_groups
 from app.views.agents import bp
 from app.views.agents.form import KINDS, AgentForm
-from app.views.htmx import Toast, form_text, leave, page, parse_count, render, vary_by_htmx, wants_fragment
+from app.views.forms import form_text, parse_count
+from app.views.htmx import Toast, leave, page, render, vary_by_htmx, wants_fragment
 from app.views.sessions import detail as session_detail
 
 VERSIONS = 6

@@ -24,7 +24,8 @@ from app.views import lists as listing
 from app.views.chat import bp
 from app.views.chat.messages import Form, MessageView, build_messages, group_alternatives, load_answer_feedback
 from app.views.format import query
-from app.views.htmx import Toast, form_text, page, parse_count, swap, vary_by_htmx, wants_fragment
+from app.views.forms import form_text, parse_count
+from app.views.htmx import Toast, page, swap, vary_by_htmx, wants_fragment
 from app.views.transcript import turns as transcript_turns
 
 FORMS = ("why", "edit")

@@ -27,7 +27,8 @@ from app.views.entities import bp
 from app.views.feedback.flag_form import FLAGGED, FlagForm
 from app.views.feedback.own import describe_own
 from app.views.format import field_words, readable
-from app.views.htmx import Toast, form_text, page, swap, wants_fragment
+from app.views.forms import form_text
+from app.views.htmx import Toast, page, swap, wants_fragment
 
 COLUMNS = 4
 NUMBER = re.compile(r"-?(\d{1,3}(,\d{3})+|\d+)(\.\d+)?", re.ASCII)

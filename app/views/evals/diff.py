@@ -23,7 +23,8 @@ from app.services.sessions.transcript import RecordNames
 from app.text.diff import GONE, NEW, SAME, Part, exact_diff
 from app.views.evals import bp
 from app.views.format import result_line, value_line
-from app.views.htmx import form_text, page, parse_count, vary_by_htmx, wants_fragment
+from app.views.forms import form_text, parse_count
+from app.views.htmx import page, vary_by_htmx, wants_fragment
 
 MAX_STEPS = 120
 MAX_CHARS = 400

@@ -20,7 +20,8 @@ from app.services.evals import runs as eval_runs
 from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.pages import spark_points
-from app.views.htmx import Toast, leave, page, selected_ids, wants_fragment
+from app.views.forms import selected_ids
+from app.views.htmx import Toast, leave, page, wants_fragment
 
 LABELS = {
     "entities_created": "What was created",

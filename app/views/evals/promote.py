@@ -21,7 +21,8 @@ from app.services.evals import golden as eval_golden
 from app.services.evals.golden import DEFAULT_SET
 from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
-from app.views.htmx import Toast, page, selected_ids, swap, toast_only, wants_fragment
+from app.views.forms import selected_ids
+from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
 
 PARTS = ("mention", "call", "kept", "change", "answer", "right")

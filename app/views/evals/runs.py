@@ -23,7 +23,8 @@ from app.services.evals.runs import NewRun, left_out_notes
 from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
 from app.views.format import query
-from app.views.htmx import Toast, leave, page, parse_count, vary_by_htmx, wants_fragment
+from app.views.forms import parse_count
+from app.views.htmx import Toast, leave, page, vary_by_htmx, wants_fragment
 from app.views.lists import PAGE_ROWS, pager_links
 
 MAX_RUNS = 20

@@ -12,6 +12,7 @@ from app.services import audit as services_audit
 from app.services.chats import store as chat_store
 from app.services.evals import golden_lists
 from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
 from app.services.feedback.lists import FeedbackRow
 from app.services.sessions import event_windows
 from app.services.sessions import store as session_store
@@ -156,19 +157,19 @@ def assessment_fields(stored: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def load_sidebar(row: FeedbackRow) -> dict[str, Any]:
     """What the panel shows around the message. Four queries."""
-    colleagues = feedback_review.colleagues(actor=g.actor)
+    colleagues = teamwork.colleagues(actor=g.actor)
     names = {str(one.id): one.name for one in colleagues}
     return {
         "found": row,
         "row": row,
         "said": summarise,
         "colleagues": colleagues,
-        "comments": feedback_review.comments_of(row.id, actor=g.actor),
+        "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": row.assessment,
         "assessed_at": datetime.fromisoformat(row.assessment["at"]) if row.assessment else None,
         "assessor": names.get(row.assessment.get("by", ""), "somebody who left"),
         "choices": ASSESSMENT_CHOICES,
-        "alike": feedback_review.alike(row.id, row.comment, row.agent_id, actor=g.actor),
+        "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
         "steps": steps_of(row, names),
     }
 

@@ -15,6 +15,7 @@ from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
+from app.services.feedback import teamwork
 from app.services.feedback import volume as feedback_volume
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 from app.services.feedback.volume import Day
@@ -22,7 +23,8 @@ from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.feedback.context import assessment_fields, load_context, load_sidebar, posted_assessment
 from app.views.feedback.summary import summarise
-from app.views.htmx import Toast, page, selected_ids, swap, wants_fragment
+from app.views.forms import selected_ids
+from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.shell import own_path
 
@@ -49,7 +51,7 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     volume = feedback_volume.volume(actor=g.actor)
     asked = listing.read_listing(FeedbackFilters, given)
     found = feedback_lists.list_feedback(asked.filters, asked.page, actor=g.actor)
-    menus = feedback_review.menus_of(asked.filters.author_id, actor=g.actor)
+    menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
     return {
         "rows": found.items,
         "found": found,
@@ -151,10 +153,10 @@ def _decide_many(action: str) -> Toast:
 
 def _assign_many(action: str) -> Toast:
     if action == "return":
-        moved = feedback_review.give_back(_before(), actor=g.actor)
+        moved = teamwork.give_back(_before(), actor=g.actor)
         return Toast(f"Assigned {moved} as before.")
     ids, taker = selected_ids(NONE_SELECTED), g.actor.id if action == "take" else _taker()
-    before = feedback_review.assign(ids, taker, actor=g.actor)
+    before = teamwork.assign(ids, taker, actor=g.actor)
     pairs = ",".join(f"{row}:{had or ''}" for row, had in before.items())
     word = "Given back" if taker is None else "Took" if taker == g.actor.id else "Assigned"
     return _toast_of(word, len(before), len(ids), (("action", "return"), ("before", pairs)))
@@ -194,8 +196,8 @@ def assign(feedback_id: UUID) -> Any:
     """Assign a row to oneself or to another admin, or unassign it."""
     taker = _taker()
     with transaction():
-        before = feedback_review.assign([feedback_id], taker, actor=g.actor)
-    names = {one.id: one.name for one in feedback_review.colleagues(actor=g.actor)}
+        before = teamwork.assign([feedback_id], taker, actor=g.actor)
+    names = {one.id: one.name for one in teamwork.colleagues(actor=g.actor)}
     text = "Given back." if taker is None else "Yours now." if taker == g.actor.id else f"Assigned to {names[taker]}."
     toast = Toast(text)
     if feedback_id in before:
@@ -211,9 +213,9 @@ def comment(feedback_id: UUID) -> Any:
     body = request.form.get("body", "")
     try:
         with transaction():
-            said = feedback_review.add_comment(feedback_id, body, actor=g.actor)
+            said = teamwork.add_comment(feedback_id, body, actor=g.actor)
     except Invalid as refusal:
-        more = {"comment_error": refusal.detail, "comment_text": body[: feedback_review.MAX_COMMENT_LENGTH + 100]}
+        more = {"comment_error": refusal.detail, "comment_text": body[: teamwork.MAX_COMMENT_LENGTH + 100]}
         return _changed(feedback_id, "feedback/_comments_changed.html", Toast(refusal.detail, "error"), 422, **more)
     undo = url_for(".delete_comment", feedback_id=feedback_id, comment_id=said)
     added = Toast("Comment added.", undo=undo, target="#toasts")
@@ -225,7 +227,7 @@ def comment(feedback_id: UUID) -> Any:
 def delete_comment(feedback_id: UUID, comment_id: UUID) -> Any:
     """Take back what one said oneself."""
     with transaction():
-        body = feedback_review.delete_comment(feedback_id, comment_id, actor=g.actor)
+        body = teamwork.delete_comment(feedback_id, comment_id, actor=g.actor)
     toast = Toast("Comment deleted.")
     if wants_fragment() or len(body) < 1000:
         undo = url_for(".comment", feedback_id=feedback_id)
@@ -240,7 +242,7 @@ def assess(feedback_id: UUID) -> Any:
     given = posted_assessment()
     try:
         with transaction():
-            before = feedback_review.assess_feedback(feedback_id, given, actor=g.actor)
+            before = teamwork.assess_feedback(feedback_id, given, actor=g.actor)
     except Invalid as refusal:
         errors = {name.split(".")[2] if name.count(".") > 1 else "": text for name, text in refusal.fields.items()}
         toast = Toast("The assessment was not saved: a score is a whole number from 0 to 100.", "error")

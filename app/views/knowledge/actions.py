@@ -13,7 +13,8 @@ from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import CHECKS
-from app.learning.prompt import PromptRow, rank
+from app.learning.prompt import PromptRow
+from app.learning.ranking import rank
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
@@ -23,7 +24,8 @@ from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
 from app.text.hidden_characters import strip_hidden
-from app.views.htmx import Toast, page, parse_count, selected_ids, swap
+from app.views.forms import parse_count, selected_ids
+from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
 from app.views.knowledge.form import Unconfirmed, read_choice
 from app.views.knowledge.pages import (

@@ -14,7 +14,7 @@ from app.learning.hygiene.checks import Finding
 from app.services.knowledge.lists import KnowledgeRow
 from app.text.diff import Part, word_diff
 from app.text.hidden_characters import hidden_signs, strip_hidden
-from app.views.htmx import parse_count
+from app.views.forms import parse_count
 
 
 class Unconfirmed(Exception):

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException, InternalServerError, SecurityErro
 from app.db import db
 from app.db.watch import NO_SPACE, database_watch, is_out_of_space
 from app.errors import Problem, SignInNeeded, Throttled
-from app.security import access
+from app.security import authentication
 from app.security.access import Access
 from app.views.htmx import Toast, render, toast_only, vary_by_htmx, wants_fragment
 
@@ -110,7 +110,7 @@ def _recognised() -> bool:
     """Whether somebody is signed in. An address that leads nowhere never asked who it is, so it is asked here."""
     try:
         if g.get("actor") is None and request.endpoint is None:
-            access.identify(Access("signed_in"))
+            authentication.identify(Access("signed_in"))
         db.session.rollback()
         return g.get("actor") is not None
     except (OperationalError, InterfaceError, PoolTimeout, Problem):

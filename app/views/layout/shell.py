@@ -10,7 +10,7 @@ from typing import Any
 from flask import Flask, Response, current_app, g, redirect, render_template, request, url_for
 
 from app.actor import Actor
-from app.security import cookies
+from app.security import csrf
 from app.security.access import access
 from app.services.analytics import tab_counts
 from app.services.workspaces import people
@@ -155,7 +155,7 @@ def scope_options(rows: Iterable[Any]) -> list[tuple[str, str]]:
 
 def context() -> dict[str, Any]:
     """`shell` for the frame, and the token that every form on the page carries."""
-    g.csrf = cookies.csrf_token()
+    g.csrf = csrf.csrf_token()
     return {"shell": Shell()}
 
 

@@ -19,7 +19,8 @@ from app.services.sessions.lists import SCAN_LIMIT, SessionFilters
 from app.views import lists as listing
 from app.views.feedback.flag_form import FlagForm, flagged
 from app.views.format import query
-from app.views.htmx import Toast, page, selected_ids, swap, toast_only, wants_fragment
+from app.views.forms import selected_ids
+from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout import saved_views
 from app.views.layout.shell import own_path
 from app.views.sessions import bp

@@ -16,7 +16,8 @@ from app.services.ingest import imports as ingest_imports
 from app.services.workspaces import store as workspace_store
 from app.text.masking import Masking
 from app.views.format import value_line
-from app.views.htmx import Toast, leave, page, parse_count, render
+from app.views.forms import parse_count
+from app.views.htmx import Toast, leave, page, render
 from app.views.lists import page_cursor, pager_links
 from app.views.settings import bp
 
