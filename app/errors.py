@@ -56,9 +56,9 @@ class Refused(Problem):
 
 
 class Stale(Refused):
-    """Somebody changed it first. `current` is what it says now."""
+    """Someone changed it first. `current` is what it says now."""
 
-    title = "Somebody changed it first"
+    title = "Someone changed it first"
 
     def __init__(self, detail: str, current: Any = None) -> None:
         super().__init__(detail, current=current)

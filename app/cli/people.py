@@ -43,7 +43,7 @@ def user() -> None:
 @click.option("--password-stdin", is_flag=True, help="Read their password from the first line of standard input.")
 @people_command
 def create_user(email: str, slug: str, role: str, name: str | None, password_stdin: bool, as_json: bool) -> None:
-    """Add somebody to a workspace. Without a password they come in with `upshot signin-link`."""
+    """Add someone to a workspace. Without a password they come in with `upshot signin-link`."""
     from app.db import acting_as, transaction
     from app.services.workspaces import people
     from app.services.workspaces import store as workspace_store
@@ -89,7 +89,7 @@ def create_key(slug: str, email: str, scopes: tuple[str, ...], name: str, as_jso
 @json_option
 @plain_failures
 def signin_link(email: str, as_json: bool) -> None:
-    """Print a link that signs somebody in once, within 15 minutes."""
+    """Print a link that signs someone in once, within 15 minutes."""
     from app.services.workspaces import credentials
 
     with opened_transaction() as run:

@@ -107,7 +107,7 @@ class Assessment(Shape):
 
 
 ASSESSMENT = "assessment"
-# Since when its author no longer says it, on a row that stays because somebody worked on it.
+# Since when its author no longer says it, on a row that stays because someone worked on it.
 RETRACTED = "retracted_at"
 CONTEXTS: dict[str, type[Shape]] = {
     "chat": ChatContext,

@@ -30,12 +30,12 @@ PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}", re.ASCII)
 ONE_MACHINE = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 GLOBAL_V6 = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
-# Public by their number, yet never somebody's service: tunnels that hold another address, and the service address
+# Public by their number, yet never someone's service: tunnels that hold another address, and the service address
 # that every machine of one cloud reaches inside its own network.
 NEVER = tuple(ip_network(text) for text in ("2001::/23", "2002::/16", "192.88.99.0/24", "168.63.129.16/32"))
 
 
-ASK_OPERATOR = "whoever runs Upshot can add {} to UPSHOT_OUTBOUND_ALLOW."
+ASK_OPERATOR = "your Upshot operator can add {} to UPSHOT_OUTBOUND_ALLOW."
 NOT_READABLE = (
     f"Give an address that begins with http:// or https://, in plain ASCII, at most {MAX_LENGTH:,} characters, without"
     " a user name or a #."
@@ -128,7 +128,7 @@ def _check_allowed(host: str, port: int, allow: str) -> None:
 
 
 def is_public(address: str) -> bool:
-    """Whether a number is somebody's on the internet: not this machine, its networks, or one hidden in another."""
+    """Whether a number is someone's on the internet: not this machine, its networks, or one hidden in another."""
     found = _literal(address)
     if found is None or any(found in network for network in NEVER if network.version == found.version):
         return False

@@ -36,7 +36,7 @@ class Tenant(Base):
 
 
 class User(Base):
-    """A person, or a workspace's system user. Erasing somebody anonymises this row; what they said stays."""
+    """A person, or a workspace's system user. Erasing someone anonymises this row; what they said stays."""
 
     __tablename__ = "users"
     __table_args__ = (
@@ -88,7 +88,7 @@ class UserMemory(Row):
 
 
 class LoginSession(Row):
-    """Somebody signed in, in one workspace. Only the hash of the cookie is kept; a revoked row ends it at once."""
+    """Someone signed in, in one workspace. Only the hash of the cookie is kept; a revoked row ends it at once."""
 
     __tablename__ = "login_sessions"
     __table_args__ = (

@@ -18,7 +18,7 @@ from app.services import audit_entry
 from app.services.privacy import is_hidden, name_of
 
 Subject = aliased(User)
-SOMEBODY = "somebody who left"
+SOMEONE = "someone who left"
 # Who did these is who said something.
 BY_AUTHORS = ("feedback.created", "feedback.changed", "feedback.retracted")
 # Who did these is whose conversation it is, or who judged an answer, which is feedback too.
@@ -51,7 +51,7 @@ def list_entries(page: Page, *, actor: Actor) -> Slice[Any]:
         select(
             AuditEntry.id,
             AuditEntry.created_at,
-            func.coalesce(Agent.name, name_of(AuditEntry.actor_user_id, actor, reveals), SOMEBODY),
+            func.coalesce(Agent.name, name_of(AuditEntry.actor_user_id, actor, reveals), SOMEONE),
             AuditEntry.action,
             AuditEntry.subject_id,
             Subject.name,
@@ -92,7 +92,7 @@ def _ids_in(line: Any) -> dict[str, UUID]:
 
 def _with_names(line: Any, names: dict[str, str]) -> dict[str, Any]:
     """The details with names in place of ids."""
-    named = {name: names.get(str(value), SOMEBODY) for name, value in _ids_in(line).items()}
+    named = {name: names.get(str(value), SOMEONE) for name, value in _ids_in(line).items()}
     if line.action in ASSIGNMENTS:
         named = {"before": "nobody", "after": "nobody"} | named
     return {ID_DETAILS.get(name, name): value for name, value in (line.details | named).items()}

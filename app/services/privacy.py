@@ -16,7 +16,7 @@ A_MEMBER = "a member"
 
 
 def is_hidden(whose: Any, actor: Actor) -> ColumnElement[bool]:
-    """Whether the reader does not learn who this is: somebody else, in a workspace that hides who said what."""
+    """Whether the reader does not learn who this is: someone else, in a workspace that hides who said what."""
     setting = func.coalesce(Tenant.settings["author_private"].as_boolean(), False)
     return and_(whose != actor.id, select(setting).where(Tenant.id == actor.tenant_id).scalar_subquery())
 

@@ -78,7 +78,7 @@
   document.addEventListener("toggle", (event) => {
     if (event.target.open && event.target.matches("details")) event.target.querySelector("[data-first]")?.focus();
   }, true);
-  /* A short name follows the name until somebody writes one. */
+  /* A short name follows the name until someone writes one. */
   document.addEventListener("input", ({ target }) => {
     if (target.matches("[data-from]")) target.dataset.own = target.value;
     const follows = target.id && document.querySelector(`[data-from="${CSS.escape(target.id)}"]`);
@@ -90,7 +90,7 @@
     if (event.target.matches("[data-undo]")) queueMicrotask(() => event.target.closest("[data-toast]").hidden = true);
   });
 
-  /* A box that somebody made larger carries a style; htmx would write it onto what takes its place, which the CSP refuses. */
+  /* A box that someone made larger carries a style; htmx would write it onto what takes its place, which the CSP refuses. */
   htmx.config.morphIgnore.push("style");
 
   /* The chosen tab is in sight on a narrow screen, and what htmx brought in is made ready like the rest. ------------- */

@@ -1,4 +1,4 @@
-/* Keys: J K Enter Esc X / ?, and any button or link that carries data-key. They rest while somebody types. */
+/* Keys: J K Enter Esc X / ?, and any button or link that carries data-key. They rest while someone types. */
 (() => {
   const dialog = () => document.getElementById("keys");
   const typing = (at) => at.matches("input:not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable]");

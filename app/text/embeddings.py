@@ -103,7 +103,7 @@ def _load() -> Any:
 
 
 def _read_model() -> Any:
-    # On import the package sets up the root logger, unless somebody has done so: a handler that does nothing is enough
+    # On import the package sets up the root logger, unless someone has done so: a handler that does nothing is enough
     # to keep our own logging as it is.
     quiet = logging.NullHandler()
     logging.getLogger().addHandler(quiet)

@@ -150,7 +150,7 @@ def _find_saved_version(row: FeedbackRow, scope: ToolScope) -> dict[str, Any] | 
 
 @tool(GROUP, writes=True, scope="feedback")
 def add_feedback(arguments: AddFeedback, scope: ToolScope) -> Outcome:
-    """Record feedback on an agent's work, such as what was right or wrong about a tool's output. Somebody reviews it
+    """Record feedback on an agent's work, such as what was right or wrong about a tool's output. Someone reviews it
     later."""
     given = arguments.model_dump(exclude={"tool_slug", "tool_run_id"})
     slug = arguments.tool_slug or ("unnamed tool" if arguments.source_type == "tool" else None)

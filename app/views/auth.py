@@ -1,6 +1,6 @@
 """Signing in and out: with a password, with a link that works once, into the demo, and by invitation.
 
-Each of them works as somebody who is not yet proved to be them; `acting_as` sees to it that this ends with it.
+Each of them works as someone who is not yet proved to be them; `acting_as` sees to it that this ends with it.
 """
 
 from collections.abc import Callable, Iterator

@@ -106,7 +106,7 @@ def _read(chat_id: UUID) -> dict[str, Any]:
     work = session_transcript.load_work_events({m.session_id for m in shown if m.session_id}, actor=g.actor)
     turns = transcript_turns.build_chat_turns(
         shown,
-        person=found.person or "somebody",
+        person=found.person or "someone",
         agent=found.agent or "agent",
         versions={row.id: f"v{row.agent_version}" for row in behind if row.agent_version},
         work=work,

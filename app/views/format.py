@@ -182,7 +182,7 @@ def with_version(slug: str | None, version: int | None) -> str:
 
 
 def initials(name: str) -> str:
-    """`Sam Okafor` → `SO`, `sam@acme.example` → `S`, nobody or somebody hidden → `?`."""
+    """`Sam Okafor` → `SO`, `sam@acme.example` → `S`, nobody or someone hidden → `?`."""
     words = name.split("@")[0].split()
     if not words or name == A_MEMBER:
         return "?"

@@ -71,7 +71,7 @@ class Outing:
         return "\n".join(found)
 
     def held(self) -> int:
-        """How many sessions of the workspace are still running or held by somebody."""
+        """How many sessions of the workspace are still running or held by someone."""
         admin = self.desk.workspace.actor("admin")
         with self.desk.app.app_context(), acting_as(admin), transaction():
             mine = AgentSession.tenant_id == self.desk.workspace.id

@@ -75,7 +75,7 @@ def test_a_run_is_cancelled_while_its_first_case_ends(bench: Bench) -> None:
     done = ends_while(bench, lease, lambda: eval_results.cancel_run(run.id, actor=bench.admin).id)
 
     assert done.result() == run.id
-    # Of the others, those that wait are cancelled, and those that somebody claimed are asked to stop.
+    # Of the others, those that wait are cancelled, and those that someone claimed are asked to stop.
     states = {replay.id: replay for replay in bench.replays(run)}
     assert states.pop(lease.session_id).status == "completed"
     assert all(one.status == "cancelled" or one.cancel_requested_at is not None for one in states.values())

@@ -1,4 +1,4 @@
-"""Agents made and changed by people: every save a version, nothing lost to somebody slower, what is protected stays."""
+"""Agents made and changed by people: every save a version, nothing lost to someone slower, what is protected stays."""
 
 from __future__ import annotations
 

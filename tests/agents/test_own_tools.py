@@ -1,4 +1,4 @@
-"""Tools of an agent's own: somebody's HTTP address, and somebody's MCP server."""
+"""Tools of an agent's own: someone's HTTP address, and someone's MCP server."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ def test_a_run_is_stopped_while_a_tool_waits(outing: Outing) -> None:
     assert outing.held() == 0
 
 
-def test_no_transaction_is_open_while_somebody_else_answers(outing: Outing, superuser_url: str) -> None:
+def test_no_transaction_is_open_while_someone_else_answers(outing: Outing, superuser_url: str) -> None:
     idle: list[int] = []
 
     def count(asked: Asked) -> Reply:

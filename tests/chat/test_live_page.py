@@ -30,7 +30,7 @@ HELLO = "Which records are there?"
 
 
 class Person:
-    """Somebody of the workspace at a browser, in a conversation."""
+    """Someone of the workspace at a browser, in a conversation."""
 
     def __init__(self, app: Flask, workspace: Workspace, client: FlaskClient, by: str = "member") -> None:
         self.app = app

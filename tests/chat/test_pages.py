@@ -246,14 +246,14 @@ def test_two_people_see_only_their_own_about_the_same_answer(talk: Talk) -> None
     other = talk.workspace.actor("other")
     with talk.app.app_context(), acting_as(other), transaction():
         given = NewFeedback(
-            kind="signal", signal="not_helpful", message_id=str(talk.message_id), comment="By somebody else"
+            kind="signal", signal="not_helpful", message_id=str(talk.message_id), comment="By someone else"
         )
         feedback_intake.record_feedback(given, actor=other)
     talk.thumb("helpful")
 
-    assert "By somebody else" not in str(talk.page())
+    assert "By someone else" not in str(talk.page())
     assert talk.page().select_one("#not_helpful-m-1")["aria-pressed"] == "false"
-    assert "By somebody else" not in talk.client.get("/feedback/mine").text
+    assert "By someone else" not in talk.client.get("/feedback/mine").text
 
 
 def test_the_history_and_its_two_empty_states(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:

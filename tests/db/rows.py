@@ -77,7 +77,7 @@ class Filled:
 
 @contextmanager
 def acting(url: str, tenant: UUID | None, user: UUID | None = None, role: str = "admin") -> Iterator[Connection]:
-    """A connection inside one transaction that works for somebody; rolled back unless committed."""
+    """A connection inside one transaction that works for someone; rolled back unless committed."""
     with psycopg.connect(url, row_factory=dict_row) as connection:
         if tenant is not None:
             bind(connection, tenant, user, role)

@@ -64,7 +64,7 @@ def test_each_persona_has_a_set_with_every_kind_of_interaction(demo: Any) -> Non
         for session in sessions:
             kept = session.meta["golden"]
             assert session.created_at.isoformat() < kept["promoted_at"]
-            assert "baseline_rejected" not in kept, "what should have happened is said where somebody complained"
+            assert "baseline_rejected" not in kept, "what should have happened is said where someone complained"
 
 
 def test_each_set_has_a_history_with_a_worse_version_in_it(demo: Any) -> None:
@@ -151,7 +151,7 @@ def said(session_id: UUID, actor: Any) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "prompt"),
     [
-        ("When somebody asks for the fiscal year", "EBITDA of Tern on the fiscal year"),
+        ("When someone asks for the fiscal year", "EBITDA of Tern on the fiscal year"),
         ("Who our contact is stands in the company", "Who is our contact at Tessera?"),
     ],
 )

@@ -25,7 +25,7 @@ HTMX = {"HX-Request": "true", "HX-Request-Type": "partial"}
 
 
 class Record:
-    """A deal with responses about it, and somebody at a browser."""
+    """A deal with responses about it, and someone at a browser."""
 
     def __init__(self, app: Flask, workspace: Workspace, client: FlaskClient) -> None:
         self.app = app

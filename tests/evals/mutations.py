@@ -267,7 +267,7 @@ def swap_target(session: Session, pick: Pick) -> Session:
     place, effect = found[pick(len(found))]
     arguments = arguments_at(session, place)
     path = next(path for path in scalar_paths(arguments) if get(arguments, path) == effect.target)
-    put(arguments, path, "somebody-else")
+    put(arguments, path, "someone-else")
     return session
 
 

@@ -74,7 +74,7 @@ def test_words_alone_do_not_decide_a_longer_talk_that_changed_nothing() -> None:
 
 def test_without_a_tool_that_writes_the_answer_decides_a_longer_talk() -> None:
     golden = talk("Cancel it", "I cannot do that.", "Why?", "Because the fare is not refundable.")
-    replay = talk("Cancel it", "I cannot do that.", "Why?", "Ask somebody else please, thank you.")
+    replay = talk("Cancel it", "I cannot do that.", "Why?", "Ask someone else please, thank you.")
 
     assert compare_sessions(golden, replay)["verdict"] == "fail"
 

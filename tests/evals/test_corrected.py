@@ -216,7 +216,7 @@ def test_a_pass_that_lacks_a_fact_says_how_many_it_has() -> None:
 
 
 def test_an_answer_with_other_figures_than_the_wanted_one_fails() -> None:
-    """However alike the words are, and most of all the answer that somebody complained about."""
+    """However alike the words are, and most of all the answer that someone complained about."""
     asked, wanted = "What is the EBITDA?", "The EBITDA is 14 million."
     golden = talk(asked, "The EBITDA is 9 million.")
 

@@ -1,4 +1,4 @@
-"""What somebody says about a session that was complained about: nothing wrong is kept silently, no signal left."""
+"""What someone says about a session that was complained about: nothing wrong is kept silently, no signal left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UPDATED = ("Search entities Kestrel", "Update entity Kestrel valuation to 10.5")
 
 
 @pytest.mark.parametrize("parts", [{"should": "answer", "answer": "Only its owner may."}, {"should": "mention"}])
-def test_where_something_changed_somebody_says_whether_that_was_right(
+def test_where_something_changed_someone_says_whether_that_was_right(
     bench: Bench, sign_in: SignIn, parts: dict[str, Any]
 ) -> None:
     session_id = asked(bench, *UPDATED)

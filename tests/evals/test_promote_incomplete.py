@@ -1,4 +1,4 @@
-"""An answer that was cut off is marked wherever it is read, and golden only after somebody confirmed it."""
+"""An answer that was cut off is marked wherever it is read, and golden only after someone confirmed it."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(member: Api) -> None:
     assert len(member.get(f"{PATH}?limit=99999999999999").get_json()["items"]) == 5
 
 
-def test_an_admin_who_reads_somebody_leaves_a_trace(member: Api, admin: Api, count: Callable[..., int]) -> None:
+def test_an_admin_who_reads_someone_leaves_a_trace(member: Api, admin: Api, count: Callable[..., int]) -> None:
     theirs, own = give(member)["id"], give(admin)["id"]
 
     def traces(row: str) -> int:

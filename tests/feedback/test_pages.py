@@ -73,7 +73,7 @@ def test_a_failed_session_shows_where_it_failed(app: Flask, workspace: Workspace
     assert "Waits for a decision" in page.text
 
 
-def test_reading_what_somebody_said_is_noted(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
+def test_reading_what_someone_said_is_noted(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     filled = fill(app, workspace)
     client = sign_in(workspace.actor())
     client.get(f"{URL}/{filled.ids['reaction']}")

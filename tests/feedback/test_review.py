@@ -273,7 +273,7 @@ def test_authors_stay_private_where_the_workspace_says_so(workspace: Any) -> Non
         assert feedback_lists.get_feedback(said, actor=member).author == member.name
 
 
-def test_reading_what_somebody_said_leaves_a_trace(workspace: Any) -> None:
+def test_reading_what_someone_said_leaves_a_trace(workspace: Any) -> None:
     admin, member = workspace.actor("admin"), workspace.actor("member")
     with acting_as(member):
         said = give(member)

@@ -45,7 +45,7 @@ def rows(app: Flask) -> Callable[..., list[Feedback]]:
 
 @pytest.fixture
 def talk(app: Flask) -> Callable[..., Any]:
-    """A chat of somebody's, the member's unless said otherwise, with one answered question; gives the answer's
+    """A chat of someone's, the member's unless said otherwise, with one answered question; gives the answer's
     message."""
 
     def make(
@@ -299,7 +299,7 @@ def test_foreign_and_unknown_chats_are_alike(
 
 
 class Browser:
-    """Somebody signed in, as the product's own pages call the API."""
+    """Someone signed in, as the product's own pages call the API."""
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -318,7 +318,7 @@ class Browser:
 def of_two(
     app: Flask, make_workspace: Callable[..., Workspace], sign_in: Callable[..., Any]
 ) -> tuple[Workspace, Workspace, Browser]:
-    """Somebody of two workspaces who is signed in to the older one."""
+    """Someone of two workspaces who is signed in to the older one."""
     older, newer = make_workspace("Older"), make_workspace("Newer")
     person: Actor = older.actor("member")
     with app.app_context():

@@ -200,7 +200,7 @@ def test_several_who_say_something_at_once_wait_for_nobody_and_are_all_counted(a
         counter = threading.Thread(target=lambda: counting.append(counted_by(app, product)))
         counter.start()
         counter.join()
-        assert counting == [0], "what somebody is about to say is waited for, by counting the session later"
+        assert counting == [0], "what someone is about to say is waited for, by counting the session later"
     assert count_receptions() == 1
     assert counts(admin, used) == (2, 1)
 

@@ -228,10 +228,10 @@ def test_a_fault_of_ours_shows_its_number(app: Flask) -> None:
 
 def test_an_error_reaches_htmx_as_a_toast(app: Flask) -> None:
     with app.test_request_context("/x", headers={"HX-Request": "true"}):
-        answer = errors.answer_with(Exception(), 409, "Somebody was faster.")
+        answer = errors.answer_with(Exception(), 409, "Someone was faster.")
 
     assert answer.headers["HX-Reswap"] == "none"
-    assert soup(answer).select_one("[hx-swap-oob] .u-toast").get_text(strip=True).endswith("Somebody was faster.")  # type: ignore[arg-type]
+    assert soup(answer).select_one("[hx-swap-oob] .u-toast").get_text(strip=True).endswith("Someone was faster.")  # type: ignore[arg-type]
 
 
 def test_every_status_has_words(app: Flask) -> None:

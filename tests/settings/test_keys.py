@@ -54,7 +54,7 @@ def test_a_revoked_or_expired_key_is_none(app, workspace):
         workspace_keys.revoke_key(revoked_id, actor=admin)
 
 
-def test_nobody_makes_a_key_that_acts_as_somebody_else(workspace):
+def test_nobody_makes_a_key_that_acts_as_someone_else(workspace):
     owner, admin, system = (workspace.actor(role) for role in ("owner", "admin", "system"))
     with pytest.raises(Forbidden):
         make(admin, user_id=owner.id)

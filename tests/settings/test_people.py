@@ -48,7 +48,7 @@ def test_members_are_listed_owners_first_and_without_the_system_user(workspace):
     assert [member.role for member in listed] == ["owner", "admin", "member", "member"]
 
 
-def test_somebody_known_joins_a_second_workspace_with_the_same_account(workspace, make_workspace):
+def test_someone_known_joins_a_second_workspace_with_the_same_account(workspace, make_workspace):
     other = make_workspace("Other")
     member, owner = workspace.actor("member"), other.actor("owner")
     with acting_as(member):
@@ -127,7 +127,7 @@ def test_an_account_joins_only_with_proof_that_it_is_theirs(workspace, make_work
             accept(token, **wrong)
         assert "password" in raised.value.fields
 
-    joined = accept(token, name="Somebody else")
+    joined = accept(token, name="Someone else")
 
     assert (joined.id, joined.name, joined.tenant_id) == (person.id, "Sam", other.id)
 

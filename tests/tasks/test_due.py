@@ -159,7 +159,7 @@ def test_a_failed_run_is_a_failed_task_and_one_feedback_row(office: Office, run_
     assert "OPENAI_API_KEY" in task.last_detail
 
 
-def test_a_schedule_of_somebody_who_left_fails_and_says_so(office: Office) -> None:
+def test_a_schedule_of_someone_who_left_fails_and_says_so(office: Office) -> None:
     task_id = office.task()
     admin, owner = office.workspace.actor("admin"), office.workspace.actor("owner")
     with office.app.app_context(), acting_as(owner), transaction():

@@ -35,7 +35,7 @@ class Bench:
         return found
 
     def agent(self, role: str = "system") -> Actor:
-        """The agent at work, for somebody."""
+        """The agent at work, for someone."""
         return replace(self.actor(role), agent_id=self.agent_id)
 
     def run(self, name: str, arguments: Any = None, *, actor: Actor | None = None, **scope: Any) -> Outcome:

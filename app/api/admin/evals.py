@@ -169,7 +169,7 @@ def list_goldens(query: SetQuery) -> GoldenPage:
     also={
         404: "There is no such session in this workspace.",
         409: "Golden already, a replay, not completed, cut off without `confirm_incomplete`, or all of `feedbackIds`"
-        " were settled by somebody else.",
+        " were settled by someone else.",
         422: "Nobody said anything in the session.",
     },
 )

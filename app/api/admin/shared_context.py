@@ -50,7 +50,7 @@ class KnowledgeChange(Body):
     )
     reason: Reason | None = Field(None, description="Why; kept in the history.")
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
-        None, description="The version that was read. If somebody changed the row since, nothing is changed."
+        None, description="The version that was read. If someone changed the row since, nothing is changed."
     )
 
 
@@ -163,7 +163,7 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
 @admin_route(
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
-    also={409: "Somebody changed it first (`current` is what it says now), or its state does not allow this."},
+    also={409: "Someone changed it first (`current` is what it says now), or its state does not allow this."},
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
     """Change a knowledge row. Words, kind, scope, pin and whether it is in use. `version` is needed for new words;

@@ -28,13 +28,13 @@ ABOUT = {
     415: "The body is not plain `application/json`.",
     422: "Well-formed, but there is nothing in it to work with, such as a session in which nobody said anything.",
     429: "Too many requests with one key; `Retry-After` says how many seconds to wait.",
-    500: "A fault of ours. Nothing was saved. Tell whoever runs Upshot the request id.",
+    500: "A fault of ours. Nothing was saved. Tell your Upshot operator the request id.",
     503: "The database does not answer. Nothing was saved; try again after `Retry-After` seconds.",
 }
 _DETAILS = {
     404: "There is nothing at this address.",
     405: "This address does not take this method.",
-    500: "Something broke on our side and nothing was saved. Tell whoever runs Upshot the request id.",
+    500: "Something broke on our side and nothing was saved. Tell your Upshot operator the request id.",
     503: "The database does not answer. Try again in a few seconds.",
 }
 

@@ -37,7 +37,7 @@ Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class NewFeedback(Body):
-    """What somebody thinks of an agent's work."""
+    """What someone thinks of an agent's work."""
 
     source_type: Source = Field(description="What it is about.")
     rating: Rating
@@ -195,7 +195,7 @@ def index(query: FeedbackQuery) -> FeedbackPage:
 
 @route(bp, "GET", "/api/feedback/<uuid:feedback_id>", access=("member", "feedback"))
 def read(feedback_id: UUID) -> FeedbackRead:
-    """Read one row. An admin who reads what somebody else said leaves a trace in the audit log."""
+    """Read one row. An admin who reads what someone else said leaves a trace in the audit log."""
     return describe_feedback(feedback_id, audit_read=True)
 
 
@@ -220,7 +220,7 @@ def describe_feedback(feedback_id: UUID, *, audit_read: bool = False) -> Feedbac
 
 
 class SignalBody(Body):
-    """What somebody made of one answer."""
+    """What someone made of one answer."""
 
     signal: Signal
     message_id: Name | None = Field(None, description="Your id of the message; needed unless `trace_id` is sent.")
@@ -328,7 +328,7 @@ def describe(row: Any) -> SignalAnswer:
 
 @route(bp, "POST", "/api/v1/feedback/token", access=("member", "feedback-token"), status=201)
 def make(body: TokenBody) -> TokenAnswer:
-    """A token for somebody on your own site. Ask for it on your server and give it to `feedback.js`. Who mints tokens
+    """A token for someone on your own site. Ask for it on your server and give it to `feedback.js`. Who mints tokens
     can speak for any user, so this is a scope of its own. A token opens `/api/v1/feedback` alone, for that person's own
     signals, from the origins in Settings. The person needs no sign-in and is made when new."""
     if g.actor.key_id is None:

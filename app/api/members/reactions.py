@@ -26,7 +26,7 @@ AnyMoment = Annotated[Moment, BeforeValidator(read_moment)]
 
 
 class ReactionBody(Body):
-    """What somebody thinks of a turn."""
+    """What someone thinks of a turn."""
 
     reaction: ReactionName | None = Field(description="Null takes back what one said before.")
     text: str | None = Field(None, max_length=4096, description="In their own words.")

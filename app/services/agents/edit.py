@@ -64,7 +64,7 @@ def edit_agent(
         content = before | {name: content[name] for name in ("model", "limits") if name in content}
     content = _check_content(content, allow)
     if current.version != version:
-        raise Stale(f"Somebody saved version {current.version} meanwhile.", before)
+        raise Stale(f"Someone saved version {current.version} meanwhile.", before)
     if not diff_versions(before, content):
         return None
     return _save_content(agent, before, content, actor, _clean_note(note), "agent.changed")
@@ -77,7 +77,7 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
     if agent.is_system:
         raise Refused(f"{agent.slug} belongs to the workspace; only its model and its limits change.")
     if current.version != version:
-        raise Stale(f"Somebody saved version {current.version} meanwhile; look at it first.")
+        raise Stale(f"Someone saved version {current.version} meanwhile; look at it first.")
     wanted = _get_version(agent, number)
     before = content_of(agent, current.config)
     kind = wanted.config.get("kind")

@@ -30,7 +30,7 @@ MAX_IDS = 200
 # The newest complaints that are looked at. A workspace with more open ones has other worries than their order.
 SCAN_LIMIT = 5000
 MAX_PROMPT_CHARS = 4000
-SETTLED = "Somebody settled this request a moment ago."
+SETTLED = "Someone settled this request a moment ago."
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def record_feedback(new: NewFeedback, *, actor: Actor, commit: bool = False) -> 
         alone = commit and new.origin == "user" and not (found.thumbed or actor.vouched_by)
         row, opposite_id = write_row(values, actor=actor, opposite=new.opposite, commit=alone)
     if row is None:
-        raise Forbidden("This feedback belongs to somebody else.")
+        raise Forbidden("This feedback belongs to someone else.")
     if opposite_id is not None:
         retract_feedback(Feedback.id == opposite_id, actor=actor)
     volume.mark_stale(actor.tenant_id)
@@ -121,7 +121,7 @@ def _check(new: NewFeedback, actor: Actor) -> None:
     if wrong:
         raise Invalid.of(wrong)
     if new.kind == "flag" and not actor.is_admin:
-        raise Forbidden("Only an admin flags somebody else's work; give feedback instead.")
+        raise Forbidden("Only an admin flags someone else's work; give feedback instead.")
 
 
 def _wrong_values(new: NewFeedback) -> Iterator[tuple[str, str]]:

@@ -216,7 +216,7 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     """Return a row with its `CONTENTS`, the names of its reviewer and entity, its chat and message, and the knowledge
     made of it. `details` is what its author said; `assessment` is what an admin thinks, which only admins get.
 
-    With `audit_read` an admin's reading of what somebody else said is put into the audit log.
+    With `audit_read` an admin's reading of what someone else said is put into the audit log.
     """
     contents: dict[str, Any] = {name: getattr(Feedback, name) for name in CONTENTS}
     names = {"reviewer": func.coalesce(ReviewAgent.slug, Reviewer.name), "entity_name": Entity.name}

@@ -307,7 +307,7 @@ def _check_version(row: SharedContext, version: int | None) -> None:
     """Refuse a change to another version than the one that was read."""
     if version is not None and row.version != version:
         current = {"id": str(row.id), "version": row.version, **_versioned_values(row)}
-        raise Stale("Somebody changed this row since you opened it; look at it again.", current=current)
+        raise Stale("Someone changed this row since you opened it; look at it again.", current=current)
 
 
 def _check_move(row: SharedContext, action: str) -> None:

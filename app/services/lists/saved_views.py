@@ -55,7 +55,7 @@ def list_views(tab: str | None = None, *, actor: Actor) -> list[ViewRow]:
     found = db.session.execute(
         select(
             Tenant.settings, SavedView.id, SavedView.tab, SavedView.name, SavedView.query, SavedView.shared,
-            and_(SavedView.is_default, own), case((own, null()), else_=func.coalesce(User.name, "somebody")),
+            and_(SavedView.is_default, own), case((own, null()), else_=func.coalesce(User.name, "someone")),
         )
         .outerjoin(SavedView, wanted)
         .outerjoin(User, User.id == SavedView.user_id)

@@ -230,7 +230,7 @@ def remove_sessions(session_ids: Sequence[UUID], *, actor: Actor) -> None:
             execution_options={"synchronize_session": False},
         )
         if gone.rowcount != len(ids):
-            raise Refused("Somebody else changes these sessions now; try again.")
+            raise Refused("Someone else changes these sessions now; try again.")
 
 
 def _record(rows: Sequence[Any], actor: Actor) -> None:

@@ -9,7 +9,7 @@ from app.db import db
 from app.models import AgentSession, EvalRun, Task, TaskTick
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "abandoned"}
-STOPPED = "Somebody stopped it."
+STOPPED = "Someone stopped it."
 
 
 def note_end(session: AgentSession) -> None:

@@ -1,4 +1,4 @@
-"""People before a workspace is known: the doors that find them, and working for somebody from here on."""
+"""People before a workspace is known: the doors that find them, and working for someone from here on."""
 
 from functools import partial
 from uuid import UUID

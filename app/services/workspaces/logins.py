@@ -171,7 +171,7 @@ def hash_password(password: str) -> str:
 
 def verify_password(stored: str | None, password: str) -> bool:
     """Whether this is the password. Without a stored one the work is done all the same, so that the time that the
-    answer takes does not say whether somebody has an account."""
+    answer takes does not say whether someone has an account."""
     from argon2.exceptions import Argon2Error, InvalidHashError
 
     nobody = _random_hash()

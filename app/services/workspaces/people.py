@@ -53,7 +53,7 @@ def _add_user(email: str, name: str, role: str, *, actor: Actor, password: str |
     if password is not None:
         logins.check_password(password, email)
         user.password_hash = logins.hash_password(password)
-    _insert(user, f"Somebody just made an account for {email}; try again.")
+    _insert(user, f"Someone just made an account for {email}; try again.")
     _add_membership(user.id, role, actor=actor)
     return user
 
@@ -148,7 +148,7 @@ def _lock_member(user_id: UUID, actor: Actor) -> Membership:
     if member.role == "owner" and not actor.at_least("owner"):
         raise Forbidden("Only an owner changes or removes an owner.")
     if member.role == "owner" and sum(row.role == "owner" for row in rows) == 1:
-        raise Refused("This is the last owner. Make somebody else an owner first.")
+        raise Refused("This is the last owner. Make someone else an owner first.")
     return member
 
 

@@ -43,7 +43,7 @@ MAX_ROWS = 40
 
 @dataclass(frozen=True)
 class AgentForm:
-    """`theirs` is what somebody else saved meanwhile, as the changes that saving this would make to it. `fresh` names
+    """`theirs` is what someone else saved meanwhile, as the changes that saving this would make to it. `fresh` names
     the row that was just added."""
 
     kind: str = "builtin"

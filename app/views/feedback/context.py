@@ -89,13 +89,13 @@ def _turns(row: FeedbackRow) -> tuple[list[Turn], Sequence[Any]]:
         work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
         versions = {row.session_id: version} if row.session_id and version else {}
         turns = transcript_turns.build_chat_turns(
-            chat.messages, person=chat.person or "somebody", agent=chat.agent or "agent", versions=versions, work=work
+            chat.messages, person=chat.person or "someone", agent=chat.agent or "agent", versions=versions, work=work
         )
         events = work.get(row.session_id, ()) if row.session_id else ()
     elif row.session_id is not None:
         whole = session_store.get_session(row.session_id, actor=g.actor)
         events, _ = event_windows.read_window(row.session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
-        person = whole.person or "somebody"
+        person = whole.person or "someone"
         turns = transcript_turns.build_turns(events, person=person, agent=whole.agent, version=version)
     loaded = next((event.payload for event in events if event.event_type == "context.loaded"), None)
     return turns, load_known_rows(loaded) if loaded else []
@@ -167,7 +167,7 @@ def load_sidebar(row: FeedbackRow) -> dict[str, Any]:
         "comments": teamwork.comments_of(row.id, actor=g.actor),
         "assessment": row.assessment,
         "assessed_at": datetime.fromisoformat(row.assessment["at"]) if row.assessment else None,
-        "assessor": names.get(row.assessment.get("by", ""), "somebody who left"),
+        "assessor": names.get(row.assessment.get("by", ""), "someone who left"),
         "choices": ASSESSMENT_CHOICES,
         "alike": teamwork.alike(row.id, row.comment, row.agent_id, actor=g.actor),
         "steps": steps_of(row, names),
@@ -186,6 +186,6 @@ def steps_of(row: FeedbackRow, names: Mapping[str, str]) -> list[dict[str, Any]]
             continue
         word = STEPS[step.action]
         if step.action == "feedback.assigned":
-            word = f"Assigned to {names.get(str(step.details.get('after')), 'somebody who left')}"
+            word = f"Assigned to {names.get(str(step.details.get('after')), 'someone who left')}"
         steps.append({"word": word, "at": step.created_at, "who": step.who, "note": step.details.get("notes")})
     return steps

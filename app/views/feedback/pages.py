@@ -72,7 +72,7 @@ def _fields(args: Mapping[str, str], menus: Mapping[str, list[tuple[str, str]]])
     offered = listing.offer(FeedbackFilters, *OFFERED, **options)
     chips = {name: [(args[name], args[name][-8:])] for name in LINKED if name in args}
     if "author_id" in chips:
-        chips["author_id"] = menus["author"] or [(args["author_id"], "somebody")]
+        chips["author_id"] = menus["author"] or [(args["author_id"], "someone")]
     return [*offered, *listing.DAYS, *listing.offer(FeedbackFilters, *chips, **chips)]
 
 

@@ -33,7 +33,7 @@ def confirmation_of(findings: Sequence[Finding]) -> str:
 
 @dataclass(frozen=True)
 class KnowledgeForm:
-    """`theirs` is what somebody else wrote meanwhile; the form then carries their version, so that saving again is a
+    """`theirs` is what someone else wrote meanwhile; the form then carries their version, so that saving again is a
     decision. `findings` are what the checks found in the text, for the person to confirm or to change."""
 
     type: str = "correction"

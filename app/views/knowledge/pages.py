@@ -169,7 +169,7 @@ def edit_form(row_id: UUID) -> Response:
 @bp.post("/<uuid:row_id>/edit")
 @access("admin")
 def edit(row_id: UUID) -> Any:
-    """Save the form, and approve the row if that was asked for; unless somebody else was quicker: then both texts are
+    """Save the form, and approve the row if that was asked for; unless someone else was quicker: then both texts are
     shown."""
     form = KnowledgeForm.read(request.form)
     before = knowledge_lists.get_row(row_id, actor=g.actor).row

@@ -107,7 +107,7 @@ def answer_with(error: Exception, status: int, detail: str = "", *, frame: bool 
 
 
 def _recognised() -> bool:
-    """Whether somebody is signed in. An address that leads nowhere never asked who it is, so it is asked here."""
+    """Whether someone is signed in. An address that leads nowhere never asked who it is, so it is asked here."""
     try:
         if g.get("actor") is None and request.endpoint is None:
             authentication.identify(Access("signed_in"))

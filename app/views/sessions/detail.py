@@ -102,7 +102,7 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
 def _turns(found: Any, part: SessionPart) -> list[Turn]:
     turns = transcript_turns.build_turns(
         part.events,
-        person=found.person or "somebody",
+        person=found.person or "someone",
         agent=found.agent,
         version=f"v{found.agent_version}" if found.agent_version else "",
         answers=part.answers,

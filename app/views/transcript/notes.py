@@ -35,7 +35,7 @@ class Note:
 def build_note(row: FeedbackRow, *, linked: bool = True) -> Note:
     """Return a feedback row as a note."""
     words = summarise(row)
-    who = f"machine, {row.confidence:.2f}" if row.origin == "machine" else row.author or "somebody"
+    who = f"machine, {row.confidence:.2f}" if row.origin == "machine" else row.author or "someone"
     href = url_for("feedback.detail", feedback_id=row.id) if linked else None
     text = value_line(words.quote or words.lead, MAX_NOTE_LENGTH)
     state = f"{row.status}, taken back" if row.retracted else row.status
