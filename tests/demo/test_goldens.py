@@ -151,7 +151,7 @@ def said(session_id: UUID, actor: Any) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     ("content", "prompt"),
     [
-        ("When someone asks for the fiscal year", "EBITDA of Tern on the fiscal year"),
+        ("When somebody asks for the fiscal year", "EBITDA of Tern on the fiscal year"),
         ("Who our contact is stands in the company", "Who is our contact at Tessera?"),
     ],
 )
