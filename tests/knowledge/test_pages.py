@@ -338,6 +338,17 @@ def test_merging_and_replacing_are_chosen_from_what_is_near(app: Flask, workspac
     assert "Say which period" in soup(client.get(f"{URL}/{ids['correction']}")).select_one("#knowledge-detail").text
 
 
+def test_a_row_out_of_use_can_be_compared_while_others_are_proposed(
+    app: Flask, workspace: Workspace, sign_in: SignIn
+) -> None:
+    ids = fill(app, workspace).ids
+    client = sign_in(workspace.actor())
+    post(client, f"{URL}/{ids['correction']}/state", state="inactive", reason="Old.")
+    chooser = client.get(f"{URL}/{ids['correction']}/choose", headers=HTMX)
+    assert chooser.status_code == 200
+    assert str(ids["correction"]) not in [one["value"] for one in soup(chooser).select("[name=superseded_by]")]
+
+
 def test_one_thing_at_a_click(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     ids = fill(app, workspace).ids
     client = sign_in(workspace.actor())

@@ -80,7 +80,7 @@ def nearest_rows(row_id: UUID, *, actor: Actor, most: int = 8) -> list[UUID]:
     """The active rows that say what is nearest to what a row says, nearest first."""
     rows, _ = _read_rows(actor, [row_id])
     others = [row for row in rows if row.state == "active" and row.id != row_id]
-    if len(others) == len(rows):
+    if all(row.id != row_id for row in rows):  # It is neither active nor proposed, so it has no vector here.
         return [row.id for row in others[:most]]
     vectors = get_vectors(rows)
     near = nearness(vectors[row_id], [vectors[row.id] for row in others])
