@@ -205,7 +205,7 @@ def _report_failure(
             kind="replay_failure",
             origin="system",
             rating="negative",
-            comment=f"Replay fails: {RecordNames([reason], actor=actor).told(reason)}.",
+            comment=f"Replay fails: {RecordNames([reason], actor=actor).replace_ids(reason)}.",
             session_id=UUID(replays[0]),
             agent_id=session.agent_id,
             context={

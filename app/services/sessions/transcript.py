@@ -137,7 +137,7 @@ class RecordNames:
         ids = dict.fromkeys(found for text in texts if text for found in RECORD_ID.findall(text))
         self.names = record_names([UUID(found) for found in list(ids)[:MAX_NAMES]], actor=actor)
 
-    def told(self, text: str | None) -> str:
+    def replace_ids(self, text: str | None) -> str:
         """The text with names where it had ids; an id without a name stays."""
         names = {found: f"“{name}”" for found, name in self.names.items()}
         return RECORD_ID.sub(lambda found: names.get(found[1], found[0]), text or "")

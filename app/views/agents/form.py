@@ -67,10 +67,10 @@ class AgentForm:
     def new(cls, kind: str) -> AgentForm:
         """An empty form: an agent that reads records and knowledge, which is what most begin as."""
         config = AgentConfig(tool_groups=["context", "entities-read"]).stored()
-        return cls.of({**config, "kind": kind if kind in KINDS else "builtin"}, 0)
+        return cls.from_version({**config, "kind": kind if kind in KINDS else "builtin"}, 0)
 
     @classmethod
-    def of(cls, content: Mapping[str, Any], version: int) -> AgentForm:
+    def from_version(cls, content: Mapping[str, Any], version: int) -> AgentForm:
         """What a version holds, to be changed."""
         config = read_config(dict(content)).stored()
         texts: dict[str, Any] = {name: content.get(name) or "" for name in ("slug", "name", "description")}

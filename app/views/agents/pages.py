@@ -269,7 +269,7 @@ def edit_form(agent_id: UUID) -> Any:
         return redirect(url_for(".detail", agent_id=agent_id), 303)
     version = agent.current_version
     stored = agent_versions.read_contents(agent_id, [version], actor=g.actor).get(version, {})
-    return _show_form(AgentForm.of(agent_edit.content_of(agent, stored), version), agent)
+    return _show_form(AgentForm.from_version(agent_edit.content_of(agent, stored), version), agent)
 
 
 @bp.post("/<uuid:agent_id>/edit")

@@ -84,7 +84,7 @@ def _page_context(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "run": run_lists.get_run_row(run_id, actor=g.actor) if run_id else None,
         "beside": run_lists.find_neighbours(run_id, found["golden"].id, actor=g.actor) if run_id else None,
-        "sentence": records.told(result["reason"] if running else verdict_sentence(result)),
+        "sentence": records.replace_ids(result["reason"] if running else verdict_sentence(result)),
         "records": records,
         "notes": notes_of(found),
         "glyph": ("none", "…") if running else GLYPHS.get(str(result["verdict"]), ("none", "?")),

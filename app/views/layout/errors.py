@@ -28,7 +28,7 @@ WORDS = {
     405: ("This address cannot be used that way", "Go back and use the buttons of the page."),
     409: ("Not possible as things are now", "Load the page again to see how they are, then decide."),
     413: ("That is too much at once", "Send less, or split it into several parts."),
-    422: ("Something in the form does not fit", "Go back, correct what is marked and send it again."),
+    422: ("The form has errors", "Go back and fix the marked fields."),
     429: ("Too many attempts", "Wait a little, then try again."),
     500: ("Something broke on our side", "Nothing was saved. Try again, or send your operator this number:"),
     503: ("The database is not answering", "Nothing was saved. It usually comes back within half a minute."),
