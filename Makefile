@@ -15,7 +15,7 @@ run: setup ## Start Upshot with a demo workspace on http://127.0.0.1:8000
 test: setup-test ## Lint and run every test
 	@$(PY) -m scripts.run_tests
 
-test-quick: setup-test ## Run the tests that need no browser and no server process
+test-quick: setup-test ## Run the tests in two minutes: no browser, no servers, no exhaustive walks
 	@$(PY) -m scripts.run_tests --quick
 
 lint: setup-test ## Check style and types

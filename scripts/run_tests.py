@@ -21,8 +21,8 @@ from typing import IO
 FAILED = re.compile(r"(?:FAILED|ERROR) (tests/\S+\.py::.+?)(?:@\w+)?(?: - .*)?$")
 # More failures than this have another cause than a busy machine.
 MAX_RETRIES = 6
-# What `make test-quick` leaves out: browsers, and processes that are started and killed.
-SLOW_FOLDERS = ("tests/browser", "tests/faults")
+# What `make test-quick` leaves out: browsers, processes that are started and killed, the recorded demo.
+SLOW_FOLDERS = ("tests/browser", "tests/faults", "tests/demo")
 # They yield to the tests, some of which watch the time.
 BESIDE = (
     ["nice", "-n", "5", "make", "lint"],
@@ -32,14 +32,14 @@ BESIDE = (
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="no browser, no server processes, no linters")
+    parser.add_argument("--quick", action="store_true", help="no browser, servers, exhaustive walks or linters")
     arguments, for_pytest = parser.parse_known_args()
     # SIGTERM must end the processes beside us too, so it leaves through the context managers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     prepare_environment()
     if arguments.quick:
         ignored = [f"--ignore={folder}" for folder in SLOW_FOLDERS]
-        return run_tests([*ignored, "-m", "not process", *for_pytest])
+        return run_tests([*ignored, "-m", "not process and not exhaustive", *for_pytest])
     with ExitStack() as stack:
         beside = [stack.enter_context(started(command)) for command in BESIDE]
         codes = [run_tests(for_pytest), *(finish(process, output) for process, output in beside)]

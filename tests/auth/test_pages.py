@@ -298,6 +298,7 @@ def test_an_invitation_tells_nobody_whether_its_address_has_an_account(app, pers
     assert pages[0] == pages[1]
 
 
+@pytest.mark.exhaustive
 def test_many_addresses_that_guess_one_password_are_slowed_and_its_owner_is_not(app, visitor, person):
     email, _ = person
     assert visitor.send("/sign-in", email=email, password=PASSWORD).status_code == 303

@@ -301,6 +301,7 @@ def test_a_page_asks_at_most_eight_questions(
             assert len(seen) <= 8, (path, role, seen)
 
 
+@pytest.mark.exhaustive
 def test_a_long_conversation_comes_in_pages(app: Flask, workspace: Workspace, sign_in: SignIn) -> None:
     member = workspace.actor("member")
     chat_id, _ = begin(app, member)

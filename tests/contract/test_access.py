@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 from werkzeug.routing import Rule
@@ -13,6 +14,8 @@ from werkzeug.routing import Rule
 from app.actor import SCOPES
 from app.security import access
 from tests.conftest import Api, Workspace
+
+pytestmark = pytest.mark.exhaustive
 
 # Whoever adds to this list opens an address to the whole world.
 PUBLIC = {

@@ -24,6 +24,8 @@ from app.services.agents import versions
 from tests.conftest import Api, Workspace
 from tests.http_server import served
 
+pytestmark = pytest.mark.exhaustive
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "api.md").read_text()
 

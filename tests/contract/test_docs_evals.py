@@ -17,6 +17,8 @@ from tests.agents.test_replays import Bench, bench
 from tests.conftest import Api, Workspace
 from tests.http_server import served
 
+pytestmark = pytest.mark.exhaustive
+
 __all__ = ["bench"]
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "evals.md").read_text()
 WON = 'Find the deal "Halden". Then update entity Halden: set stage to won'

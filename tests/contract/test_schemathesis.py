@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import schemathesis
 from flask import Flask
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,6 +21,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.conftest import Api, Workspace
+
+pytestmark = pytest.mark.exhaustive
 
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 # The same examples every time, and few of them: whoever wants more raises the number for an afternoon.

@@ -31,6 +31,8 @@ from tests.agents.running import Desk
 from tests.conftest import Api, Workspace
 from tests.contract.test_two_workspaces import FORM, JSON
 
+pytestmark = pytest.mark.exhaustive
+
 # In every text of the other member. The word is what is searched for; the answer may repeat it, but not the secret.
 SECRET, WORD = "pelican-4711", "cormorant"
 TEXT = f"{WORD} {SECRET}"

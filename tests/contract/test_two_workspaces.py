@@ -9,11 +9,14 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
+import pytest
 from flask import Flask
 from werkzeug.routing import Rule
 from werkzeug.test import TestResponse
 
 from tests.db.rows import ROWS, fill
+
+pytestmark = pytest.mark.exhaustive
 
 # What an argument of an address is the id of. One that is not named here is asked with the id of every table.
 TABLES = {

@@ -192,6 +192,7 @@ def test_there_and_back_loses_nothing(owner: str, look: Open, legacy: dict[str, 
         assert connection.execute(knowledge).fetchall() == rows
 
 
+@pytest.mark.exhaustive
 def test_each_revision_goes_up_down_and_up(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
     revisions = [
         script.revision for script in reversed([*ScriptDirectory.from_config(migrate._config()).walk_revisions()])

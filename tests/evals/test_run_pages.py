@@ -335,6 +335,7 @@ def test_any_two_sessions_can_be_compared(bench: Bench, client: FlaskClient) -> 
     assert client.get(f"{DIFF}/{one}/{uuid4()}").status_code == 404
 
 
+@pytest.mark.exhaustive
 def test_a_long_pair_answers_in_parts(bench: Bench, client: FlaskClient) -> None:
     ids = [bench.desk.ask("show me the deals") for _ in range(2)]
     bench.drain()

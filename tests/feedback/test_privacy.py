@@ -110,6 +110,7 @@ def told(app: Flask, workspace: Workspace, api: Callable[..., Api]) -> Told:
     return Told(app, workspace, api(workspace.actor("member"), "feedback"), fill(app, workspace))
 
 
+@pytest.mark.exhaustive
 def test_no_page_and_no_answer_tells_whose_conversation_it_is(
     told: Told, sign_in: Callable[..., Any], api: Callable[..., Api]
 ) -> None:

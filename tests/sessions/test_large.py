@@ -24,6 +24,8 @@ from app.services.sessions.events import NewEvent
 from app.services.sessions.store import NewSession
 from tests.conftest import Workspace
 
+pytestmark = pytest.mark.exhaustive
+
 WORDS = "Heron is worth 118 million, says the term sheet. " * 5000
 MIB = 1024 * 1024
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
@@ -63,6 +64,7 @@ def long_session(app: Flask, workspace: Workspace) -> tuple[UUID, list[UUID]]:
     return session.id, ids
 
 
+@pytest.mark.exhaustive
 def test_a_session_of_2000_events_answers_quickly_and_loads_the_rest(
     app: Flask, workspace: Workspace, sign_in: SignIn, count_queries: Callable[[], Any]
 ) -> None:

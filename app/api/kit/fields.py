@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 
 from app.errors import Invalid
+from app.formats.ids import parse_id
 from app.formats.messages import field_errors, must
 
 MAX_LIMIT = 100
@@ -45,10 +46,10 @@ def read_limit(text: Any, *, most: int = MAX_LIMIT) -> int:
 
 
 def read_id(value: Any) -> UUID:
-    try:
-        return UUID(value)
-    except (ValueError, TypeError, AttributeError):
-        raise ValueError("Give an id (a UUID).") from None
+    found = parse_id(value)
+    if found is None:
+        raise ValueError("Give an id (a UUID).")
+    return found
 
 
 def format_moment(moment: datetime) -> str:

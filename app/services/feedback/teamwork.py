@@ -1,6 +1,5 @@
 """How admins share the work on feedback: who takes which row, their comments, their assessment, and similar rows."""
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +16,7 @@ from app.services import audit
 from app.services.feedback.review import MAX_AT_ONCE, NO_FEEDBACK, change_rows
 from app.services.privacy import name_of
 from app.services.workspaces.store import masking_of_words
-from app.text.words import STOP
+from app.text.words import STOP, split_name
 
 MAX_OPTIONS = 200
 MAX_COMMENT_LENGTH = 4096
@@ -26,7 +25,7 @@ ALIKE = 5
 # Among how many of the newest rows with one of the words the most alike are looked for.
 SCAN_LIMIT = 200
 MAX_WORDS = 6
-WORD = re.compile(r"[^\W\d_]{4,}|\d+(?:[.,]\d+)?", re.UNICODE)
+MIN_LETTERS = 4
 ADMINS_ONLY = "Only admins work on feedback."
 
 
@@ -169,8 +168,10 @@ def alike(feedback_id: UUID, comment: str | None, agent_id: UUID | None, *, acto
 
 def distinctive_words(said: str, most: int = MAX_WORDS) -> list[str]:
     """The words that say what a comment is about: the longest, since those are the rarest."""
-    words = dict.fromkeys(word.lower() for word in WORD.findall(said[:2000]))
-    return sorted((word for word in words if word not in STOP), key=lambda word: -len(word))[:most]
+    found = dict.fromkeys(
+        word for word in split_name(said[:2000]) if (len(word) >= MIN_LETTERS or word.isdigit()) and word not in STOP
+    )
+    return sorted(found, key=lambda word: -len(word))[:most]
 
 
 def assess_feedback(feedback_id: UUID, given: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
