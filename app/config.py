@@ -76,7 +76,7 @@ class Settings:
     def from_env(cls, environ: Mapping[str, str] | None = None) -> Settings:
         source = os.environ if environ is None else environ
         texts = {f: source.get(variable_of(f), "").strip() for f in fields(cls)}
-        settings = cls(**{f.name: _read(f, text) for f, text in texts.items() if text})
+        settings = cls(**{f.name: _parse_setting(f, text) for f, text in texts.items() if text})
         settings.check()
         return settings
 
@@ -144,7 +144,7 @@ class Settings:
         return [*dict.fromkeys(_as_host(name) for name in (*named, *own, *listened, *sorted(LOOPBACK)) if name)]
 
 
-def _read(setting: Field[Any], text: str) -> Any:
+def _parse_setting(setting: Field[Any], text: str) -> Any:
     if not isinstance(setting.default, int):
         return text
     least, most, wanted = setting.metadata["range"]

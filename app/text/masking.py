@@ -138,7 +138,7 @@ def _bearer(found: Found) -> str:
     return f"{found[1]} [masked:token]" if _has_digit(found[2]) or len(found[2]) >= 32 else found[0]
 
 
-def _named(found: Found) -> str:
+def _masked_assignment(found: Found) -> str:
     """`token=…` when it looks random, `password=…` always, unless the value is only a word of the language."""
     name, between, value = found[1], found[2], found[3]
     if _UUID.fullmatch(value):
@@ -195,6 +195,6 @@ _RULES: tuple[tuple[tuple[str, ...], Callable[[str], str]], ...] = (
     ),
     (("eyj",), lambda text: _JWT.sub("[masked:token]", text)),
     (("bearer", "basic"), lambda text: _BEARER.sub(_bearer, text)),
-    (("key", "token", "secret", "passw", "pwd", "credential"), lambda text: _NAMED.sub(_named, text)),
+    (("key", "token", "secret", "passw", "pwd", "credential"), lambda text: _NAMED.sub(_masked_assignment, text)),
     (("://",), lambda text: _IN_URL.sub(r"://\1:[masked:password]@", text)),
 )  # fmt: skip

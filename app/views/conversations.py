@@ -62,14 +62,14 @@ def detail(chat_id: UUID) -> Any:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
     if wants_fragment() and flag.args:
         more = "conversations/_more_messages.html"
-        return page(more, more, flag=flag, **_read(chat_id))
-    return _shown(chat_id, flag)
+        return page(more, more, flag=flag, **_load_conversation(chat_id))
+    return _conversation_page(chat_id, flag)
 
 
-def _shown(chat_id: UUID, flag: FlagForm, status: int = 200) -> Any:
+def _conversation_page(chat_id: UUID, flag: FlagForm, status: int = 200) -> Any:
     template = "conversations/detail.html"
     fragment = "conversations/_panel.html" if request.args.get("panel") == "1" else template
-    return page(template, fragment, status=status, flag=flag, **_read(chat_id))
+    return page(template, fragment, status=status, flag=flag, **_load_conversation(chat_id))
 
 
 @bp.post("/<uuid:chat_id>/flag")
@@ -88,12 +88,12 @@ def flag(chat_id: UUID) -> Any:
         form = form.with_errors(refusal)
         if wants_fragment():
             return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
-        return _shown(chat_id, form, 422)
+        return _conversation_page(chat_id, form, 422)
     back = query(url_for(".detail", chat_id=chat_id), form.args) + f"#{form.at}"
     return flagged(row, form, back)
 
 
-def _read(chat_id: UUID) -> dict[str, Any]:
+def _load_conversation(chat_id: UUID) -> dict[str, Any]:
     """What the page, the panel and the parts show. Six queries."""
     found = chat_store.get_chat(g.actor, chat_id)
     given = request.values.get("after")

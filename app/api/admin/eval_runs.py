@@ -83,8 +83,8 @@ class Outcome(Answer):
 
 
 # The columns of a run are listed once, where they are read.
-_SAID = {datetime: Moment, datetime | None: Moment | None}
-_COLUMNS: Any = {name: (_SAID.get(kind, kind), ...) for name, kind in get_type_hints(run_lists.RunColumns).items()}
+_API_TYPES = {datetime: Moment, datetime | None: Moment | None}
+_COLUMNS: Any = {name: (_API_TYPES.get(kind, kind), ...) for name, kind in get_type_hints(run_lists.RunColumns).items()}
 
 
 class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # type: ignore[misc]

@@ -87,10 +87,10 @@ def _assigned(text: str) -> tuple[Any, str]:
     value, rest = (text[: following.start()], text[following.start() + 1 :]) if following else (text, "")
     if not value.strip():
         raise ValueError("A value is missing after “=”; write null to clear a field.")
-    return _plain(value.strip()), rest
+    return _parse_word(value.strip()), rest
 
 
-def _plain(text: str) -> Any:
+def _parse_word(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -136,7 +136,7 @@ def _value(value: Any) -> str:
     if not isinstance(value, str):
         return _json(value)
     bare = value and value == " ".join(value.split()) and value[0] not in '[{"' and not _NEXT.search(value)
-    return value if bare and _plain(value) == value else _json(value)
+    return value if bare and _parse_word(value) == value else _json(value)
 
 
 def _json(value: Any) -> str:

@@ -83,9 +83,11 @@ def search_workspace(query: str, *, actor: Actor, kinds: Collection[str] = tuple
     wanted = {name: kind for name, kind in KINDS.items() if name in kinds}
     begins = re.sub(r"([\\%_])", r"\\\1", query.lower())
     values = {"query": query, "prefix": f"{begins}%", "word": f"% {begins}%", "looked_at": SCAN_LIMIT, "recent": RECENT}
-    by_id = _read({name: rule for name, kind in wanted.items() if (rule := _id_rule(query, kind))}, values, actor, True)
+    by_id = _find_by_rules(
+        {name: rule for name, kind in wanted.items() if (rule := _id_rule(query, kind))}, values, actor, True
+    )
     known = {found.id for found in by_id}
-    by_words = _read({name: kind.by_words for name, kind in wanted.items()}, values, actor, False)
+    by_words = _find_by_rules({name: kind.by_words for name, kind in wanted.items()}, values, actor, False)
     return [*by_id, *(found for found in by_words if found.id not in known)]
 
 
@@ -106,7 +108,7 @@ def _id_rule(query: str, kind: Kind) -> str:
     return f"({ends} OR {kind.by_outside_id})" if kind.by_outside_id else ends
 
 
-def _read(rules: Mapping[str, str], values: dict[str, Any], actor: Actor, by_id: bool) -> list[Any]:
+def _find_by_rules(rules: Mapping[str, str], values: dict[str, Any], actor: Actor, by_id: bool) -> list[Any]:
     """Each kind is found first and put in order afterwards: for the sake of the newest few PostgreSQL would rather walk
     through all rows by time, and not find them for long."""
     if not rules:

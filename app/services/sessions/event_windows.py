@@ -201,7 +201,7 @@ def _names(kind: str, events: Sequence[Event]) -> set[str]:
     return {_name(event) for event in events if event.event_type == kind}
 
 
-def _of(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
+def _in_session(session_id: UUID, actor: Actor) -> list[ColumnElement[bool]]:
     return [SessionEvent.tenant_id == actor.tenant_id, SessionEvent.session_id == session_id]
 
 
@@ -238,7 +238,7 @@ def _counterparts(session_id: UUID, names: set[str], actor: Actor) -> list[Event
     kind = SessionEvent.event_type
     rows = db.session.execute(
         select(*_columns(shorten_payload())).where(
-            *_of(session_id, actor),
+            *_in_session(session_id, actor),
             ((kind == "tool.call") & call.in_(names))
             | ((kind == "tool.result") & func.coalesce(result, call).in_(names)),
         )
@@ -253,7 +253,7 @@ def read_outline(session_id: UUID, *, actor: Actor, whole: Collection[str] = ())
     asked_for = (SessionEvent.event_type == "tool.result") & SessionEvent.payload["call_id"].astext.in_(whole)
     rows = db.session.execute(
         select(*_columns(case((asked_for, shorten_payload()), else_=short) if whole else short))
-        .where(*_of(session_id, actor))
+        .where(*_in_session(session_id, actor))
         .order_by(SessionEvent.occurred_at, SessionEvent.sequence)
         .limit(MAX_OUTLINE)
     )
@@ -273,7 +273,9 @@ def get_event(session_id: UUID, event_id: UUID, *, actor: Actor) -> Event:
 
 
 def _find(session_id: UUID, actor: Actor, condition: ColumnElement[bool]) -> Event:
-    wanted = select(*_columns()).where(*_of(session_id, actor), condition).order_by(SessionEvent.sequence).limit(1)
+    wanted = (
+        select(*_columns()).where(*_in_session(session_id, actor), condition).order_by(SessionEvent.sequence).limit(1)
+    )
     row = db.session.execute(wanted).one_or_none()
     if row is None:
         raise NotFound(NO_EVENT)

@@ -200,7 +200,7 @@ def write_draft(lease: Lease, so_far: str) -> None:
 
 def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping[str, Any] | None = None) -> None:
     """End the run: last events, figures, answer in the chat and status, all or nothing. `marks` join its metadata."""
-    said, events = _said(held, ending), list(ending.events)
+    said, events = _answer_message(held, ending), list(ending.events)
     if said is not None and ending.status == "cancelled":
         events.insert(0, NewEvent("agent.message", {"text": said.content, **said.details}))
     at = datetime.now(UTC)
@@ -226,7 +226,7 @@ def end(held: LeasedSession, ending: RunOutcome, *, actor: Actor, marks: Mapping
         after_end(db.session.get_one(AgentSession, held.id, populate_existing=True), actor)
 
 
-def _said(held: LeasedSession, ending: RunOutcome) -> NewMessage | None:
+def _answer_message(held: LeasedSession, ending: RunOutcome) -> NewMessage | None:
     """What the agent says in the end. Of a run that was stopped, what it had written so far is kept, marked."""
     text, details = ending.answer, dict(ending.details)
     if ending.status == "cancelled":
@@ -248,7 +248,7 @@ def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUI
     """Renew leases of one workspace; return the sessions still held and those that were asked to stop."""
     rows = db.session.execute(
         update(AgentSession)
-        .where(*_held(leases))
+        .where(*_still_held(leases))
         .values(lease_until=func.clock_timestamp() + lease)
         .returning(AgentSession.id, AgentSession.cancel_requested_at)
     ).all()
@@ -257,22 +257,22 @@ def renew(leases: Sequence[Lease], lease: timedelta) -> tuple[set[UUID], set[UUI
 
 def to_stop(leases: Sequence[Lease]) -> set[UUID]:
     """Return the sessions of one workspace that were asked to stop."""
-    wanted = select(AgentSession.id).where(*_held(leases), AgentSession.cancel_requested_at.is_not(None))
+    wanted = select(AgentSession.id).where(*_still_held(leases), AgentSession.cancel_requested_at.is_not(None))
     return set(db.session.scalars(wanted))
 
 
 def release(leases: Sequence[Lease]) -> None:
     """Give sessions of one workspace back, as if they had not been claimed."""
     unclaimed = {"status": "pending", "lease_owner": None, "lease_until": None, "attempt": AgentSession.attempt - 1}
-    db.session.execute(update(AgentSession).where(*_held(leases)).values(unclaimed))
+    db.session.execute(update(AgentSession).where(*_still_held(leases)).values(unclaimed))
 
 
 def give_back(lease: Lease) -> None:
     """Let another attempt begin when the lease has run out. The broken one counts as the session's own failure."""
-    db.session.execute(update(AgentSession).where(*_held([lease])).values(status="pending", lease_owner=None))
+    db.session.execute(update(AgentSession).where(*_still_held([lease])).values(status="pending", lease_owner=None))
 
 
-def _held(leases: Sequence[Lease]) -> list[Any]:
+def _still_held(leases: Sequence[Lease]) -> list[Any]:
     """Which sessions of one workspace the worker still holds, each in the attempt of its lease."""
     return [
         AgentSession.tenant_id == leases[0].tenant_id,

@@ -25,7 +25,7 @@ NONE = (0, 0, 0)
 # What is deleted at once, and what stays.
 MAX_SESSIONS = 1000
 BATCH = 100
-KEPT = {
+KEEP_REASONS = {
     "golden_set": ("is golden", "are golden", "Take it out, or revoke the golden first."),
     "eval_run_id": ("is a replay", "are replays", "Replays go with their whole eval run."),
 }
@@ -191,7 +191,7 @@ def check_deletable(session_ids: list[UUID], *, actor: Actor) -> None:
 
 def _refuse_kept(rows: Sequence[Any], of: int) -> None:
     """A golden goes only after it was revoked. The figures of a run rest on its replays, which go with all of it."""
-    for column, (one, several, remedy) in KEPT.items():
+    for column, (one, several, remedy) in KEEP_REASONS.items():
         number = sum(getattr(row, column) is not None for row in rows)
         if number:
             which = "this session" if of == 1 else f"{number:,} of these {of:,} sessions"

@@ -94,7 +94,7 @@ def detail(chat_id: UUID) -> Any:
         agent = session_start.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
         found = next(m for m in build_messages(answer.chat, beside, agent, wish) if m.index == wish.index)
         return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
-    return _shown(chat_id, wish)
+    return _chat_page(chat_id, wish)
 
 
 def _open_form() -> Form:
@@ -107,7 +107,7 @@ def _open_form() -> Form:
     return Form()
 
 
-def _shown(chat_id: UUID, wish: Form, status: int = 200) -> Response:
+def _chat_page(chat_id: UUID, wish: Form, status: int = 200) -> Response:
     template = "chat/detail.html"
     fragment = "chat/_panel.html" if request.args.get("panel") == "1" else template
     return page(template, fragment, status=status, **_load(chat_id, wish))
@@ -187,7 +187,7 @@ def _refused(chat_id: UUID, form: Form, refusal: Invalid) -> Response:
     errors = {renamed.get(name, name): sentence for name, sentence in fields.items()}
     filled = replace(form, errors=errors or {"text": refusal.detail})
     if not wants_fragment() or form.index is None:
-        return _shown(chat_id, filled, 422)
+        return _chat_page(chat_id, filled, 422)
     received = load_answer_feedback(chat_id, form.index, filled)
     return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", status=422, received=received)
 

@@ -206,7 +206,7 @@ def _steps(rows: Sequence[Row]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for same, group in groupby(rows, key=lambda row: row.change == align.SAME):
         if same:
-            lines = [_plain(row.replay) for row in group if row.replay]
+            lines = [_step_line(row.replay) for row in group if row.replay]
             summary = value_line(", ".join(line.split(" → ")[0] for line in lines[:4]), 160)
             found.append({"lines": lines, "summary": summary})
         else:
@@ -239,7 +239,7 @@ def _cell(step: Step, changed: set[str] | None = None) -> Cell:
     return Cell(f"{step.name}(", pieces, ")", result, step.failed, ANSWERED.get(step.answered or "", ""))
 
 
-def _plain(step: Step) -> str:
+def _step_line(step: Step) -> str:
     cell = _cell(step)
     said = cell.lead + "".join(text for _, text in cell.pieces) + cell.tail
     return value_line(said, MAX_CHARS // 2) + (f" → {value_line(cell.result, 80)}" if cell.result else "")

@@ -82,7 +82,7 @@ def detail(feedback_id: UUID) -> Response:
     """Show one row with its context. Reading it is audited."""
     with transaction():
         found = feedback_lists.get_feedback(feedback_id, actor=g.actor, audit_read=True)
-    return page("feedback/detail.html", "feedback/_panel.html", **_shown(found))
+    return page("feedback/detail.html", "feedback/_panel.html", **_detail_context(found))
 
 
 @bp.post("/admin/agent-review/feedback/<uuid:feedback_id>/review")
@@ -99,10 +99,10 @@ def review(feedback_id: UUID) -> Any:
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
-    return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_shown(found))
+    return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_detail_context(found))
 
 
-def _shown(row: FeedbackRow) -> dict[str, Any]:
+def _detail_context(row: FeedbackRow) -> dict[str, Any]:
     return {**load_context(row), **load_sidebar(row)}
 
 

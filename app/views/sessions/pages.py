@@ -70,14 +70,14 @@ def detail(session_id: UUID) -> Any:
     flag = FlagForm.asked(".detail", ".flag", session_id=session_id)
     if wants_fragment() and flag.at:
         return page("sessions/_flag.html", "sessions/_flag.html", flag=flag)
-    return _shown(session_id, flag)
+    return _session_page(session_id, flag)
 
 
 @bp.get("/sessions/<uuid:session_id>")
 @access("member")
 def own_detail(session_id: UUID) -> Any:
     """The same for any member of the workspace, with only their own feedback in it."""
-    return _shown(session_id)
+    return _session_page(session_id)
 
 
 @bp.get(f"{LIST}/<uuid:session_id>/events/<uuid:event_id>")
@@ -107,7 +107,7 @@ def flag(session_id: UUID) -> Any:
         form = form.with_errors(refusal)
         if wants_fragment():
             return page("sessions/_flag.html", "sessions/_flag.html", status=422, flag=form)
-        return _shown(session_id, form, 422)
+        return _session_page(session_id, form, 422)
     back = query(url_for(".detail", session_id=session_id), form.args)
     return flagged(row, form, back + (f"#{form.at}" if form.at != "whole" else ""))
 
@@ -123,7 +123,7 @@ def _meant(session_id: UUID, at: str) -> dict[str, str]:
     return {"event_id": str(found.id)}
 
 
-def _shown(session_id: UUID, flag: FlagForm | None = None, status: int = 200) -> Response:
+def _session_page(session_id: UUID, flag: FlagForm | None = None, status: int = 200) -> Response:
     """The page, its panel or its next part. Only admins flag it."""
     after, within_admin = request.values.get("after"), flag is not None
     template, fragment = "sessions/detail.html", "sessions/_panel.html"
