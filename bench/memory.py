@@ -189,7 +189,7 @@ IDLE = [0.0]
 
 
 def measure() -> dict[str, Any]:
-    with folder() as place, serving(place / "data") as one:
+    with folder() as place, serving(place / "data", "--processes", "1") as one:
         one.run("tenant", "create", "--slug", "bench", "--name", "Bench")
         one.run("user", "create", "--email", "b@example.test", "--tenant", "bench", "--role", "owner")
         made = one.run("key", "create", "--tenant", "bench", "--user", "b@example.test", "--scope", "admin", "--json")
