@@ -6,13 +6,14 @@ from uuid import UUID
 from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import counter, json_object, timestamp
+from app.db.types import counter, flag, json_object, timestamp
 from app.models.base import KeyedRow, Row, addressable, index, one_of, within
 
 RUN_STATUSES = ("queued", "running", "completed", "failed", "cancelled")
 OPEN_STATUSES = ("queued", "running")
 TRIGGERS = ("manual", "scheduled", "post-deploy")
 CONTEXT_MODES = ("frozen", "live")
+VERDICTS = ("pass", "fail", "flaky", "errored", "unknown")
 
 
 class CriteriaSet(Row):
@@ -77,3 +78,38 @@ class EvalRun(Row):
     failed_count: Mapped[counter]
     results: Mapped[json_object]
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
+
+
+class EvalVerdict(KeyedRow):
+    """What an ended run found of one golden. `latest` marks the newest of its cell: golden, version, context mode and
+    knowledge. `knowledge` lists the rows that a trial added (`+id`) and took away (`-id`)."""
+
+    __tablename__ = "eval_verdicts"
+    __table_args__ = (
+        within("eval_runs", "run_id", ondelete="CASCADE"),
+        within("sessions", "golden_id", ondelete="CASCADE"),
+        within("sessions", "replay_session_id", ondelete="CASCADE"),
+        within("agent_versions", "agent_version_id"),
+        index(
+            "eval_verdicts_cell_idx",
+            "tenant_id, golden_id, agent_version_id, context_mode, knowledge, ended_at DESC",
+        ),
+        index("eval_verdicts_latest_idx", "tenant_id, golden_id", where="latest"),
+        index("eval_verdicts_replay_idx", "tenant_id, replay_session_id"),
+        CheckConstraint(one_of("verdict", VERDICTS), name="verdict_known"),
+        CheckConstraint(one_of("context_mode", CONTEXT_MODES), name="context_known"),
+    )
+
+    run_id: Mapped[UUID] = mapped_column(primary_key=True)
+    golden_id: Mapped[UUID] = mapped_column(primary_key=True)
+    agent_version_id: Mapped[UUID | None]
+    context_mode: Mapped[str]
+    knowledge: Mapped[str] = mapped_column(server_default=text("''"))
+    trial: Mapped[bool]
+    verdict: Mapped[str]
+    accuracy: Mapped[float | None]
+    reason: Mapped[str | None]
+    baseline: Mapped[str | None]
+    replay_session_id: Mapped[UUID]
+    ended_at: Mapped[datetime]
+    latest: Mapped[flag]

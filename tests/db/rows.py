@@ -57,6 +57,8 @@ ROWS = {
     "golden_sets": "(name) VALUES ('smoke')",
     "eval_runs": "(name, set_name, agent_id, agent_version_id, config_hash, created_by)"
     " VALUES ('Smoke', 'smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
+    "eval_verdicts": "(run_id, golden_id, agent_version_id, context_mode, trial, verdict, replay_session_id, ended_at)"
+    " VALUES ('{eval_runs}', '{sessions}', '{agent_versions}', 'frozen', false, 'pass', '{sessions}', now())",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 
@@ -117,7 +119,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     columns, values = ROWS[table].format(**ids).split(" VALUES (", 1)
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
-    keys |= {"session_receptions": "session_id", "served_prompts": "user_id"}
+    keys |= {"eval_verdicts": "run_id", "session_receptions": "session_id", "served_prompts": "user_id"}
     key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)

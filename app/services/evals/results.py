@@ -21,6 +21,7 @@ from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
 from app.services.evals.runs import get_run
+from app.services.evals.verdicts import remove_verdicts, store_verdicts
 from app.services.sessions.lists import remove_sessions
 from app.services.sessions.task_outcome import note_run_end
 
@@ -162,6 +163,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
     ending.passed_count = results["verdicts"][PASS]
     ending.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
     db.session.flush()
+    store_verdicts(ending, results["bySession"], actor=actor)
     note_run_end(ending)
     audit.record(
         actor, "eval_run.finished", "eval_run", ending.id, after=ending.status, passed=ending.passed_count,
@@ -288,6 +290,7 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
         raise Refused("The agents of these goldens are archived or run elsewhere now, so nothing can be replayed.")
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
     add_retries(failed, actor=actor)
+    remove_verdicts(run.id, actor=actor)
     run.status, run.completed_at, run.results = "running", None, {}
     db.session.flush()
     mark_retried(failed)
@@ -310,6 +313,7 @@ def delete_run(run_id: UUID, *, actor: Actor) -> int:
         actor, "eval_run.deleted", "eval_run", run.id, name=run.name, set=run.set_name, before=run.status,
         replays=len(replays), passed=run.passed_count, failed=run.failed_count,
     )  # fmt: skip
+    remove_verdicts(run.id, actor=actor)
     db.session.execute(text(f"SET CONSTRAINTS {CASES_CONSTRAINT} DEFERRED"))
     db.session.delete(run)
     db.session.flush()
