@@ -156,8 +156,8 @@ def iso(at: datetime) -> str:
 
 
 def percent(value: float, digits: int = 0) -> str:
-    """A share of one as `91 %`."""
-    return f"{value * 100:.{digits}f} %"
+    """A share of one as `91%`."""
+    return f"{value * 100:.{digits}f}%"
 
 
 def duration(milliseconds: float) -> str:

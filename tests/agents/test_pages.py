@@ -50,7 +50,7 @@ def test_the_list_says_who_did_how_much(
     assert len(seen) <= 8
     rows = {row.select_one(".u-main a").text: row.get_text(" ", strip=True) for row in html.select("tbody tr")}
     assert list(rows) == ["deal-analyst", "sales-ops", "feedback-review-agent"]
-    for words in ("external", "offline", "$0.0042", "8.0 s", "0 % of", "v1"):
+    for words in ("external", "offline", "$0.0042", "8.0 s", "0% of", "v1"):
         assert words in rows["deal-analyst"]
     assert "not rated" in rows["feedback-review-agent"]
     assert "system" in rows["feedback-review-agent"]

@@ -115,7 +115,7 @@ def test_an_edit_shows_its_words_and_can_be_undone(app: Flask, workspace: Worksp
     hold(page)
     own = page.get_by_role("list", name="What you said")
     expect(own.locator("ins").first).to_have_text("9.6")
-    expect(own.get_by_text(re.compile(r"^\d+ % changed$"))).to_be_visible()
+    expect(own.get_by_text(re.compile(r"^\d+% changed$"))).to_be_visible()
 
     page.keyboard.press("Enter")
     expect(own).to_have_count(0)

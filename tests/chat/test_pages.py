@@ -151,7 +151,7 @@ def test_an_edit_keeps_the_answer_that_was_wanted(talk: Talk) -> None:
     assert row.comment == row.details["preferred_answer"], "the replacement text is the reason"
     changed = row.details["output_review"]["edit_distance"]
     assert 0 < changed < 50
-    assert f"{changed} % changed" in part.text
+    assert f"{changed}% changed" in part.text
 
     talk.post("edit", text="Ask the model again.")
     assert len(talk.rows()) == 1

@@ -351,7 +351,7 @@ def test_what_runs_say_of_a_set(
         line = soup(client.get(URL)).select_one("#sets li").get_text(" ", strip=True)
     assert len(seen) <= 8, seen
     assert "2 of 2" in line
-    assert "100 % 34–100" in line
+    assert "100% 95% CI 34–100%" in line
     assert soup(client.get(URL)).select_one(f"#sets a[href$='/runs/{open_run.id}']")
     assert send(client, "/sets/smoke/rename", name="other").status_code == 409
     run_sessions()

@@ -72,12 +72,12 @@ def test_a_set_is_replayed_from_the_form_and_its_page_tells_how_it_went(
     line = page.select_one(f"#case-{golden}")
     assert "✓ pass" in words(line)
     assert len(line.select(".u-trial")) == 2
-    assert "pass^2 100 %" in words(page)
+    assert "pass^2 100%" in words(page)
     with count_queries() as seen:
         listed = soup(client.get(RUNS))
     assert len(seen) <= 8
     assert "deals" in words(listed.select_one("[data-row]"))
-    assert "100 %" in words(listed.select_one("[data-row]"))
+    assert "100%" in words(listed.select_one("[data-row]"))
     with count_queries() as seen:
         client.get(answer.location)
     assert len(seen) <= 12
@@ -186,21 +186,21 @@ def test_the_tab_says_how_all_sets_fare(bench: Bench, client: FlaskClient) -> No
     good = bench.desk.look(won).session.agent_version_id
     assert told() == ""
     bench.run(set_name="deals")
-    assert told() == "100 %"
+    assert told() == "100%"
     bench.run(set_name="calm")
-    assert told() == "100 %"
+    assert told() == "100%"
     bench.worse()
     bench.run(golden_ids=[won])
-    assert told() == "100 %", "one golden does not speak for its set"
+    assert told() == "100%", "one golden does not speak for its set"
     bench.run(set_name="deals")
-    assert told() == "67 % ▾33 lower than before the last run"
+    assert told() == "67% ▾33 lower than before the last run"
     bench.run(set_name="deals", agent_version_id=good)
-    assert told().startswith("67 %"), "a trial does not either"
+    assert told().startswith("67%"), "a trial does not either"
     bench.run(set_name="calm")
-    assert told() == "67 %", "nothing moved"
+    assert told() == "67%", "nothing moved"
     with bench.acting():
         eval_golden.revoke_golden(won, actor=bench.admin)
-    assert told() == "100 %"
+    assert told() == "100%"
 
 
 def test_the_list_of_runs_follows_them_and_says_where_they_came_from(bench: Bench, client: FlaskClient) -> None:
@@ -450,7 +450,7 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
     page = soup(client.get(f"/tasks/{task.id}"))
     assert page.select_one(f'a[href="{led.location}"]') is not None
     tab = words(soup(client.get(RUNS)).select_one('nav[aria-label="Agent Review"] a[href$="/evals"]'))
-    assert tab == "Evals 0 % ▾100 lower than before the last run"
+    assert tab == "Evals 0% ▾100 lower than before the last run"
     with bench.acting():
         first = versions.version_id(versions.get_agent(bench.agent_id, actor=bench.admin), 1)
     assert bench.run(set_name="wins", agent_version_id=first).passed_count == 1

@@ -172,7 +172,7 @@ def edit(chat_id: UUID, index: int) -> Any:
     except Invalid as refusal:
         return _refused(chat_id, form, refusal)
     undo = Toast(
-        f"Your answer is kept, {changed} % of it changed.",
+        f"Your answer is kept, {changed}% of it changed.",
         undo=url_for(".thumb", chat_id=chat_id, index=index),
         target=f"#received-m-{index}",
         fields=(("signal", "edit"), ("do", "retract")),

@@ -63,6 +63,6 @@ def _tail(row: FeedbackRow) -> str:
     if row.origin == "machine":
         return f"{row.confidence:.2f}"
     if row.signal == "edit" and row.edit_distance is not None:
-        return f"{row.edit_distance} % changed"
+        return f"{row.edit_distance}% changed"
     weight = weight_of(row.signal)
     return f"weight {weight:g}" if weight < 1 else ""
