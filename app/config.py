@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from app.errors import Invalid, Unusable
+from app.formats.model_slots import read_model_slots
 from app.formats.outbound_rules import read_allow
 from app.formats.session_limits import SESSION_BYTES
 
@@ -61,6 +62,10 @@ class Settings:
     threads: int = setting("How many requests each process works on at once.", 16, 2, 1000)
     executor_text: str = setting("`off` leaves running agents to `upshot worker` processes.", "on")
     slots: int = setting("How many sessions one process runs at once.", 32, 1, 500)
+    model_slots: str = setting(
+        "How many requests a model server gets at once from one process: a number, or `host:port=number` and"
+        " `provider=number` separated by commas; no limit when unset."
+    )
     lease_seconds: int = setting(
         "A session without a sign of life for so long is taken over.", 60, 2, 3600, "a whole number of seconds"
     )
@@ -98,6 +103,10 @@ class Settings:
             read_allow(self.outbound_allow)
         except Invalid as wrong:
             raise Unusable(f"UPSHOT_OUTBOUND_ALLOW cannot be read: {wrong.detail}") from None
+        try:
+            read_model_slots(self.model_slots)
+        except Invalid as wrong:
+            raise Unusable(f"UPSHOT_MODEL_SLOTS cannot be read: {wrong.detail}") from None
 
     @property
     def processes(self) -> int:

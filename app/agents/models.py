@@ -46,9 +46,24 @@ def find_model(configured: str, settings: Settings, loop: AbstractEventLoop | No
     with _cache_lock:
         known = _cache.setdefault(loop, {}) if loop is not None else {}
         if key not in known:
-            compatible = settings.openai_base_url and (":" not in name or name.startswith(OPENAI_PREFIXES))
-            known[key] = _compatible_model(name, settings) if compatible else _hosted_model(name)
+            known[key] = _compatible_model(name, settings) if _is_compatible(name, settings) else _hosted_model(name)
         return known[key]
+
+
+def server_of(configured: str, settings: Settings) -> str:
+    """The server that a model is asked at, as `UPSHOT_MODEL_SLOTS` names it: host and port of the OpenAI-compatible
+    one, or the provider. Empty for the offline model, which asks nobody."""
+    name = configured or settings.model
+    if name == OFFLINE:
+        return ""
+    if _is_compatible(name, settings):
+        return urlsplit(settings.openai_base_url).netloc.lower()
+    return name.partition(":")[0].lower()
+
+
+def _is_compatible(name: str, settings: Settings) -> bool:
+    """Whether the OpenAI-compatible server has it."""
+    return bool(settings.openai_base_url) and (":" not in name or name.startswith(OPENAI_PREFIXES))
 
 
 def preload() -> None:

@@ -18,10 +18,12 @@ from app.agents.history import History, add_agent_message, add_user_message, bui
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.tools import RunConnections
 from app.agents.replay_tools import RecordedTools
+from app.agents.slots import FOR_PEOPLE, FOR_REPLAYS, NO_LIMIT, ModelAccess, Rank, next_rank, run_of_agent, server_named
 from app.agents.turn import Answer, RunFailed, Threads, Turn, Usage
 from app.config import Settings, redact, redact_text
 from app.errors import Problem
 from app.evals.trace import Run as Trace
+from app.formats.model_slots import read_model_slots, slots_for
 from app.services.evals import replays as eval_replays
 from app.services.evals.replays import Replay
 from app.services.runtime.inputs import RunInputs, load_inputs
@@ -56,6 +58,8 @@ class Run:
     replay: Replay | None = None
     recorded: RecordedTools | None = None
     tools: list[Tool] = field(default_factory=list)
+    rank: Rank = (FOR_PEOPLE, 0)
+    deadline: asyncio.Timeout | None = None
     task: asyncio.Task[None] = field(init=False)
     stop_requested: bool = False
 
@@ -66,9 +70,12 @@ class Run:
         """Run the session to its end: completed, failed or cancelled, unless the lease was lost."""
         try:
             work, history = await self._prepare()
-            async with asyncio.timeout(work.config.limits.seconds):
-                async with RunConnections(work.config, self.settings.outbound_allow) as outside:
-                    ending = await self._play(work, history, outside)
+            limits = work.config.limits
+            # Waiting for a turn is not the agent's time.
+            async with run_of_agent(work.actor.agent_id, limits.runs, self.rank):
+                async with asyncio.timeout(limits.seconds) as self.deadline:
+                    async with RunConnections(work.config, self.settings.outbound_allow) as outside:
+                        ending = await self._play(work, history, outside)
             await self._end(ending)
         except LeaseLost:
             log.info("session %s is not ours any more", self.lease.session_id)
@@ -95,6 +102,7 @@ class Run:
     async def _prepare(self) -> tuple[RunInputs, History]:
         work, history, self.writer = await self.threads.transact(self.product, self._load)
         self.replay = work.replay
+        self.rank = next_rank(FOR_PEOPLE if self.replay is None else FOR_REPLAYS)
         if self.replay is None:
             self.injected(self.lease.tenant_id, work.prompt.row_ids)
         else:
@@ -156,8 +164,19 @@ class Run:
         model = await self.threads.call(lambda: models.find_model(work.config.model, self.settings, loop))
         tools = {tool.name: tool for tool in self.tools}
         write = partial(leases.record, self.lease)
-        turn = Turn(work, model, tools, self.threads, self._record, self._draft, self.usage, write, self.recorded)
+        turn = Turn(
+            work, model, tools, self.threads, self._record, self._draft, self.usage, write, self.recorded,
+            self._access(work.config.model),
+        )  # fmt: skip
         return await turn.run(history)
+
+    def _access(self, configured: str) -> ModelAccess | None:
+        """The way to the server of a model, with as many at once as the operator allows."""
+        server = models.server_of(configured, self.settings)
+        if not server:
+            return None
+        most = slots_for(server, read_model_slots(self.settings.model_slots)) or NO_LIMIT
+        return ModelAccess(server_named(server), most, self.rank, self.deadline)
 
     async def _record(self, events: list[NewEvent]) -> None:
         if await self.threads.transact(self.writer, lambda: leases.record(self.lease, events)):

@@ -14,6 +14,7 @@ from app.actor import Actor
 from app.agents import models
 from app.agents.history import History, OpenCall, add_tool_result, sort_as_stored
 from app.agents.replay_tools import RecordedTools
+from app.agents.slots import ModelAccess
 from app.config import redact, redact_text
 from app.db import acting_as, transaction
 from app.services.runtime.inputs import RunInputs
@@ -38,6 +39,10 @@ MAX_REASON = 600
 MAX_EMPTY_ANSWERS = 2
 MAX_BROKEN_STREAMS = 2
 MAX_CAUSES = 4
+# A server that is busy is asked again so often, after as long as it says, or twice as long each time.
+MAX_WAITS = 6
+MAX_WAIT_SECONDS = 120.0
+BUSY_STATUSES = (429, 503)
 INTERRUPTED = "The run was interrupted while this was under way; look whether it was done before you do it again."
 # The offline model reports with its answer which rules it followed.
 RULE_KEYS = ("applied_rules", "unread_rules")
@@ -107,7 +112,8 @@ class Answer:
 @dataclass
 class Turn:
     """The loop of one turn. `record` commits events as they happen, `write_inside` writes them in a tool's transaction
-    and returns whether to stop, `draft` shows the answer while it grows, `recorded` answers the calls of a replay."""
+    and returns whether to stop, `draft` shows the answer while it grows, `recorded` answers the calls of a replay.
+    `access` is the way to the model's server; a model of this process has none."""
 
     work: RunInputs
     model: Model
@@ -118,6 +124,7 @@ class Turn:
     usage: Usage
     write_inside: Callable[[list[NewEvent]], bool]
     recorded: RecordedTools | None = None
+    access: ModelAccess | None = None
 
     async def run(self, history: History) -> Answer:
         for call in list(history.open_calls):
@@ -160,13 +167,29 @@ class Turn:
             raise RunFailed(f"The agent asked its model {made} times without coming to an answer; its limit is {most}.")
         self.usage.requests += 1
         try:
-            response = await self._request(history)
+            response = await self._request_in_turn(history)
         except (RunFailed, StreamBroke):
             raise
         except Exception as trouble:
             raise RunFailed(self._trouble(trouble)) from trouble
         self._count(response)
         return response
+
+    async def _request_in_turn(self, history: History) -> ModelResponse:
+        """Ask when it is our turn at the server. One that is busy is asked again after as long as it says."""
+        if self.access is None:
+            return await self._request(history)
+        waits = 0
+        while True:
+            async with self.access.turn():
+                try:
+                    return await self._request(history)
+                except Exception as trouble:
+                    seconds = seconds_to_wait(trouble, waits)
+                    if seconds is None:
+                        raise
+                    self.access.server.keep_quiet(seconds)
+            waits += 1
 
     async def _request(self, history: History) -> ModelResponse:
         from pydantic_ai import direct
@@ -213,9 +236,10 @@ class Turn:
             usage.cost = usage.cost + price if price is not None else None
 
     def _trouble(self, trouble: Exception) -> str:
-        status = getattr(trouble, "status_code", None)
+        status, wait = getattr(trouble, "status_code", None), getattr(trouble, "retry_after", None)
         if isinstance(status, int):
-            return self._explain(f"answered with status {status}", getattr(trouble, "body", None))
+            asks = f" and asks to wait {wait:,.0f} seconds" if wait and wait > MAX_WAIT_SECONDS else ""
+            return self._explain(f"answered with status {status}{asks}", getattr(trouble, "body", None))
         return self._explain("could not be asked", trouble)
 
     def _explain(self, what: str, reason: Any) -> str:
@@ -327,6 +351,16 @@ def define_tool(tool: Tool) -> Any:
         metadata={"writes": tool.writes},
         strict=False,
     )
+
+
+def seconds_to_wait(trouble: Exception, waits: int) -> float | None:
+    """How long to wait before a busy server is asked again; None where it is not busy, was asked often enough, or
+    wants to be left alone for longer than anybody waits."""
+    status, asked = getattr(trouble, "status_code", None), getattr(trouble, "retry_after", None)
+    if status not in BUSY_STATUSES or (status != 429 and asked is None) or waits == MAX_WAITS:
+        return None
+    seconds = float(2**waits) if asked is None else max(float(asked), 0.0)
+    return seconds if seconds <= MAX_WAIT_SECONDS else None
 
 
 def ended_early(response: ModelResponse) -> bool:

@@ -103,12 +103,14 @@ class McpServer(Part):
 
 
 class Limits(Part):
-    """How far one run goes: questions to the model, tool calls, seconds, and characters of an answer."""
+    """How far one run goes: questions to the model, tool calls, seconds, and characters of an answer. `runs` is how
+    many runs of the agent one process has at once; 0 is no limit."""
 
     requests: Annotated[int, Field(ge=1, le=100)] = 12
     tool_calls: Annotated[int, Field(ge=0, le=500)] = 24
     seconds: Annotated[int, Field(ge=1, le=1800)] = 120
     output_chars: Annotated[int, Field(ge=100, le=60_000)] = 20_000
+    runs: Annotated[int, Field(ge=0, le=1000)] = 0
 
 
 class AgentConfig(Part):

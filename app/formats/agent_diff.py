@@ -14,6 +14,7 @@ LIMITS = {
     "tool_calls": "Tool calls",
     "seconds": "Seconds",
     "output_chars": "Characters of an answer",
+    "runs": "Runs at once (0: no limit)",
 }
 SERVERS_MODEL = "the server's model"
 # The parts of one kind by name, each as the lines that its page shows.

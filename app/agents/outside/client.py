@@ -196,6 +196,9 @@ def model_client() -> httpx2.AsyncClient:
 
 
 async def _bound_response(response: httpx2.Response) -> None:
+    if response.status_code == 429 or (response.status_code == 503 and "retry-after" in response.headers):
+        # The libraries would ask again by themselves. The turn does so, when the server has had its time.
+        response.headers["x-should-retry"] = "false"
     streamed = response.headers.get("content-type", "").startswith("text/event-stream")
     response.stream = BoundedStream(response.stream, "It", MODEL_STREAM_BYTES if streamed else MODEL_BYTES)
 

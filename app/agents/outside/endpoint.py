@@ -155,7 +155,7 @@ def build_request(work: RunInputs, history: History) -> dict[str, Any]:
             "sha256": work.prompt.sha256,
         },
         "record": {"id": str(record.id), "type": record.type_slug, "name": record.name} if record else None,
-        "limits": work.config.limits.model_dump(mode="json"),
+        "limits": work.config.limits.model_dump(mode="json", exclude={"runs"}),
     }
 
 
