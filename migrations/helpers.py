@@ -52,3 +52,14 @@ def as_door() -> Iterator[None]:
     run("GRANT CREATE ON SCHEMA public TO upshot_door; SET LOCAL ROLE upshot_door")
     yield
     run("RESET ROLE; REVOKE CREATE ON SCHEMA public FROM upshot_door")
+
+
+def amend_function(signature: str, *changes: tuple[str, str]) -> None:
+    """Replace texts in a function's body, wherever they occur. Fails where one does not occur at all."""
+    connection = op.get_bind()
+    body: str = connection.exec_driver_sql(f"SELECT pg_get_functiondef('{signature}'::regprocedure)").scalar_one()
+    for before, after in changes:
+        if before not in body:
+            raise ValueError(f"{signature} does not say {before!r}")
+        body = body.replace(before, after)
+    run(body)

@@ -5,6 +5,7 @@ Nothing in that folder is committed. A second run finds its own stamp and leaves
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -33,6 +34,8 @@ COPIED = {
     "plotly-cartesian.min.js": "plotly.js-cartesian-dist-min/plotly-cartesian.min.js",
 }
 BUILT = (*COPIED, "plotly.css", "icons.svg")
+# The server sends these copies to browsers, which all take them.
+PACKED = tuple(f"{name}.gz" for name in BUILT)
 SVG = "http://www.w3.org/2000/svg"
 
 
@@ -67,14 +70,22 @@ def is_current(sources: str) -> bool:
         manifest = json.loads(MANIFEST.read_text("utf-8"))
     except (OSError, ValueError):
         return False
-    present = all((VENDOR / name).is_file() for name in BUILT)
+    present = all((VENDOR / name).is_file() for name in (*BUILT, *PACKED))
     return manifest.get("sources") == sources and present and packages_installed()
 
 
 def write(name: str, text: str) -> None:
+    """Replace one file and its compressed copy."""
+    content = text.encode("utf-8")
+    replace_file(name, content)
+    if name in BUILT:
+        replace_file(f"{name}.gz", gzip.compress(content, mtime=0))
+
+
+def replace_file(name: str, content: bytes) -> None:
     """Replace one file in a single step, so that a running server never reads half of it."""
     part = VENDOR / f".{name}.{os.getpid()}"
-    part.write_text(text, "utf-8")
+    part.write_bytes(content)
     part.replace(VENDOR / name)
 
 

@@ -1,12 +1,15 @@
 """Figures: the trials of a golden and the goldens of a set combined, intervals, and what a set can show."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
+from typing import Any
 
 from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
 
 Z = 1.96
+# Of a set whose goldens have criteria of their own, so many names at most.
+MAX_DIMENSIONS = 40
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
@@ -73,3 +76,30 @@ def accuracy(verdicts: Iterable[str]) -> float | None:
     counted = count_verdicts(verdicts)
     judged = counted[PASS] + counted[FAIL] + counted[FLAKY]
     return counted[PASS] / judged if judged else None
+
+
+def score_verdicts(verdicts: Sequence[str]) -> dict[str, Any]:
+    """The accuracy of some goldens, and how many of them passed and were judged."""
+    counted = count_verdicts(verdicts)
+    judged = counted[PASS] + counted[FAIL] + counted[FLAKY]
+    return {"accuracy": accuracy(verdicts), "passed": counted[PASS], "judged": judged}
+
+
+def score_dimensions(goldens: Iterable[Sequence[Mapping[str, Mapping[str, Any]]]]) -> dict[str, dict[str, Any]]:
+    """Of each dimension its mean score, and how many goldens passed it and were judged by it. Each golden is given by
+    the dimensions of its trials: it passes a dimension if all of them do."""
+    found: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    for trials in goldens:
+        for name in dict.fromkeys(name for trial in trials for name in trial):
+            told = [trial[name] for trial in trials if name in trial]
+            mean = sum(one["score"] for one in told) / len(told)
+            found[name].append((mean, all(one["passed"] for one in told)))
+    most_judged = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:MAX_DIMENSIONS]
+    return {
+        name: {
+            "mean": round(sum(score for score, _ in scores) / len(scores), 6),
+            "passed": sum(passed for _, passed in scores),
+            "judged": len(scores),
+        }
+        for name, scores in most_judged
+    }

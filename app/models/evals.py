@@ -1,9 +1,11 @@
 """Evals: criteria, golden sets and runs over them. The cases of a run are sessions."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import CheckConstraint, ForeignKey, UniqueConstraint, text
+from sqlalchemy import CheckConstraint, Computed, ForeignKey, UniqueConstraint, text
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.db.types import counter, flag, json_object, timestamp
@@ -40,8 +42,9 @@ class GoldenSet(KeyedRow):
 
 
 class EvalRun(Row):
-    """One pass over goldens with one configuration. Its cases are the sessions with its `eval_run_id`; the figures are
-    read from them and written here when the run ends."""
+    """One pass over goldens with one configuration. Its cases are the sessions with its `eval_run_id`; the results are
+    read from them and written here when the run ends. `figures` is what the results say of the run as a whole: lists
+    and charts read it, because PostgreSQL unpacks all of `results` for each value that is taken from it."""
 
     __tablename__ = "eval_runs"
     __table_args__ = (
@@ -77,6 +80,7 @@ class EvalRun(Row):
     passed_count: Mapped[counter]
     failed_count: Mapped[counter]
     results: Mapped[json_object]
+    figures: Mapped[dict[str, Any] | None] = mapped_column(JSONB, Computed("results - 'bySession'", persisted=True))
     created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.evals import stats
@@ -58,3 +60,22 @@ def test_accuracy_leaves_out_what_was_not_judged() -> None:
     assert stats.accuracy(["errored"]) is None
     assert stats.is_pass("flaky") is False
     assert stats.is_pass("unknown") is None
+
+
+def test_dimensions_are_scored_by_golden() -> None:
+    def trial(**scores: float) -> dict[str, Any]:
+        return {name: {"score": score, "passed": score >= 0.6} for name, score in scores.items()}
+
+    goldens = [[trial(calls=1.0, message=0.9)], [trial(calls=1.0), trial(calls=0.5)], [trial(message=0.3)], []]
+    assert stats.score_dimensions(goldens) == {
+        "calls": {"mean": 0.875, "passed": 1, "judged": 2},
+        "message": {"mean": 0.6, "passed": 1, "judged": 2},
+    }
+
+
+def test_dimensions_of_criteria_are_kept_up_to_a_number() -> None:
+    many = {f"criterion_{number}": {"score": 1.0, "passed": True} for number in range(60)}
+    shared = {"calls": {"score": 1.0, "passed": True}}
+    found = stats.score_dimensions([[many | shared], [shared]])
+    assert len(found) == stats.MAX_DIMENSIONS
+    assert next(iter(found)) == "calls"

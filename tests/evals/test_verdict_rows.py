@@ -45,3 +45,16 @@ def test_a_deleted_run_gives_its_place_to_the_one_before(bench: Bench) -> None:
     with bench.acting():
         eval_results.delete_run(second.id, actor=bench.admin)
     assert [(row.run_id, row.latest) for row in rows(bench)] == [(first.id, True)]
+
+
+def test_a_run_keeps_its_figures_by_agent_and_by_dimension(bench: Bench) -> None:
+    bench.golden(WON)
+    bench.golden("Search entities Kestrel")
+    bench.worse()
+    run = bench.run(set_name="default")
+    figures = run.figures
+    assert figures == {name: value for name, value in run.results.items() if name != "bySession"}
+    assert (figures["accuracy"], figures["passed"], figures["judged"]) == (0.0, 0, 2)
+    assert figures["agents"] == {str(bench.agent_id): {"accuracy": 0.0, "passed": 0, "judged": 2}}
+    assert figures["dimensions"]["entities_created"] == {"mean": 1.0, "passed": 2, "judged": 2}
+    assert figures["dimensions"]["entities_updated"] == {"mean": 0.5, "passed": 1, "judged": 2}

@@ -8,11 +8,11 @@ from app.actor import Actor
 from app.db import db
 
 MAX_COUNT = 1000
-# The newest run of each set that counts for it (see `evals.run_lists.counts_for_set`), with its figures read from its
-# results at once. `{which}` says of which set, and before which run.
+# The newest run of each set that counts for it (see `evals.run_lists.counts_for_set`), with its figures. `{which}` says
+# of which set, and before which run.
 _RUN = """
     SELECT run.id, run.set_name, run.created_at, round(found.accuracy * found.judged)::int AS passed, found.judged
-      FROM eval_runs AS run, jsonb_to_record(run.results) AS found(accuracy float, judged int)
+      FROM eval_runs AS run, jsonb_to_record(run.figures) AS found(accuracy float, judged int)
      WHERE run.tenant_id = :tenant AND run.status = 'completed' AND NOT run.options ? 'trial' AND {which}
      ORDER BY run.created_at DESC, run.id DESC LIMIT 1
 """

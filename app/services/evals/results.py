@@ -32,7 +32,7 @@ MAX_DIVERGENCES = 20
 # keeps the planner from pulling the subquery up, which would decompress it once per column.
 CASES = """
 SELECT s.id, s.eval_source, m.trial, s.status, m.result ->> 'verdict', (m.result ->> 'overall_accuracy')::float8,
-       m.result ->> 'reason', m.result ->> 'baseline', s.model{divergences}
+       m.result ->> 'reason', m.result ->> 'baseline', s.model, s.agent_id{more}
   FROM sessions AS s
  CROSS JOIN LATERAL (SELECT s.metadata ->> 'eval_trial' AS trial, s.metadata -> 'eval_result' AS result OFFSET 0) AS m
  WHERE s.tenant_id = %(tenant)s AND s.eval_run_id = %(run)s {golden} AND (s.metadata -> 'eval_retried') IS NULL
@@ -58,7 +58,9 @@ class Case:
     reason: str | None
     baseline: str | None
     model: str | None
+    agent_id: UUID
     divergences: list[Any] | None = None
+    dimensions: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,12 @@ class Progress:
 
 
 def cases_of(run_id: UUID, *, actor: Actor, golden_id: str | None = None, divergences: bool = False) -> list[Case]:
-    """The cases of a run, without those that were tried again. One query."""
-    more = ", m.result -> 'divergences'" if divergences else ""
+    """The cases of a run, without those that were tried again. With `divergences` they have their dimensions too. One
+    query."""
+    more = ", m.result -> 'divergences', m.result -> 'dimensions'" if divergences else ""
     only = "AND s.eval_source = %(golden)s" if golden_id is not None else ""
     wanted = {"tenant": actor.tenant_id, "run": run_id, "golden": golden_id}
-    return [Case(*row) for row in run(CASES.format(divergences=more, golden=only), wanted)]
+    return [Case(*row) for row in run(CASES.format(more=more, golden=only), wanted)]
 
 
 def group_by_golden(cases: Sequence[Case]) -> dict[str, list[Case]]:
@@ -111,17 +114,25 @@ def progress_of(run: EvalRun, cases: Sequence[Case]) -> Progress:
 
 
 def results_of(cases: Sequence[Case]) -> dict[str, Any]:
-    """`bySession` of a run, with the figures over all of it."""
+    """`bySession` of a run, and figures over all of it; goldens with a rejected baseline count in `verdicts` only."""
     goldens = group_by_golden(cases)
     every = {golden_id: golden_result(group) for golden_id, group in goldens.items()}
     found = {golden_id: one for golden_id, one in every.items() if one["verdict"] is not None}
-    trusted = [one["verdict"] for one in found.values() if one["baseline"] != "rejected"]
+    counted = [golden_id for golden_id, one in found.items() if one["baseline"] != "rejected"]
+    trusted = [found[golden_id]["verdict"] for golden_id in counted]
+    by_agent: dict[str, list[str]] = defaultdict(list)
+    for golden_id in counted:
+        by_agent[str(goldens[golden_id][0].agent_id)].append(found[golden_id]["verdict"])
     per_golden = [[case.verdict or ERRORED for case in group] for group in goldens.values()]
     most = max(map(len, per_golden), default=0)
     return {
         "bySession": found,
-        "accuracy": stats.accuracy(trusted),
-        "judged": sum(verdict in (PASS, FAIL, FLAKY) for verdict in trusted),
+        **stats.score_verdicts(trusted),
+        "agents": {agent_id: stats.score_verdicts(verdicts) for agent_id, verdicts in by_agent.items()},
+        "dimensions": stats.score_dimensions(
+            [case.dimensions or {} for case in goldens[golden_id] if case.verdict in (PASS, FAIL)]
+            for golden_id in counted
+        ),
         "verdicts": stats.count_verdicts(one["verdict"] for one in found.values()),
         "models": sorted({case.model for case in cases if case.model}),
         "pass_power_k": stats.pass_power_k(per_golden, most) if most > 1 else None,

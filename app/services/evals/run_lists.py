@@ -106,9 +106,9 @@ class SetTrend:
 
 _COLUMNS: tuple[Any, ...] = (
     *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
-    cast(EvalRun.results["accuracy"].astext, Float), Agent.slug, AgentVersion.version, User.name,
-    cast(EvalRun.results["judged"].astext, Integer),
-    cast(EvalRun.results["verdicts"]["errored"].astext, Integer), EvalRun.results["models"],
+    cast(EvalRun.figures["accuracy"].astext, Float), Agent.slug, AgentVersion.version, User.name,
+    cast(EvalRun.figures["judged"].astext, Integer),
+    cast(EvalRun.figures["verdicts"]["errored"].astext, Integer), EvalRun.figures["models"],
     EvalRun.cancel_requested_at.is_not(None), EvalRun.options.has_key("trial"), EvalRun.options.has_key("command_line"),
 )  # fmt: skip
 

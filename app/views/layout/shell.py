@@ -1,10 +1,8 @@
 """What every page has around it: navigation, tabs with what is waiting, workspaces, theme, keys, toasts."""
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 from flask import Flask, Response, current_app, g, redirect, render_template, request, url_for
@@ -159,21 +157,9 @@ def context() -> dict[str, Any]:
     return {"shell": Shell()}
 
 
-def stamp_static(endpoint: str, values: dict[str, Any]) -> None:
-    """Static files are cached for an hour; the stamp in their address lets a new release be seen at once."""
-    if endpoint == "static" and "filename" in values and current_app.static_folder:
-        values.setdefault("v", fingerprint(Path(current_app.static_folder) / values["filename"]))
-
-
-@cache
-def fingerprint(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:8] if path.is_file() else "0"
-
-
 def register(app: Flask) -> None:
-    """Give templates what they read, and static files their stamp."""
+    """Give templates what they read."""
     app.jinja_env.filters.update({**format.FILTERS, "markdown": markdown.render})
     app.jinja_env.globals |= {"flashed_toasts": flashed_toasts, "scope_options": scope_options}
     app.jinja_env.finalize = hidden_characters.finalize
     app.context_processor(context)
-    app.url_defaults(stamp_static)
