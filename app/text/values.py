@@ -8,7 +8,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -25,6 +25,11 @@ _NUMBER = re.compile(r"[-+]?\d{1,30}(?:\.\d{1,30})?(?:[eE][-+]?\d{1,3})?")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?")
 _NO_SCHEMA: Mapping[str, Any] = {}
 _SHORT = 64
+
+
+# A list of ids: its name ends so, and it holds scalars. `x-upshot-ordered` in its schema says that order matters.
+ID_LISTS = ("_ids", "Ids")
+ORDERED = "x-upshot-ordered"
 
 
 class Truncated:
@@ -49,6 +54,18 @@ class Clipped(str):
     __slots__ = ()
 
 
+class Unordered(list[Any]):
+    """A list that is compared without its order. It keeps the order in which it came, for pages and messages."""
+
+    __slots__ = ()
+
+
+class Ids(Unordered):
+    """A list of ids. Those of one length in one object belong together: their items are compared as tuples."""
+
+    __slots__ = ()
+
+
 class _TooLarge(Exception):
     pass
 
@@ -62,13 +79,18 @@ class Reader:
         self._left = 0
 
     def value(self, value: Any, schema: Any = None) -> Any:
-        """The canonical form: keys sorted, texts in one spelling, moments in UTC, lists without an order sorted."""
+        """The canonical form: keys sorted, texts in one spelling, moments in UTC, lists without an order marked."""
         self._left = MAX_BYTES
         try:
             return self._read(value, _as_schema(schema), 0)
         except _TooLarge:
             self.cut = True
             return TRUNCATED
+
+    def member(self, name: str, value: Any) -> Any:
+        """The canonical form of one member of an object; its name may say what kind of list it is."""
+        read = self.value({name: value})
+        return read[name] if isinstance(read, dict) else read
 
     def arguments(self, given: Any, schema: Any = None) -> Any:
         """Arguments of a call: an object, also when it came as text; a null argument is one that was left out."""
@@ -113,15 +135,15 @@ class Reader:
                 self._left -= 4
                 read[name] = inner
             else:
-                read[name] = self._read(inner, _as_schema(known.get(name)), depth)
+                about = _as_schema(known.get(name))
+                held = self._read(inner, about, depth)
+                read[name] = _as_ids(held, about) if isinstance(held, list) and name.endswith(ID_LISTS) else held
         return read
 
     def _list(self, value: list[Any] | tuple[Any, ...], schema: Mapping[str, Any], depth: int) -> list[Any]:
         items = _as_schema(schema.get("items"))
         read = [self._read(item, items, depth + 1) for item in value]
-        if schema.get("uniqueItems") is True and not any(isinstance(item, dict | list) for item in read):
-            read.sort(key=_sort_key)
-        return read
+        return Unordered(read) if schema.get("uniqueItems") is True and _holds_scalars(read) else read
 
     def _text(self, text: str, schema: Mapping[str, Any]) -> Any:
         size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
@@ -139,13 +161,37 @@ def _as_schema(given: Any) -> Mapping[str, Any]:
     return given if isinstance(given, dict) else _NO_SCHEMA
 
 
+def _holds_scalars(items: list[Any]) -> bool:
+    return not any(isinstance(item, dict | list) for item in items)
+
+
+def _as_ids(items: list[Any], schema: Mapping[str, Any]) -> list[Any]:
+    """A list of ids as one without order, unless its schema says that order matters or gives each place a meaning."""
+    ordered = schema.get(ORDERED) is True or "prefixItems" in schema or isinstance(schema.get("items"), list)
+    return items if ordered or not _holds_scalars(items) else Ids(items)
+
+
 def _sort_key(scalar: Any) -> tuple[int, float, str]:
-    """The sort key of a scalar in a list without order; equal numbers sort together."""
+    """The sort key of a scalar in a list without order; equal numbers sort together, also where one came as text."""
     if isinstance(scalar, bool) or scalar is None:
         return (0, 0.0, str(scalar))
-    if isinstance(scalar, int | float):
-        return (1, scalar, "")
-    return (2, 0.0, str(scalar))
+    number = as_number(scalar) if isinstance(scalar, str) else scalar
+    return (1, number, str(scalar)) if isinstance(number, int | float) else (2, 0.0, str(scalar))
+
+
+def _in_order(value: dict[str, Any]) -> dict[str, Any]:
+    """An object with its lists of ids in an order that is the same for both sides: together where they are as long."""
+    tied: dict[int, list[str]] = {}
+    for name, held in value.items():
+        if type(held) is Ids and len(held) > 1:
+            tied.setdefault(len(held), []).append(name)
+    if not tied:
+        return value
+    put = dict(value)
+    for names in tied.values():
+        rows = sorted(zip(*(value[name] for name in names), strict=True), key=lambda row: [*map(_sort_key, row)])
+        put |= {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    return put
 
 
 def canonical(text: str) -> str:
@@ -198,7 +244,11 @@ def leaves(value: Any, under: Path = (), found: Leaves | None = None) -> Leaves:
     if not value or not isinstance(value, dict | list):
         found[under] = value
         return found
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+    if isinstance(value, dict):
+        parts: Iterable[tuple[str | int, Any]] = _in_order(value).items()
+    else:
+        parts = enumerate(sorted(value, key=_sort_key) if isinstance(value, Unordered) else value)
+    for key, inner in parts:
         leaves(inner, (*under, key), found)
     return found
 

@@ -144,6 +144,22 @@ def spaces(session: Session, pick: Pick) -> Session:
     )
 
 
+def id_order(session: Session, pick: Pick) -> Session:
+    """Every list of ids begins elsewhere; lists of one call move together."""
+
+    def turned(value: Any, by: int) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: [*held[by % len(held) :], *held[: by % len(held)]]
+                if key.endswith(("_ids", "Ids")) and isinstance(held, list) and held
+                else turned(held, by)
+                for key, held in value.items()
+            }
+        return [turned(held, by) for held in value] if isinstance(value, list) else value
+
+    return _each_argument(session, lambda arguments: turned(arguments, 1 + pick(3)))
+
+
 def as_float(session: Session, pick: Pick) -> Session:
     return _each_argument(session, deep(lambda v: float(v) if isinstance(v, int) and not isinstance(v, bool) else v))
 
@@ -227,6 +243,17 @@ def _all_of(session: Session, place: int, effect: Any) -> set[str]:
     return {session["events"][p]["payload"]["id"] for p in places}
 
 
+def cross_ids(session: Session, pick: Pick) -> Session:
+    """One of two lists of ids that belong together begins elsewhere, so that others are paired."""
+    for place, _ in last_writes(session):
+        arguments = arguments_at(session, place)
+        new, old = ([str(one) for one in arguments.get(name, ())] for name in ("new_part_ids", "part_ids"))
+        if new[1:] + new[:1] != new and len(set(old)) == len(new):
+            arguments["new_part_ids"] = new[1:] + new[:1]
+            return session
+    return change_leaf(session, pick)
+
+
 def drop_effect(session: Session, pick: Pick) -> Session:
     found = last_writes(session)
     place, effect = found[pick(len(found))]
@@ -285,6 +312,7 @@ def turn_into_error(session: Session, pick: Pick) -> Session:
 
 
 NEUTRAL = (
-    key_order, spaces, as_float, as_text, extra_read, failed_call, update_twice, overwritten_update, other_words,
+    key_order, spaces, as_float, as_text, extra_read, failed_call, update_twice, overwritten_update, id_order,
+    other_words,
 )  # fmt: skip
-BREAKING = (change_leaf, drop_effect, add_effect, double_creation, swap_target, turn_into_error)
+BREAKING = (change_leaf, cross_ids, drop_effect, add_effect, double_creation, swap_target, turn_into_error)

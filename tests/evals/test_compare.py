@@ -101,6 +101,41 @@ def test_another_figure_in_the_same_words_fails_a_single_question() -> None:
     assert compare_sessions(golden, golden)["overall_accuracy"] == 1.0
 
 
+BOOKED = "book", {"seats": 2}, {"ok": True}
+ASKED = "Book it. How much will it cost in total?"
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict"),
+    [
+        ([ASKED, BOOKED, "Booked for you, the price was 450 euros."], "pass"),
+        ([ASKED, BOOKED, "Booked."], "pass"),
+        ([ASKED, BOOKED, "Booked: 400 euros for 2 seats and 50 for the bags, so 450."], "pass"),
+        ([ASKED, BOOKED, "Booked, and it costs 430 euros."], "fail"),
+        ([ASKED, BOOKED, "It costs 430.", "Are you sure?", "Sorry, it is 450."], "pass"),
+        ([ASKED, "Just a moment.", "Go on", BOOKED], "fail"),
+        (["Book it. How many stops are there?", BOOKED, "There are 3 stops."], "pass"),
+        (["Book it.", BOOKED, "Booked seats 14 and 15."], "pass"),
+    ],
+)
+def test_a_figure_that_was_asked_for_along_with_a_change_is_not_another_one(said: list[Any], verdict: str) -> None:
+    golden = talk(ASKED, BOOKED, "Booked, that is 450 euros in total.")
+
+    assert compare_sessions(golden, talk(*said))["verdict"] == verdict
+
+
+def test_a_figure_that_was_announced_before_the_change_is_no_report() -> None:
+    """The last message stands before the last change: nobody was told what came of it."""
+    announced = talk(ASKED, "It will cost 450 euros. I book it now.", BOOKED)
+    golden = talk(ASKED, BOOKED, "Booked, that is 450 euros in total.")
+
+    result = compare_sessions(golden, announced)
+
+    assert (result["verdict"], result["reason"]) == ("fail", "the agent ended without saying 450, which was asked for")
+    assert compare_sessions(announced, announced)["overall_accuracy"] == 1.0
+    assert compare_sessions(announced, golden)["verdict"] == "pass", "a golden that reported nothing asks for nothing"
+
+
 def test_figures_that_the_person_said_or_never_asked_for_do_not_decide() -> None:
     tools = [READ, WRITE]
     golden = talk("I have 4 bags", "Yes?", "In total, may I take all of them?", "Yes, all 4.", tools=tools)

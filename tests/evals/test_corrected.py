@@ -102,6 +102,28 @@ def test_a_change_that_was_never_made_is_expected_with_its_call() -> None:
     assert judged(golden, twice, **won)[0] == "fail"
 
 
+def swapped(items: list[Any], new: list[Any]) -> tuple[Any, ...]:
+    return "swap_parts", {"order_id": "o", "item_ids": items, "new_item_ids": new}, {"ok": True}
+
+
+def test_ids_come_in_any_order_but_in_their_pairs() -> None:
+    golden = talk("Swap them", swapped([1, 2], ["b", "a"]), "Done.")
+    assert judged(golden, talk("Swap them", swapped([2, 1], ["a", "b"]), "Done."))[0] == "pass"
+    assert judged(golden, talk("Swap them", swapped([2, 1], ["b", "a"]), "Done."))[0] == "fail"
+    # An expected call that names one of the lists leaves the other, and so the pairs, to the recording.
+    for named in ({"new_item_ids": ["a", "b"]}, {"item_ids": [2, 1]}):
+        expected = {"calls": [{"name": "swap_parts", "arguments": named}]}
+        assert judged(golden, golden, **expected)[0] == "pass"
+
+
+def test_ids_that_the_session_made_come_in_any_order_too() -> None:
+    first, second = made("A", "z-9999"), made("B", "a-1111")
+    golden = talk("Join", first, second, moved("d-1", part_ids=["z-9999", "a-1111"]), "Done.")
+    again = made("A", "k-1111"), made("B", "k-2222")
+    for parts, verdict in ((["k-2222", "k-1111"], "pass"), (["k-2222", "k-2222"], "fail")):
+        assert judged(golden, talk("Join", *again, moved("d-1", part_ids=parts), "Done."))[0] == verdict
+
+
 def test_asked_figures_of_a_recording_that_was_wrong_are_not_asked_for() -> None:
     looked = ("find", {"kind": "deal"}, [])
     golden = talk("How many deals are there?", "There are 12 deals in the pipeline.")

@@ -24,6 +24,13 @@ SCALARS: st.SearchStrategy[Any] = (
 )
 VALUES = SCALARS | st.lists(SCALARS, min_size=1, max_size=3) | st.dictionaries(KEYS, SCALARS, min_size=1, max_size=3)
 ARGUMENTS = st.dictionaries(KEYS, VALUES, min_size=1, max_size=4)
+
+
+
+def id_lists(size: int) -> st.SearchStrategy[list[Any]]:
+    return st.lists(st.integers(0, 12) | st.sampled_from(["12", "9", "b-7"]), min_size=size, max_size=size)
+
+
 TOOLS = [
     {"name": "find_order", "annotations": {"readOnlyHint": True}},
     {"name": "update_order", "annotations": {"readOnlyHint": False}},
@@ -43,6 +50,10 @@ def made_sessions(draw: st.DrawFn) -> mutations.Session:
         if kind == "update_order":
             # Later updates of the same order name the same fields, so that an overwritten one leaves nothing.
             arguments = {"order_id": draw(st.sampled_from(["A-1", "B-2"])), "state": draw(SCALARS)}
+        if kind == "create_order" and draw(st.booleans()):
+            size = draw(st.integers(1, 4))
+            arguments |= {name: draw(id_lists(size)) for name in ("part_ids", "new_part_ids")}
+            arguments["tagIds"] = draw(id_lists(5))
         failed = draw(st.booleans()) and number > 0
         output = "Error: no" if failed else {"order_id": f"NEW-{number}"} if kind == "create_order" else {"ok": True}
         events += mutations.call(session, kind, arguments, output, is_error=failed)

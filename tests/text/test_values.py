@@ -71,6 +71,40 @@ def test_the_schema_says_where_order_and_spelling_of_numbers_do_not_count() -> N
     assert not same_arguments({"tags": ["b", "b"]}, {"tags": ["a", "b"]}, schema)
 
 
+PAIRED = {"item_ids": [3, 1, "2"], "new_item_ids": ["c", "a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ({"item_ids": [10, 9, 2]}, {"item_ids": ["2", "9", "10"]}, True),
+        ({"itemIds": ["a", "b", "b"]}, {"itemIds": ["b", "a", "b"]}, True),
+        ({"itemIds": ["a", "b", "b"]}, {"itemIds": ["a", "a", "b"]}, False),
+        ({"item_ids": ["007", "7"]}, {"item_ids": ["7", "007"]}, True),
+        ({"order": {"tag_ids": [2, 1]}}, {"order": {"tag_ids": [1, 2]}}, True),
+        (PAIRED, {"item_ids": [1, 2, 3], "new_item_ids": ["a", "b", "c"]}, True),
+        (PAIRED, {"item_ids": [1, 2, 3], "new_item_ids": ["a", "c", "b"]}, False),
+        ({**PAIRED, "tag_ids": [5, 6]}, {**PAIRED, "tag_ids": [6, 5]}, True),
+        ({"item_ids": [[1], [2]]}, {"item_ids": [[2], [1]]}, False),
+        ({"kids": [1, 2]}, {"kids": [2, 1]}, False),
+        ({"ids": [1, 2]}, {"ids": [2, 1]}, False),
+    ],
+)
+def test_lists_of_ids_have_no_order_and_those_of_one_length_belong_together(a: Any, b: Any, same: bool) -> None:
+    assert same_arguments(a, b) is same_arguments(b, a) is same
+
+
+@pytest.mark.parametrize("about", [{"x-upshot-ordered": True}, {"prefixItems": [{}, {}]}, {"items": [{}, {}]}])
+def test_a_schema_can_say_that_the_order_of_ids_matters(about: dict[str, Any]) -> None:
+    schema = {"properties": {"stop_ids": {"type": "array", **about}}}
+    assert not same_arguments({"stop_ids": [1, 2]}, {"stop_ids": [2, 1]}, schema)
+    assert same_arguments({"stop_ids": [1, 2]}, {"stop_ids": [1, 2]}, schema)
+
+
+def test_a_list_without_order_is_kept_as_it_came() -> None:
+    assert list(Reader().value({"item_ids": [3, 1]})["item_ids"]) == [3, 1]
+
+
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), nested(70), "x" * 300_000, ["é" * 200] * 2000, [1] * 200_000]
 )

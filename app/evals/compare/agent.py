@@ -19,9 +19,14 @@ from app.evals.compare.effects import (
     rename_effects,
     rename_ids,
 )
-from app.evals.compare.message import answer_figures_dimension, message_dimension, requested_figures_dimension
+from app.evals.compare.message import (
+    answer_figures_dimension,
+    message_dimension,
+    reported_figures_dimension,
+    requested_figures_dimension,
+)
 from app.evals.expected.expectations import Expected
-from app.evals.trace import Call, Run, Tool, calls_of, find_tool, result_failed, text_of
+from app.evals.trace import Call, Run, Tool, calls_of, find_tool, last_message, result_failed, text_of
 from app.text.similarity import Nearness
 from app.text.values import Reader, from_json, leaves, likeness
 
@@ -54,6 +59,12 @@ class Side:
     def changes_nothing(self) -> bool:
         """Whether nothing was changed and nothing should have been, so that the answer is all there is."""
         return not self.effects and not self.changed
+
+    @property
+    def ends_on_change(self) -> bool:
+        """Whether the session wrote something after its last message, and so never said what came of it."""
+        wrote = max((call.sequence for call in self.calls if call.writes and not call.failed), default=0)
+        return wrote > (last_message(self.run)[1] or 0)
 
 
 def read_side(run: Run, tools: Mapping[str, Tool], reader: Reader) -> Side:
@@ -185,16 +196,25 @@ def _agent_dimensions(
     if _message_decides(golden, before):
         message = replace(message, decides=True)
     # Where something else should have happened, the figures of the recording are not what is right.
-    if before.changes_nothing and golden.expected == Expected():
-        asked = requested_figures_dimension(before.run, after.run, message)
-        if asked is message and message.decides:
-            asked = answer_figures_dimension(before.run, after.run, message)
-        message = asked
+    if golden.expected == Expected():
+        message = _figures(before, after, message)
     return [
         *effect_dimensions(*effects, put_right=before.put_right),
         *call_dimensions(before.calls, after.calls, golden.expected, (before.names, after.names)),
         message,
     ]
+
+
+def _figures(before: Side, after: Side, message: Dimension) -> Dimension:
+    """The answer, held to the figures that the user asked for."""
+    if before.changes_nothing:
+        asked = requested_figures_dimension(before.run, after.run, message)
+        if asked is message and message.decides:
+            return answer_figures_dimension(before.run, after.run, message)
+        return asked
+    if before.ends_on_change:
+        return message
+    return reported_figures_dimension(before.run, after.run, message, unanswered=after.ends_on_change)
 
 
 def _message(golden: Golden, before: Side, after: Side, nearness: Nearness | None) -> Dimension:

@@ -143,7 +143,7 @@ class _NamedCall:
     """A call with the ids of things that the session made under the names of both sessions."""
 
     def __init__(self, call: Call, names: Mapping[Any, str]) -> None:
-        self.name, self.sequence = call.name, call.sequence
+        self.name, self.sequence, self.tool = call.name, call.sequence, call.tool
         self.arguments = rename_ids(call.arguments, names) if names else call.arguments
         # Equal for arguments that are the same to the letter; others may be equal too.
         self.print = repr(self.arguments)
@@ -198,8 +198,9 @@ def _expected_calls(expected: Expected, made: Sequence[Call], worked: Sequence[_
     found: list[Divergence] = []
     likes: list[float] = []
     for place, (name, given) in enumerate(expected.calls or ()):
-        wanted = Reader().arguments(given)
-        shares = [covered_share(name, wanted, called.arguments) for called in worked if called.name == name]
+        same = [called for called in worked if called.name == name]
+        wanted = Reader().arguments(given, same[0].tool.schema if same else None)
+        shares = [covered_share(name, wanted, called.arguments) for called in same]
         likes.append(max(shares, default=0.0))
         if likes[-1] < 1.0:
             text = f"{name} was not called{' with the expected arguments' if shares else ''}"
@@ -232,5 +233,12 @@ def covered_share(name: str, wanted: Any, given: Any) -> float:
 def _share(wanted: Any, given: Any) -> float:
     if not wanted:
         return 1.0
-    asked, there = leaves(wanted), leaves(given)
+    asked, there = leaves(wanted), leaves(_named_part(wanted, given))
     return sum(path in there and same_leaf(leaf, there[path]) for path, leaf in asked.items()) / len(asked)
+
+
+def _named_part(wanted: Any, given: Any) -> Any:
+    """What was given under the names that are wanted: lists of ids are put in order by those that both have."""
+    if not isinstance(wanted, dict) or not isinstance(given, dict):
+        return given
+    return {name: _named_part(wanted[name], given[name]) for name in wanted if name in given}

@@ -196,8 +196,8 @@ def _update_effect(events: Sequence[Event], reader: Reader) -> Effect | None:
     for event in events:
         for name, change in _object(event.payload.get("changes")).items():
             pair = change if isinstance(change, dict) and "to" in change else {"to": change}
-            before.setdefault(name, reader.value(pair["from"]) if "from" in pair else TRUNCATED)
-            after[name] = reader.value(pair["to"])
+            before.setdefault(name, reader.member(name, pair["from"]) if "from" in pair else TRUNCATED)
+            after[name] = reader.member(name, pair["to"])
     fields = {
         name: value for name, value in after.items() if before[name] is TRUNCATED or not equal(value, before[name])
     }
@@ -225,7 +225,7 @@ def rename_ids(value: Any, names: Mapping[Any, str], key: str = "") -> Any:
     if isinstance(value, dict):
         return {name: rename_ids(held, names, name) for name, held in value.items()}
     if isinstance(value, list):
-        return [rename_ids(held, names, key) for held in value]
+        return type(value)(rename_ids(held, names, key) for held in value)
     long = isinstance(value, str) and len(value) >= MIN_ID_CHARS
     if long or (isinstance(value, str | int) and not isinstance(value, bool) and split_name(key)[-1:] == ["id"]):
         return names.get(value, value)

@@ -10,6 +10,7 @@ from app.evals.expected.expectations import Expected
 from app.evals.trace import Run, Turn, last_message, text_of, turns_of
 from app.text.similarity import FactIndex, Nearness, text_similarity, tokens
 from app.text.values import canonical
+from app.text.words import sentences, words
 
 SAME = "the answer is the same, word for word"
 
@@ -88,6 +89,25 @@ def requested_figures_dimension(golden: Run, replay: Run, message: Dimension) ->
     )
 
 
+def reported_figures_dimension(golden: Run, replay: Run, message: Dimension, *, unanswered: bool) -> Dimension:
+    """The last answer where the session changed something and the user asked for a figure too: a replay that was asked
+    the same must not say others in its place. `unanswered`: the replay ended on a change, so that what it said before
+    in that turn announced the work and reported nothing."""
+    asked, turns = _asked_turn(golden), turns_of(replay)
+    same = [turn for turn in turns if asked is not None and _asks_the_same(asked.user, turn.user)]
+    figures = _requested_figures(golden)
+    answered = [turn for turn in same if not unanswered or turn is not turns[-1]]
+    if not same or _all_figures(replay, turns[-1].number if unanswered else None) & set(figures):
+        return message
+    instead = [figure for turn in answered for figure in _new_figures(turn.answer, turns)]
+    if not figures or not (instead or unanswered):
+        return message
+    says = f"the answer says {_listed(instead)} where the golden says {_listed(figures)}"
+    text = says if instead else f"the agent ended without saying {_listed(figures)}, which was asked for"
+    found = Divergence(MESSAGE, "figures", figures, instead or None, text)
+    return replace(message, score=0.0, reason=text, decides=True, divergences=(found, *message.divergences))
+
+
 def answer_figures_dimension(golden: Run, replay: Run, message: Dimension, wanted: str | None = None) -> Dimension:
     """The last answer where it decides: other figures in place of the golden's, or of the `wanted` answer's, make it a
     different answer, however similar the words are. Fewer or additional figures are a matter of wording."""
@@ -130,11 +150,28 @@ _ASKS = re.compile(
 )
 
 
+def _asked_turn(run: Run) -> Turn | None:
+    """The last turn in which the user asked for figures and the agent said something."""
+    return next((turn for turn in reversed(turns_of(run)) if _ASKS.search(turn.user) and turn.answer), None)
+
+
 def _requested_figures(run: Run) -> list[float]:
     """The figures in the answer to the last such question, without those that the user had mentioned before."""
-    turns = turns_of(run)
-    asked = [turn for turn in turns if _ASKS.search(turn.user) and turn.answer]
-    return _new_figures(asked[-1].answer, turns[: asked[-1].number]) if asked else []
+    asked = _asked_turn(run)
+    return _new_figures(asked.answer, turns_of(run)[: asked.number]) if asked else []
+
+
+def _asks_the_same(one: str, other: str) -> bool:
+    """Whether both messages ask for figures, in questions that share at least half of the words of the shorter."""
+    if not _ASKS.search(one) or not _ASKS.search(other):
+        return False
+    a, b = (_question_words(text) for text in (one, other))
+    return len(a & b) * 2 >= max(min(len(a), len(b)), 1)
+
+
+def _question_words(text: str) -> set[str]:
+    asking = " ".join(sentence for sentence in sentences(text) if _ASKS.search(sentence))
+    return set(words(asking)) - {"many", "much", "total", "number"}
 
 
 def _new_figures(answer: str, turns: Sequence[Turn]) -> list[float]:
@@ -143,9 +180,13 @@ def _new_figures(answer: str, turns: Sequence[Turn]) -> list[float]:
     return list(dict.fromkeys(one for one in tokens(answer) if isinstance(one, float) and one not in known))
 
 
-def _all_figures(run: Run) -> set[float]:
-    """Every figure in any message of the agent."""
-    said = (text_of(event) for event in run.events if event.event_type == "agent.message")
+def _all_figures(run: Run, before: int | None = None) -> set[float]:
+    """Every figure in any message of the agent, or in those before the turn of a number."""
+    turn, said = 0, []
+    for event in run.events:
+        turn += event.event_type == "user.message"
+        if event.event_type == "agent.message" and (before is None or turn < before):
+            said.append(text_of(event))
     return {token for text in said for token in tokens(text) if isinstance(token, float)}
 
 

@@ -26,7 +26,7 @@ from app.services.evals.golden_lists import row_contents
 from app.services.sessions.event_windows import iterate_events
 from app.text.embeddings import embed, nearness_of
 from app.text.similarity import Nearness
-from app.text.values import Reader, differences, equal
+from app.text.values import Reader, differences, leaves
 
 LOAD_EVENTS = """
 SELECT session_id, event_type, payload::text, sequence FROM session_events
@@ -199,9 +199,8 @@ def _differs(a: Effect, b: Effect, judged: Mapping[str, Any]) -> list[str]:
 def changed_arguments(golden: Any, replay: Any) -> set[str]:
     """The arguments on which two calls differ."""
     reader = Reader()
-    a, b = (one if isinstance(one, Mapping) else {"": one} for one in (golden, replay))
-    same = {name for name in a.keys() & b.keys() if equal(reader.value(a[name]), reader.value(b[name]))}
-    return {*a, *b} - same
+    a, b = (leaves(reader.value(one if isinstance(one, Mapping) else {"": one})) for one in (golden, replay))
+    return {str(path[0]) for path in differences(a, b) if path}
 
 
 def _knowledge(meta: Mapping[str, Any], before: Run, after: Run, actor: Actor) -> dict[str, Any] | None:
