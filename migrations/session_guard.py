@@ -1,4 +1,4 @@
-"""The guard of sessions as 0008 made it, with room for the rule that 0019 adds."""
+"""The guard of sessions as 0008 made it, with room for the rules that later revisions add."""
 
 RULE = "-- rule --"
 # Only a completed session that is not a replay becomes golden. While it is, one may take the mark away and change
@@ -29,8 +29,7 @@ BEGIN
     IF TG_OP = 'UPDATE' AND OLD.metadata ? 'golden' THEN
         IF (to_jsonb(OLD) - derived)::text IS DISTINCT FROM (to_jsonb(NEW) - derived)::text
            OR (OLD.metadata - 'golden')::text IS DISTINCT FROM (NEW.metadata - 'golden')::text
-           OR (NEW.metadata ? 'golden' AND ((OLD.metadata -> 'golden') - editable)::text
-                                           IS DISTINCT FROM ((NEW.metadata -> 'golden') - editable)::text) THEN
+           OR (NEW.metadata ? 'golden' AND -- changes --) THEN
             RAISE EXCEPTION 'This session is golden and cannot be changed.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
         END IF;
     ELSIF NEW.metadata ? 'golden' AND (NEW.status <> 'completed' OR NEW.metadata ? 'eval_source') THEN
@@ -41,7 +40,21 @@ END
 $$;
 """
 
+CHANGES = "-- changes --"
+# What of a golden may not change, as it was until expectations could be edited.
+EDITED = """((OLD.metadata -> 'golden') - editable)::text
+                                           IS DISTINCT FROM ((NEW.metadata -> 'golden') - editable)::text"""
+# A golden without its snapshot cannot be replayed, and without its hash nobody can tell that it was touched. Goldens
+# that there are keep their mark; a mark that is set must be whole.
+WHOLE = """
+    IF NEW.metadata ? 'golden' AND (TG_OP = 'INSERT' OR NOT OLD.metadata ? 'golden')
+       AND (coalesce(jsonb_typeof(NEW.metadata #> '{golden,snapshot}'), '') <> 'object'
+            OR coalesce(jsonb_typeof(NEW.metadata #> '{golden,snapshot,turns,0}'), '') <> 'string'
+            OR coalesce(NEW.metadata #>> '{golden,sha256}', '') !~ '^[0-9a-f]{64}$') THEN
+        RAISE EXCEPTION 'A golden is kept with its snapshot and the hash of it.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
+    END IF;"""
 
-def guard_session(rule: str = "") -> str:
-    """The function, with one more rule about new goldens."""
-    return GUARD.replace(RULE, rule)
+
+def guard_session(rule: str = "", edited: str = EDITED) -> str:
+    """The function, with more rules about new goldens, and with what says that one was changed as it may not be."""
+    return GUARD.replace(RULE, rule).replace(CHANGES, edited)

@@ -1,21 +1,11 @@
 """What the database refuses of goldens and runs: a mark without what it froze, and figures that no case bears out."""
 
 from migrations.helpers import run
-from migrations.session_guard import guard_session
+from migrations.session_guard import WHOLE, guard_session
 
 revision = "0019_verdict_guards"
 down_revision = "0017_receptions"
 branch_labels = depends_on = None
-
-# A golden without its snapshot cannot be replayed, and without its hash nobody can tell that it was touched. Goldens
-# that there are keep their mark; a mark that is set must be whole.
-WHOLE = """
-    IF NEW.metadata ? 'golden' AND (TG_OP = 'INSERT' OR NOT OLD.metadata ? 'golden')
-       AND (coalesce(jsonb_typeof(NEW.metadata #> '{golden,snapshot}'), '') <> 'object'
-            OR coalesce(jsonb_typeof(NEW.metadata #> '{golden,snapshot,turns,0}'), '') <> 'string'
-            OR coalesce(NEW.metadata #>> '{golden,sha256}', '') !~ '^[0-9a-f]{64}$') THEN
-        RAISE EXCEPTION 'A golden is kept with its snapshot and the hash of it.' USING ERRCODE = 'check_violation', CONSTRAINT = 'golden';
-    END IF;"""
 
 # A run begins without figures, ends with those of its cases, and keeps them. Its set may be renamed; a completed run is
 # taken up again only with cases that are left to replay.

@@ -26,7 +26,6 @@ VALUES = SCALARS | st.lists(SCALARS, min_size=1, max_size=3) | st.dictionaries(K
 ARGUMENTS = st.dictionaries(KEYS, VALUES, min_size=1, max_size=4)
 
 
-
 def id_lists(size: int) -> st.SearchStrategy[list[Any]]:
     return st.lists(st.integers(0, 12) | st.sampled_from(["12", "9", "b-7"]), min_size=size, max_size=size)
 

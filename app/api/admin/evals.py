@@ -10,9 +10,11 @@ from pydantic.alias_generators import to_snake
 from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Body, Id, Limit, Moment, Page, SetName
 from app.db import paging
-from app.services.evals import candidates, golden_lists, promotion
+from app.errors import Invalid
+from app.services.evals import candidates, golden_lists, promotion, revisions
 from app.services.evals import compare as eval_compare
 from app.services.evals import golden as eval_golden
+from app.services.evals.revisions import MAX_REASON_CHARS, Revision
 
 
 class CamelCase(Answer):
@@ -78,7 +80,25 @@ class GoldenItem(CamelCase):
     promotedBy: UUID | None  # noqa: N815 - the same.
     sha256: str | None = Field(validation_alias="sha256")
     baselineRejected: bool  # noqa: N815 - the same.
+    recordedIsRight: bool  # noqa: N815 - the same.
     expected: dict[str, Any] | None
+    revision: int = Field(description="How often its expectations were changed.")
+
+
+class PastExpectations(Answer):
+    """One revision. `before` has what the golden was held to until then, with the keys `expected`, `baseline_rejected`
+    and `recorded_is_right` that it had."""
+
+    number: int
+    at: Moment
+    by: UUID
+    who: str | None
+    reason: str | None
+    before: dict[str, Any]
+
+
+class GoldenDetail(GoldenItem):
+    revisions: list[PastExpectations] = Field(description="Newest first.")
 
 
 class NewlyGolden(GoldenItem):
@@ -119,6 +139,14 @@ class GoldenChange(Body):
     set: SetName = Field(default_factory=str)
     note: str | None = Field(None, max_length=eval_golden.MAX_NOTE_CHARS)
     criteriaSetId: Id | None = Field(None, strict=False)  # noqa: N815 - the API speaks camel case here.
+    expected: dict[str, Any] | None = Field(
+        None, description="What should have happened, as for a new golden. Null or {}: the recording counts again."
+    )
+    recorded_is_right: bool = Field(False, description="The recorded run is right, whoever complained about it.")
+    reason: str | None = Field(None, max_length=MAX_REASON_CHARS, description="Why the expectations change.")
+    revision: int | None = Field(
+        None, ge=0, description="The `revision` that you read; 409 when there is a newer one by now."
+    )
 
 
 @admin_route("GET", "/api/admin/evals/candidates")
@@ -185,16 +213,34 @@ def promote(body: NewGolden) -> NewlyGolden:
 
 
 @admin_route("GET", "/api/admin/evals/golden/<uuid:session_id>")
-def read_golden(session_id: UUID) -> GoldenItem:
-    """Read a golden."""
-    return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
+def read_golden(session_id: UUID) -> GoldenDetail:
+    """Read a golden, with what it was held to before."""
+    return _golden(session_id)
 
 
-@admin_route("PATCH", "/api/admin/evals/golden/<uuid:session_id>")
-def change_golden(session_id: UUID, body: GoldenChange) -> GoldenItem:
-    """Change a golden's set, note or criteria."""
-    eval_golden.edit_golden(session_id, body.model_dump(exclude_unset=True), actor=g.actor)
-    return GoldenItem.model_validate(golden_lists.get_golden(session_id, actor=g.actor))
+@admin_route(
+    "PATCH",
+    "/api/admin/evals/golden/<uuid:session_id>",
+    also={409: "The expectations were changed since `revision`, or too often to keep their history."},
+)
+def change_golden(session_id: UUID, body: GoldenChange) -> GoldenDetail:
+    """Change a golden. Its set, note and criteria, and what it is held to: `expected` or `recorded_is_right` writes a
+    revision. Nothing else about a golden ever changes."""
+    given = body.model_dump(exclude_unset=True)
+    about: dict[str, Any] = {name: given.pop(name) for name in ("set", "note", "criteriaSetId") if name in given}
+    if "expected" in given or "recorded_is_right" in given:
+        revisions.revise_expectations(session_id, Revision(**given), actor=g.actor)
+    elif given:
+        raise Invalid.of(dict.fromkeys(given, "It goes with `expected` or `recorded_is_right`."))
+    if about or not given:
+        eval_golden.edit_golden(session_id, about, actor=g.actor)
+    return _golden(session_id)
+
+
+def _golden(session_id: UUID) -> GoldenDetail:
+    row = golden_lists.get_golden(session_id, actor=g.actor)
+    past = revisions.list_revisions(session_id, actor=g.actor)
+    return GoldenDetail.model_validate({**row._mapping, "revisions": past})
 
 
 @admin_route("DELETE", "/api/admin/evals/golden/<uuid:session_id>", status=204)

@@ -50,7 +50,9 @@ def read_submitted(run: Run, calls: Sequence[Call], reader: Reader) -> Submitted
         for name, value in found.items()
     }
     return Submitted(
-        values={name: value for name, part in parts.items() if (value := reader.member(name, part["value"])) is not None},
+        values={
+            name: value for name, part in parts.items() if (value := reader.member(name, part["value"])) is not None
+        },
         sources={name: reader.value(part["source"]) for name, part in parts.items() if part.get("source") is not None},
         confidences={
             name: number for name, part in parts.items() if (number := _number(part.get("confidence"))) is not None

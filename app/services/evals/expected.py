@@ -19,7 +19,7 @@ from app.evals.compare.agent import names_writes
 from app.evals.compare.calls import covered_share
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
 from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
-from app.evals.expected.expectations import Expected, check_makable, find_conflict
+from app.evals.expected.expectations import Expected, check_consistent, check_makable, find_conflict, read_expected
 from app.evals.trace import Run, Tool, calls_of, find_tool
 from app.formats.ids import parse_id
 from app.formats.json_schema import expected_error
@@ -52,6 +52,14 @@ def _other_tools(says: str, known: Mapping[str, Tool]) -> str:
     """The tools of a session that are not ours, as a hint."""
     others = sorted(known.keys() - builtin_tools.WRITES - builtin_tools.READS)[:MAX_NAMES]
     return f" {says} {', '.join(others)}." if others else ""
+
+
+def check_expected(given: Mapping[str, Any], session: AgentSession, run: Run, *, actor: Actor) -> Expected:
+    """Expectations of a session as the comparer reads them; Invalid where no replay could ever meet them."""
+    expected = read_expected(given)
+    check_consistent(expected)
+    check_possible(expected, session, run, actor=actor)
+    return expected
 
 
 def check_possible(expected: Expected, session: AgentSession, run: Run, *, actor: Actor) -> None:

@@ -71,6 +71,7 @@ def _columns(actor: Actor) -> dict[str, Any]:
         "baseline_rejected": func.coalesce(golden["baseline_rejected"].astext, "") == "true",
         "recorded_is_right": func.coalesce(golden["recorded_is_right"].astext, "") == "true",
         "expected": golden["expected"],
+        "revision": func.jsonb_array_length(func.coalesce(golden["revisions"], func.jsonb_build_array())),
         "person": User.name,
     }
 

@@ -12,12 +12,12 @@ from sqlalchemy import select, text
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.evals.expected.expectations import check_consistent, read_expected, suggest_facts
+from app.evals.expected.expectations import suggest_facts
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
 from app.services.evals.candidates import SETTLED, find_candidate, pending_signals, signals_of
-from app.services.evals.expected import check_changes_decided, check_possible, parse_changes, recorded_changes
+from app.services.evals.expected import check_changes_decided, check_expected, parse_changes, recorded_changes
 from app.services.evals.golden import (
     DEFAULT_SET,
     check_criteria_set,
@@ -28,13 +28,13 @@ from app.services.evals.golden import (
     require_admin,
     revoke_golden,
 )
+from app.services.evals.revisions import NOT_BOTH
 from app.services.evals.snapshot import recorded_run, take_snapshot
 from app.services.feedback import negative
 from app.services.feedback import review as feedback_review
 
 COMPLAINED = "Say what should have happened, or that the recording is right after all."
 INCOMPLETE = "An answer in this session was cut off by a length limit. Confirm that it may be golden all the same."
-NOT_BOTH = "Say what should have happened, or that the recorded run is right; not both."
 # What a copied replay shares with its original.
 COPIED = (
     "tenant_id", "title", "session_type", "output_type", "status", "agent_id", "agent_version_id", "entity_id",
@@ -165,9 +165,7 @@ def _check_expected(given: Promotion, session: AgentSession, complained: bool, a
     run = recorded_run(session, actor=actor)
     if given.changes is not None:
         found["effects"] = parse_changes(given.changes, run, actor=actor)
-    expected = read_expected(found)
-    check_consistent(expected)
-    check_possible(expected, session, run, actor=actor)
+    expected = check_expected(found, session, run, actor=actor)
     if undecided:
         check_changes_decided(expected, run, actor=actor)
     return found

@@ -20,6 +20,12 @@ def has_open_negative(session_id: UUID, *, actor: Actor) -> bool:
     return bool(sessions_with_negative([session_id], actor=actor))
 
 
+def had_negative(session_id: UUID, *, actor: Actor) -> bool:
+    """Tell whether a session ever had negative feedback, decided or not."""
+    found = _about([session_id], actor, *NEGATIVE).subquery()
+    return db.session.scalar(select(found.c.id).limit(1)) is not None
+
+
 def sessions_with_negative(session_ids: Collection[UUID], *, actor: Actor) -> set[UUID]:
     """Return those sessions that have negative feedback without a decision. One query."""
     found = _about(session_ids, actor, *NEGATIVE, Feedback.status.in_(OPEN_STATUSES)).subquery()

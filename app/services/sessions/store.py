@@ -382,6 +382,8 @@ def public_metadata(meta: dict[str, Any], *, actor: Actor) -> dict[str, Any]:
         snapshot = frozen.pop("snapshot", None)
         if snapshot is None:
             continue
+        if not actor.is_admin:
+            frozen.pop("revisions", None)
         if actor.is_admin:
             memories = snapshot.get("memories") or {}
             frozen["snapshot"] = {**snapshot, "memories": {"count": memories.get("count", 0)}}

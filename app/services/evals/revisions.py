@@ -1,0 +1,159 @@
+"""Revise what a golden is held to. Its recording and snapshot stay; each revision keeps what was expected before."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import select
+
+from app.actor import Actor
+from app.db import db
+from app.errors import Invalid, NotFound, Refused, Stale
+from app.models import AgentSession, User
+from app.services import audit
+from app.services.evals.expected import check_expected
+from app.services.evals.golden import lock_session, require_admin
+from app.services.evals.snapshot import recorded_run
+from app.services.feedback import negative
+
+# What replays are judged by; everything else about a golden is frozen or only describes it.
+JUDGED_BY = ("expected", "baseline_rejected", "recorded_is_right")
+MAX_REVISIONS = 100
+MAX_HISTORY_CHARS = 1_000_000
+MAX_REASON_CHARS = 2000
+STALE = "Someone changed these expectations while you edited them. Look at theirs, then save again."
+FULL = "This golden was revised too often to keep its history. Revoke it and promote the session again."
+NOT_BOTH = "Say what should have happened, or that the recorded run is right; not both."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """New expectations. Without `expected` the golden is held to its recording again: `recorded_is_right` says whether
+    that is right, and None takes it as it was before. `revision` is the number of revisions that the editor saw."""
+
+    expected: Mapping[str, Any] | None = None
+    recorded_is_right: bool | None = None
+    reason: str | None = None
+    revision: int | None = None
+
+
+def revise_expectations(
+    session_id: UUID, given: Revision, *, actor: Actor, at: datetime | None = None
+) -> Mapping[str, Any]:
+    """Replace what a golden is held to and keep what that was. Runs under way go on with what they began with."""
+    require_admin(actor)
+    session = lock_session(session_id, actor=actor)
+    golden: dict[str, Any] | None = session.meta.get("golden")
+    if golden is None:
+        raise NotFound("This session is not golden.")
+    past: list[dict[str, Any]] = golden.get("revisions", [])
+    if given.revision is not None and given.revision != len(past):
+        raise Stale(STALE, len(past))
+    reason = _clean_reason(given.reason)
+    before = {name: golden[name] for name in JUDGED_BY if name in golden}
+    after = _baseline(given, session, golden, actor)
+    if after == before:
+        return golden
+    now = (at or datetime.now(UTC)).astimezone(UTC).isoformat()
+    entry = {
+        "number": len(past) + 1,
+        # Clocks of two servers may differ; the history is in order all the same.
+        "at": max(now, past[-1]["at"]) if past else now,
+        "by": str(actor.id),
+        "before": before,
+        **({"reason": reason} if reason else {}),
+    }
+    if len(past) >= MAX_REVISIONS or len(json.dumps([*past, entry], ensure_ascii=False)) > MAX_HISTORY_CHARS:
+        raise Refused(FULL)
+    rest = {name: held for name, held in golden.items() if name not in JUDGED_BY}
+    revised = {**rest, **after, "revisions": [*past, entry]}
+    session.meta = {**session.meta, "golden": revised}
+    db.session.flush()
+    audit.record(
+        actor, "golden.expectations_changed", "session", session.id, set=golden["set"], revision=entry["number"],
+        reason=reason,
+    )  # fmt: skip
+    return revised
+
+
+def _clean_reason(text: str | None) -> str | None:
+    text = (text or "").strip() or None
+    if text and len(text) > MAX_REASON_CHARS:
+        raise Invalid.of({"reason": f"At most {MAX_REASON_CHARS:,} characters."})
+    return text
+
+
+def _baseline(given: Revision, session: AgentSession, golden: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
+    expected = {
+        name: held for name, held in (given.expected or {}).items() if held or (name == "effects" and held is not None)
+    }
+    if expected and given.recorded_is_right:
+        fields = ("expected", "recorded_is_right")
+        raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))
+    if expected:
+        check_expected(expected, session, recorded_run(session, actor=actor), actor=actor)
+        return {"expected": expected}
+    if given.recorded_is_right:
+        return {"recorded_is_right": True}
+    return _recorded_baseline(given, session, golden, actor)
+
+
+def _recorded_baseline(
+    given: Revision, session: AgentSession, golden: Mapping[str, Any], actor: Actor
+) -> dict[str, Any]:
+    """Held to the recording: as it last was, or by whether someone complained about the session."""
+    states = [golden, *(one["before"] for one in reversed(golden.get("revisions", [])))]
+    recorded = [{name: one[name] for name in JUDGED_BY if name in one} for one in states if "expected" not in one]
+    if given.recorded_is_right is None and recorded:
+        return recorded[0]
+    rejected = any("baseline_rejected" in one for one in recorded) or negative.had_negative(session.id, actor=actor)
+    return {"baseline_rejected": True} if rejected else {}
+
+
+@dataclass(frozen=True)
+class PastRevision:
+    """One revision: who made it and when, and what the golden was held to before and after it."""
+
+    number: int
+    at: datetime
+    by: UUID
+    who: str | None
+    reason: str | None
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+def list_revisions(session_id: UUID, *, actor: Actor) -> list[PastRevision]:
+    """The revisions of a golden, newest first. Two queries at most."""
+    golden: Any = db.session.scalar(
+        select(AgentSession.meta["golden"]).where(
+            AgentSession.tenant_id == actor.tenant_id,
+            AgentSession.id == session_id,
+            AgentSession.golden_set.is_not(None),
+        )
+    )
+    if golden is None:
+        raise NotFound("There is no such golden in this workspace.")
+    past = golden.get("revisions", [])
+    names = _names_of({one["by"] for one in past}) if past else {}
+    states = [*(one["before"] for one in past), {name: golden[name] for name in JUDGED_BY if name in golden}]
+    return [
+        PastRevision(
+            number=one["number"],
+            at=datetime.fromisoformat(one["at"]),
+            by=UUID(one["by"]),
+            who=names.get(one["by"]),
+            reason=one.get("reason"),
+            before=one["before"],
+            after=after,
+        )
+        for one, after in zip(past, states[1:], strict=True)
+    ][::-1]
+
+
+def _names_of(user_ids: Collection[str]) -> dict[str, str]:
+    rows = db.session.execute(select(User.id, User.name).where(User.id.in_([UUID(one) for one in user_ids])))
+    return {str(user_id): name for user_id, name in rows}
