@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
-from xml.etree import ElementTree
 
 import click
 from flask import current_app
@@ -22,6 +19,7 @@ from app.cli.output import emit, fail, json_option
 if TYPE_CHECKING:
     from app.actor import Actor
     from app.models import EvalRun
+    from app.services.evals.reports import Report
     from app.services.evals.runs import NewRun
 
 POLL = 0.5
@@ -50,6 +48,7 @@ class Share(click.FloatRange):
 @click.option("--live-context", is_flag=True, help="With the knowledge of today, not what each golden had.")
 @click.option("--trials", type=click.IntRange(1, 20), default=1, show_default=True, help="Replay each golden so often.")
 @click.option("--fail-under", type=Share(0, 1), default=1.0, show_default=True, help="Least accuracy.")
+@click.option("--baseline", type=click.UUID, help="Run to compare with; the set's last score when left out.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML to this file.")
 @click.option("--ref", help="What you call it, such as a commit.")
 @json_option
@@ -62,6 +61,7 @@ def run_set(
     live_context: bool,
     trials: int,
     fail_under: float,
+    baseline: UUID | None,
     junit: Path | None,
     ref: str | None,
     as_json: bool,
@@ -70,6 +70,7 @@ def run_set(
 
     The replays are run by this process, and by any worker that has room for them.
     """
+    from app.services.evals.reports import write_junit
     from app.services.evals.runs import NewRun
     from app.services.workspaces import store as workspace_store
 
@@ -80,10 +81,11 @@ def run_set(
     system = workspace_store.system_actor(workspace_store.find_workspace(slug))
     context = "live" if live_context else "frozen"
     new = NewRun(set_name=set_name, context_mode=context, trials=trials, ref=ref, command_line=True)
-    run = _follow(_start(new, agent_slug, version, system), system, shown=sys.stderr.isatty() and not as_json)
-    results = run.results.get("bySession", {})
+    started = _start(new, agent_slug, version, baseline, system)
+    run = _follow(started, system, shown=sys.stderr.isatty() and not as_json)
+    report, titles = _load_report(run.id, baseline, system)
     if junit is not None:
-        _write_junit(junit, run, results, system)
+        junit.write_text(write_junit(report, titles), "utf-8")
     payload = {
         "id": str(run.id),
         "status": run.status,
@@ -91,9 +93,10 @@ def run_set(
         "fail_under": fail_under,
         "verdicts": run.results.get("verdicts", {}),
         "left_out": run.options.get("left_out", {}),
-        "results": results,
+        "baseline": report.changes.as_json() if report.changes else None,
+        "results": report.goldens,
     }
-    emit(payload, _summarise(run, fail_under), as_json)
+    emit(payload, _summarise(run, report, fail_under), as_json)
     sys.exit(exit_code(run.results, fail_under, whole=run.status == "completed"))
 
 
@@ -109,13 +112,16 @@ def exit_code(results: dict[str, Any], fail_under: float, *, whole: bool) -> int
     return PASSED
 
 
-def _start(new: NewRun, agent_slug: str | None, version: int | None, system: Actor) -> UUID:
+def _start(new: NewRun, agent_slug: str | None, version: int | None, baseline: UUID | None, system: Actor) -> UUID:
     from app.agents.models import check_model
     from app.db import acting_as, transaction
     from app.services.agents import versions
     from app.services.evals import runs as eval_runs
+    from app.services.evals.baselines import check_baseline
 
     with acting_as(system), transaction():
+        if baseline is not None:
+            check_baseline(baseline, actor=system)
         if agent_slug:
             agent = versions.resolve_agent(agent_slug, actor=system)
             version_id = versions.version_id(agent, version, field="--version")
@@ -165,14 +171,17 @@ def _progress(run: EvalRun, system: Actor) -> str:
     return f"\r{found.ended} of {found.total} replays{f': {verdicts}' if verdicts else ''}{left}      "
 
 
-def _summarise(run: EvalRun, fail_under: float) -> str:
+def _summarise(run: EvalRun, report: Report, fail_under: float) -> str:
     from app.services.evals.runs import left_out_notes
 
     accuracy, verdicts = run.results.get("accuracy"), _counted(run.results.get("verdicts", {}))
     wanted = f", at least {fail_under:.0%} wanted"
     said = "nothing could be judged" if accuracy is None else f"accuracy {accuracy:.0%}{wanted}"
     lines = [f"{run.set_name}: {said} ({verdicts}).", *left_out_notes(run.options)]
-    for golden_id, result in run.results.get("bySession", {}).items():
+    if report.changes is not None:
+        counts = ", ".join(f"{number} {change}" for change, number in report.changes.shown.items())
+        lines.append(f"Compared with run {report.changes.run_id}: {counts}.")
+    for golden_id, result in report.goldens.items():
         if result["verdict"] != "pass":
             lines.append(f"  {result['verdict']:<8} {golden_id}  {result.get('reason') or ''}")
     return "\n".join(lines)
@@ -182,39 +191,11 @@ def _counted(verdicts: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in verdicts.items() if count)
 
 
-def _write_junit(path: Path, run: EvalRun, results: dict[str, Any], system: Actor) -> None:
+def _load_report(run_id: UUID, baseline: UUID | None, system: Actor) -> tuple[Report, dict[str, str]]:
     from app.db import acting_as, transaction
     from app.services.evals import golden_lists
+    from app.services.evals.reports import load_report
 
     with acting_as(system), transaction():
-        titles = golden_lists.titles_of(list(results), actor=system)
-    seconds = (run.completed_at - run.started_at).total_seconds() if run.completed_at else 0.0
-    path.write_text(junit_xml(run.set_name or run.name, results, titles, seconds), "utf-8")
-
-
-# Characters that XML cannot hold, not even escaped.
-UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
-
-
-def junit_xml(name: str, results: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str], seconds: float) -> str:
-    """One test case for each golden. What could not be judged is an error, never a pass."""
-    suite = ElementTree.Element("testsuite", name=_writable(name), tests=str(len(results)), time=f"{seconds:.3f}")
-    for golden_id, result in results.items():
-        title = _writable(titles.get(golden_id, golden_id))
-        case = ElementTree.SubElement(suite, "testcase", classname=_writable(name), name=title)
-        if result["verdict"] == "pass":
-            continue
-        message = _writable(f"{result['verdict']}: {result.get('reason') or 'not judged'}")
-        kind = "failure" if result["verdict"] in ("fail", "flaky") else "error"
-        texts = [str(each.get("text", "")) for each in result.get("divergences") or []]
-        lines = [f"golden {golden_id}", f"replay {result.get('replay_session_id')}", *texts]
-        ElementTree.SubElement(case, kind, message=message).text = _writable("\n".join(lines))
-    for kind in ("failure", "error"):
-        suite.set(f"{kind}s", str(len(suite.findall(f"testcase/{kind}"))))
-    ElementTree.indent(suite)
-    written: bytes = ElementTree.tostring(suite, "utf-8", xml_declaration=True)
-    return f"{written.decode()}\n"
-
-
-def _writable(text: str) -> str:
-    return UNWRITABLE.sub("\ufffd", text)
+        report = load_report(run_id, actor=system, baseline_id=baseline)
+        return report, golden_lists.titles_of(list(report.goldens), actor=system)

@@ -5,19 +5,20 @@ from datetime import datetime
 from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
-from flask import g
+from flask import Response, g
 from pydantic import Field, create_model
 
 from app.api.admin import admin_route
 from app.api.admin.evals import SetQuery
-from app.api.kit.fields import Answer, Body, Id, Moment, SetName
+from app.api.kit.fields import Answer, Body, Id, Moment, Query, SetName
 from app.db import paging
 from app.errors import NotFound
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
+from app.services.evals import reports, run_lists
 from app.services.evals import results as eval_results
-from app.services.evals import run_lists
 from app.services.evals import runs as eval_runs
+from app.services.evals.baselines import changes_of
 from app.services.evals.runs import NewRun
 
 Context = Literal["frozen", "live"]
@@ -87,11 +88,37 @@ _API_TYPES = {datetime: Moment, datetime | None: Moment | None}
 _COLUMNS: Any = {name: (_API_TYPES.get(kind, kind), ...) for name, kind in get_type_hints(run_lists.RunColumns).items()}
 
 
-class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # type: ignore[misc]
-    """A run. `results.bySession` says what came of each golden, by its id."""
+class BaselineAnswer(Answer):
+    """The run that a run is compared with, and how many goldens changed in which way since. What could not be judged
+    now is in none of the counts."""
 
+    run_id: UUID
+    better: int
+    worse: int
+    same: int
+    new: int
+
+
+class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # type: ignore[misc]
+    """A run. `results.bySession` says what came of each golden, by its id, and under `before` what the baseline found
+    of it: `verdict`, `overall_accuracy`, `replay_session_id` and `run_id`, or null."""
+
+    agent: str | None = Field(description="Slug of the agent, if the run tested a single one.")
+    agent_version: int | None
+    trial: bool = Field(description="It does not count as the score of its set.")
     results: dict[str, Any]
+    baseline: BaselineAnswer | None
     progress: Outcome | None = None
+
+
+class RunQuery(Query):
+    baseline: Id | None = Field(
+        None, description="A completed run to compare with. Left out: the set's last score when the run began."
+    )
+
+
+class ExportQuery(RunQuery):
+    format: Literal["csv", "json", "junit"]
 
 
 class RunPage(Answer):
@@ -153,13 +180,27 @@ def start_set(body: SetRun) -> Started:
 def list_runs(query: SetQuery) -> RunPage:
     """List runs. Newest first, without their results."""
     found = run_lists.list_runs(paging.Page(query.limit, query.cursor), actor=g.actor, set_name=query.set)
-    return RunPage.model_validate(found.map(lambda row: {**vars(row), "results": {}}))
+    changes = changes_of([row.id for row in found.items], actor=g.actor)
+    return RunPage.model_validate(found.map(lambda row: {**vars(row), "results": {}, "baseline": changes.get(row.id)}))
 
 
 @admin_route("GET", "/api/admin/evals/runs/<uuid:run_id>")
-def get_run(run_id: UUID) -> RunAnswer:
+def get_run(run_id: UUID, query: RunQuery) -> RunAnswer:
     """Read a run. While it is under way `results` holds what is known so far, and `progress` how far it is."""
-    return _run_answer(run_id)
+    return _run_answer(run_id, query.baseline)
+
+
+@admin_route(
+    "GET",
+    "/api/admin/evals/runs/<uuid:run_id>/export",
+    media_type="text/csv, application/json, application/xml",
+    also={404: "There is no such run in this workspace."},
+)
+def export_run(run_id: UUID, query: ExportQuery) -> Response:
+    """Export a run. As CSV with a row for each golden, as JSON with all that is known of it, or as JUnit."""
+    export = reports.export_run(run_id, query.format, actor=g.actor, baseline_id=query.baseline)
+    headers = {"Content-Disposition": f'attachment; filename="{export.name}"'}
+    return Response(export.text, content_type=export.media_type, headers=headers)
 
 
 @admin_route("POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", also={409: "It has ended already."})
@@ -191,13 +232,9 @@ def delete(run_id: UUID) -> None:
     eval_results.delete_run(run_id, actor=g.actor)
 
 
-def _run_answer(run_id: UUID) -> RunAnswer:
-    run = eval_runs.get_run(run_id, actor=g.actor)
-    answer: RunAnswer = RunAnswer.model_validate(run)
-    if run.completed_at is None:
-        cases = eval_results.cases_of(run.id, actor=g.actor, divergences=True)
-        answer.results = eval_results.results_of(cases)
-        answer.progress = Outcome.model_validate(eval_results.progress_of(run, cases))
+def _run_answer(run_id: UUID, baseline_id: UUID | None = None) -> RunAnswer:
+    report = reports.load_report(run_id, actor=g.actor, baseline_id=baseline_id)
+    answer: RunAnswer = RunAnswer.model_validate(report.as_json() | {"progress": report.progress})
     return answer
 
 

@@ -27,7 +27,8 @@ Handler = Callable[..., Any]
 @dataclass(frozen=True)
 class Declared:
     """What a route promises. `access` is the least role and the scope that a key needs, `also_takes` one more
-    credential (see `Access`). `reads` is the media type of a body that is not JSON and that the view reads itself."""
+    credential (see `Access`). `reads` is the media type of a body that is not JSON and that the view reads itself. A
+    view that returns a Response of its own may name several in `media_type`, joined by commas."""
 
     method: str
     path: str

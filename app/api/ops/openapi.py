@@ -139,7 +139,7 @@ def responses(declared: Declared) -> Iterator[tuple[int | str, dict[str, Any]]]:
     if declared.answer is not None:
         good["content"] = content(declared.media_type, declared.answer)
     elif declared.status != HTTPStatus.NO_CONTENT:
-        good["content"] = {declared.media_type: {}}
+        good["content"] = {one: {} for one in declared.media_type.split(", ")}
     yield declared.status, good
     refusals = dict.fromkeys(refusals_of(declared)) | declared.also
     for status in sorted(refusals):

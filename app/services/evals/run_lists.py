@@ -13,17 +13,21 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
+from app.evals.change import BETTER, NEW, WORSE
 from app.evals.stats import wilson
+from app.evals.verdict import FAIL, FLAKY, PASS
 from app.models import Agent, AgentSession, AgentVersion, EvalRun, SharedContext, User
 from app.services.evals import golden, runs
+from app.services.evals.baselines import Baseline
 from app.services.evals.golden_lists import can_replay
 from app.services.evals.results import Case, Progress, cases_of, golden_result, group_by_golden, progress_of
 
 MAX_SPARK_RUNS = 12
 MAX_VERSIONS = 100
 MAX_OFFERED = 60
-# What wants to be read comes first.
-ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
+# What wants to be read comes first: what got worse, then what is not right, then what got better.
+VERDICT_ORDER = {"fail": 0, "flaky": 1, "errored": 2, "unknown": 3, None: 4, "pass": 5}
+CHANGE_ORDER = {BETTER: 0, NEW: 1}
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class RunRow(RunColumns):
     agent_version: int | None
     person: str | None
     judged: int | None
-    errored: int | None
+    verdicts: dict[str, int] | None
     models: list[str] | None
     stopping: bool
     trial: bool
@@ -88,6 +92,12 @@ class RunRow(RunColumns):
     def score(self) -> Score:
         judged = self.judged or 0
         return Score(round((self.accuracy or 0.0) * judged), judged)
+
+    @property
+    def rejected(self) -> int:
+        """How many judged goldens are not in the accuracy, because their baseline was rejected."""
+        counts = self.verdicts or {}
+        return sum(counts.get(verdict, 0) for verdict in (PASS, FAIL, FLAKY)) - (self.judged or 0)
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,7 @@ _COLUMNS: tuple[Any, ...] = (
     *(getattr(EvalRun, column.name) for column in fields(RunColumns)),
     cast(EvalRun.figures["accuracy"].astext, Float), Agent.slug, AgentVersion.version, User.name,
     cast(EvalRun.figures["judged"].astext, Integer),
-    cast(EvalRun.figures["verdicts"]["errored"].astext, Integer), EvalRun.figures["models"],
+    EvalRun.figures["verdicts"], EvalRun.figures["models"],
     EvalRun.cancel_requested_at.is_not(None), EvalRun.options.has_key("trial"), EvalRun.options.has_key("command_line"),
 )  # fmt: skip
 
@@ -215,8 +225,8 @@ def read_progress(run_id: UUID, *, actor: Actor) -> tuple[RunRow, Progress]:
     return get_run_row(run_id, actor=actor), progress_of(run, cases_of(run_id, actor=actor))
 
 
-def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[dict[str, Any]]:
-    """A line for each golden of a run, failures first. One query."""
+def golden_results(cases: Sequence[Case], *, actor: Actor, baseline: Baseline | None = None) -> list[dict[str, Any]]:
+    """A line for each golden of a run, the worst first, with what the baseline found of it. One query."""
     grouped = group_by_golden(cases)
     rows = db.session.execute(
         select(AgentSession.id, AgentSession.title, AgentSession.golden_set).where(
@@ -225,28 +235,38 @@ def golden_results(cases: Sequence[Case], *, actor: Actor) -> list[dict[str, Any
     )
     known = {str(row.id): row for row in rows}
     lines = [
-        golden_result(group)
+        (result := golden_result(group))
         | {
             "golden_id": golden_id,
             "title": row.title if row else "a golden that was deleted",
             "is_golden": row is not None and row.golden_set is not None,
             "running": any(case.status == "running" for case in group),
             "cases": group,
+            "before": baseline.found.get(golden_id) if baseline else None,
+            "change": baseline.change_of(golden_id, result["verdict"]) if baseline else None,
         }
         for golden_id, group in grouped.items()
         for row in [known.get(golden_id)]
     ]
-    return sorted(lines, key=lambda line: (ORDER[line["verdict"]], line["title"].lower(), line["golden_id"]))
+    return sorted(lines, key=_line_order)
 
 
-def find_neighbours(run_id: UUID, golden_id: UUID, *, actor: Actor) -> dict[str, Any] | None:
-    """The place of a case in the order of the run's page, and the cases beside it as (golden, replay). Two queries."""
-    lines = golden_results(cases_of(run_id, actor=actor), actor=actor)
+def _line_order(line: dict[str, Any]) -> tuple[Any, ...]:
+    change = line["change"]
+    order = VERDICT_ORDER[line["verdict"]], CHANGE_ORDER.get(change, len(CHANGE_ORDER))
+    return change != WORSE, *order, line["title"].lower(), line["golden_id"]
+
+
+def find_neighbours(
+    run_id: UUID, golden_id: UUID, *, actor: Actor, baseline: Baseline | None = None
+) -> dict[str, Any] | None:
+    """The place of a case in the order of the run's page, and the lines beside it. Two queries."""
+    lines = golden_results(cases_of(run_id, actor=actor), actor=actor, baseline=baseline)
     place = next((at for at, line in enumerate(lines, 1) if line["golden_id"] == str(golden_id)), None)
     if place is None:
         return None
-    pairs = [None, *((line["golden_id"], line["replay_session_id"]) for line in lines), None]
-    return {"place": place, "total": len(lines), "previous": pairs[place - 1], "following": pairs[place + 1]}
+    beside = [None, *lines, None]
+    return {"place": place, "total": len(lines), "previous": beside[place - 1], "following": beside[place + 1]}
 
 
 # What a run can be started with
