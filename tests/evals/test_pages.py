@@ -358,8 +358,8 @@ def test_what_runs_say_of_a_set(
     with count_queries() as seen:
         page = soup(client.get(f"{URL}/sets/smoke"))
     assert len(seen) <= 8, seen
-    assert "With fewer than 5 goldens, any drop can be chance." in page.text
-    assert "The last run was answered by the offline model alone" in page.text
+    assert "2 goldens: too few to tell a drop from noise." in page.text
+    assert "The offline model is deterministic, so any failure is real." in page.text
     assert all("pass 1.00" in row.text for row in page.select("[data-row]"))
     panel = soup(client.get(f"{URL}/{ids[0]}?panel=1", headers=HTMX)).select_one("#panel")
     diffs = [link["href"] for link in panel.select(f"a[href*='/diff/{ids[0]}/']")]

@@ -126,7 +126,7 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
     assert "run elsewhere" in words(soup(client.get(HOME)).select_one("#sets li"))
     assert "far-away v1 elsewhere" in words(soup(client.get(f"{HOME}/sets/far")).select_one(f"#golden-{far}"))
     for asked in ("set=far", f"golden={far}"):
-        assert "nothing would be left" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
+        assert "can’t replay here" in words(soup(client.get(f"{RUNS}/new?{asked}")).select_one(".form-hint"))
     refused = post(client, RUNS, set="far")
     assert refused.status_code == 409
     form = soup(refused).select_one("form#replay-form")
@@ -301,7 +301,7 @@ def test_the_diff_says_the_verdict_first_and_what_it_rests_on(
     assert page.select_one(f'a[href$="/sessions/{golden}"]')
     assert page.select_one(f'a[href$="/sessions/{replay}"]')
     assert page.select_one(f'a[href$="/runs/{run.id}"]') is not None
-    assert "Compared just now" not in words(page)
+    assert "Live comparison, not saved." not in words(page)
     session = soup(client.get(f"/admin/agent-review/sessions/{replay}"))
     assert "✗ fail" in words(session.select_one(".u-replayed"))
     row = bench.complaints()[0]
@@ -331,7 +331,7 @@ def test_any_two_sessions_can_be_compared(bench: Bench, client: FlaskClient) -> 
     assert client.get(f"{DIFF}/with/{one}?other=nothing").status_code == 422
     page = soup(client.get(f"{DIFF}/{one}/{other}"))
     assert words(page.select_one(".u-verdict h2")).startswith("Passes")
-    assert "Compared just now" in words(page)
+    assert "Live comparison, not saved." in words(page)
     assert client.get(f"{DIFF}/{one}/{uuid4()}").status_code == 404
 
 
@@ -383,11 +383,11 @@ def test_a_run_is_deleted_after_a_question(bench: Bench, client: FlaskClient) ->
     golden, replay, run = failing(bench)
     ask = soup(client.get(f"{RUNS}/{run.id}")).find("a", string="Delete…")
     dialog = soup(client.get(ask["href"], headers=HTMX)).select_one("dialog[open]")
-    assert "its 1 replay and their verdicts" in words(dialog)
+    assert "is deleted with its 1 replay." in words(dialog)
     form = soup(client.get(ask["href"])).select_one("section.u-confirm form")
     assert post(client, form["action"]).location == RUNS
     page = soup(client.get(RUNS))
-    assert "Deleted the run with 1 replay." in words(page)
+    assert "Deleted the run and 1 replay." in words(page)
     assert str(run.id) not in str(page.select_one("main"))
     assert client.get(f"{RUNS}/{run.id}").status_code == 404
     assert client.get(f"{DIFF}/{golden}/{replay}").status_code == 404

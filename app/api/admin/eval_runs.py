@@ -199,8 +199,7 @@ def get_run(run_id: UUID, query: RunQuery) -> RunAnswer:
 def export_run(run_id: UUID, query: ExportQuery) -> Response:
     """Export a run. As CSV with a row for each golden, as JSON with all that is known of it, or as JUnit."""
     export = reports.export_run(run_id, query.format, actor=g.actor, baseline_id=query.baseline)
-    headers = {"Content-Disposition": f'attachment; filename="{export.name}"'}
-    return Response(export.text, content_type=export.media_type, headers=headers)
+    return Response(export.text, content_type=export.media_type, headers=export.headers)
 
 
 @admin_route("POST", "/api/admin/evals/runs/<uuid:run_id>/cancel", also={409: "It has ended already."})

@@ -1,7 +1,9 @@
 """The steps of two sessions, aligned for pages. Nothing here takes part in a verdict; it costs more than one."""
 
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 from app.evals.trace import Call, Event, Run, calls_of, text_of
@@ -48,6 +50,45 @@ def align(golden: Run, replay: Run) -> list[Row]:
             rows += [Row(REMOVED, step, None) for step in before[start:end]]
             rows += [Row(INSERTED, None, step) for step in after[other_start:other_end]]
     return _with_moves(rows)
+
+
+@dataclass(frozen=True)
+class TwoRows:
+    """A step of the golden with what became of it in an earlier replay and now. Steps that only a replay has stand
+    beside those that the other has in the same place."""
+
+    before: Row | None
+    now: Row | None
+
+    @property
+    def golden(self) -> Step | None:
+        return next((row.golden for row in (self.now, self.before) if row is not None), None)
+
+    @property
+    def same(self) -> bool:
+        return all(row is not None and row.change == SAME for row in (self.before, self.now))
+
+
+def join_rows(before: Sequence[Row], now: Sequence[Row]) -> list[TwoRows]:
+    """Two alignments with one golden as one, by the golden's steps."""
+    joined: list[TwoRows] = []
+    for (added_before, one), (added_now, other) in zip_longest(_by_step(before), _by_step(now), fillvalue=((), None)):
+        joined += [TwoRows(*pair) for pair in zip_longest(added_before, added_now)]
+        if one is not None or other is not None:
+            joined.append(TwoRows(one, other))
+    return joined
+
+
+def _by_step(rows: Sequence[Row]) -> list[tuple[list[Row], Row | None]]:
+    """Each step of the golden after what a replay added before it; at last what was added behind them all."""
+    found: list[tuple[list[Row], Row | None]] = [([], None)]
+    for row in rows:
+        if row.golden is None:
+            found[-1][0].append(row)
+        else:
+            found[-1] = (found[-1][0], row)
+            found.append(([], None))
+    return found
 
 
 def steps_of(run: Run) -> list[Step]:

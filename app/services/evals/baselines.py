@@ -52,31 +52,35 @@ SELECT p.id, p.baseline, o.verdict, n.verdict, count(*)
 """
 )
 _CHOSEN = "SELECT b.id FROM eval_runs AS b WHERE b.tenant_id = asked.tenant_id AND b.id = %(wanted)s"
-_LOAD_BASELINE = """
-SELECT b.id, b.status, v.golden_id::text, v.verdict, v.accuracy, v.replay_session_id::text
+# The columns of `ComparedRun`.
+_RUN = "r.id, r.name, r.set_name, a.slug, n.version, r.options ? 'trial', r.started_at"
+_AGENT_OF_RUN = """
+  LEFT JOIN agents AS a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
+  LEFT JOIN agent_versions AS n ON n.tenant_id = r.tenant_id AND n.id = r.agent_version_id
+"""
+_LOAD_BASELINE = f"""
+SELECT r.status, {_RUN}, v.golden_id::text, v.verdict, v.accuracy, v.replay_session_id::text
   FROM paired AS p
-  JOIN eval_runs AS b ON b.tenant_id = %(tenant)s AND b.id = p.baseline
-  LEFT JOIN eval_verdicts AS v ON v.tenant_id = %(tenant)s AND v.run_id = b.id
+  JOIN eval_runs AS r ON r.tenant_id = %(tenant)s AND r.id = p.baseline {_AGENT_OF_RUN}
+  LEFT JOIN eval_verdicts AS v ON v.tenant_id = %(tenant)s AND v.run_id = r.id
 """
 LOAD_DEFAULT = _ASKED.format(baseline=_NEWEST_COUNTED) + _LOAD_BASELINE
 LOAD_CHOSEN = _ASKED.format(baseline=_CHOSEN) + _LOAD_BASELINE
 # The newest runs of the same set, since those have the most goldens in common, and the newest of all.
 _CHOICE = """
-(SELECT r.id, r.name, r.set_name, a.slug, v.version, r.options ? 'trial', r.started_at
-   FROM eval_runs AS r
-   LEFT JOIN agents AS a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
-   LEFT JOIN agent_versions AS v ON v.tenant_id = r.tenant_id AND v.id = r.agent_version_id
+(SELECT {columns} FROM eval_runs AS r {agent}
   WHERE r.tenant_id = %(tenant)s AND r.status = 'completed' AND r.id <> %(run)s {which}
   ORDER BY r.created_at DESC, r.id DESC LIMIT {most})
 """
 LIST_CHOICES = " UNION ALL ".join(
-    _CHOICE.format(which=which, most=MAX_CHOICES) for which in ("AND r.set_name = %(set)s", "")
+    _CHOICE.format(columns=_RUN, agent=_AGENT_OF_RUN, which=which, most=MAX_CHOICES)
+    for which in ("AND r.set_name = %(set)s", "")
 )
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A run that can be compared with."""
+class ComparedRun:
+    """A run that others are compared with, as pages name it."""
 
     id: UUID
     name: str
@@ -129,7 +133,7 @@ class Changes:
 class Baseline:
     """A run to compare with, and what it found of each golden, by the golden's id as text."""
 
-    run_id: UUID
+    run: ComparedRun
     found: Mapping[str, Before]
 
     def changes(self, now: Mapping[str, str | None]) -> Changes:
@@ -137,7 +141,7 @@ class Baseline:
         counts: dict[str | None, int] = defaultdict(int)
         for golden_id, verdict in now.items():
             counts[self.change_of(golden_id, verdict)] += 1
-        return Changes(self.run_id, *(counts[change] for change in (WORSE, BETTER, SAME, NEW, ERRORED)))
+        return Changes(self.run.id, *(counts[change] for change in (WORSE, BETTER, SAME, NEW, ERRORED)))
 
     def change_of(self, golden_id: str, now: str | None) -> str | None:
         before = self.found.get(golden_id)
@@ -155,9 +159,10 @@ def load_baseline(run_id: UUID, wanted: UUID | None = None, *, actor: Actor) -> 
         if wanted:
             raise NotFound("There is no such eval run in this workspace.")
         return None
-    baseline, status = rows[0][:2]
-    _check_completed(status)
-    return Baseline(baseline, {row[2]: Before(row[3], row[4], row[5], baseline) for row in rows if row[2] is not None})
+    _check_completed(rows[0][0])
+    baseline = ComparedRun(*rows[0][1:8])
+    found = {row[8]: Before(row[9], row[10], row[11], baseline.id) for row in rows if row[8] is not None}
+    return Baseline(baseline, found)
 
 
 def check_baseline(run_id: UUID, *, actor: Actor) -> None:
@@ -183,7 +188,7 @@ def changes_of(run_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, Changes
     return {one: Changes(baseline, **counts[one]) for one, baseline in baselines.items()}
 
 
-def list_choices(run_id: UUID, set_name: str | None, *, actor: Actor) -> list[Choice]:
+def list_choices(run_id: UUID, set_name: str | None, *, actor: Actor) -> list[ComparedRun]:
     """Completed runs to compare with, those of the same set first. One query."""
     rows = run(LIST_CHOICES, {"tenant": actor.tenant_id, "run": run_id, "set": set_name})
-    return [Choice(*row) for row in dict.fromkeys(rows)]
+    return [ComparedRun(*row) for row in dict.fromkeys(rows)]

@@ -47,8 +47,9 @@ def nearness() -> Nearness:
     return nearness_of(embed)
 
 
-def load_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[UUID, Any]:
-    """Both sessions by id, with what comparing and showing them needs; `who` names the agent and its version."""
+def load_sessions(*session_ids: UUID, actor: Actor) -> dict[UUID, Any]:
+    """Sessions by id, with what comparing and showing them needs; `who` names the agent and its version."""
+    wanted = set(session_ids)
     found = db.session.execute(
         select(
             AgentSession.id, AgentSession.title, AgentSession.created_at, AgentSession.session_type,
@@ -59,9 +60,9 @@ def load_sessions(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[UUI
         )
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
-        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_({golden_id, replay_id}))
+        .where(AgentSession.tenant_id == actor.tenant_id, AgentSession.id.in_(wanted))
     ).all()  # fmt: skip
-    if len(found) < len({golden_id, replay_id}):
+    if len(found) < len(wanted):
         raise NotFound("There is no such session in this workspace.")
     return {row.id: row for row in found}
 
@@ -142,22 +143,47 @@ class EffectPair:
     def same(self) -> bool:
         return self.golden is not None and self.replay is not None and not self.differs
 
+    @property
+    def key(self) -> str:
+        """Equal for two pairs with the same effect of the golden, or with the same added effect."""
+        one = self.golden or self.replay
+        return f"{self.golden is None} {one.kind} {one.type} {one.print}" if one else ""
 
-def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[str, Any]:
+
+def load_diff(golden_id: UUID, replay_id: UUID, before_id: UUID | None = None, *, actor: Actor) -> dict[str, Any]:
     """Both sessions, aligned. `stored` says that the verdict is the one that the replay ended with, `is_case` that the
-    second is a replay of the first, `still_running` that nothing can be judged yet. Three queries."""
-    sides = load_sessions(golden_id, replay_id, actor=actor)
+    second is a replay of the first, `still_running` that nothing can be judged yet. With an earlier replay of the same
+    golden `before` holds the same of it. Three queries, and two for the earlier replay."""
+    sides = load_sessions(golden_id, replay_id, *((before_id,) if before_id else ()), actor=actor)
+    golden = sides[golden_id]
+    found = _load_pair(golden_id, replay_id, sides, actor)
+    before = None
+    if before_id and sides[before_id].eval_source != str(golden_id):
+        raise NotFound("There is no such replay of this golden.")
+    if before_id and not found["still_running"]:
+        before = _load_pair(golden_id, before_id, sides, actor)
+        before = None if before["still_running"] else before
+    recorded, replayed = found.pop("runs")
+    return {
+        "golden": golden,
+        **found,
+        "before": before,
+        "knowledge": _knowledge(golden.meta, recorded, replayed, actor),
+    }
+
+
+def _load_pair(golden_id: UUID, replay_id: UUID, sides: Mapping[UUID, Any], actor: Actor) -> dict[str, Any]:
+    """A golden and one other session, judged and aligned."""
     golden, replay = sides[golden_id], sides[replay_id]
-    before, after = load_run(golden_id, replay_id, actor=actor, rows=sides)
+    recorded, replayed = load_run(golden_id, replay_id, actor=actor, rows=sides)
     is_case = replay.eval_source == str(golden_id)
     still_running = golden.status in OPEN_STATUSES or replay.status in OPEN_STATUSES
     kept = replay.meta.get("eval_result") if is_case else None
-    result = kept or compare(before, after, nearness()).as_json()
+    result = kept or compare(recorded, replayed, nearness()).as_json()
     effects = _effects(result)
-    expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else before.expected
-    answers = expected.answer or last_message(before.run)[0], last_message(after)[0]
+    expected = read_expected((replay.meta.get("eval_golden") or {}).get("expected")) if kept else recorded.expected
+    answers = expected.answer or last_message(recorded.run)[0], last_message(replayed)[0]
     return {
-        "golden": golden,
         "replay": replay,
         "result": result,
         "stored": bool(kept),
@@ -165,11 +191,11 @@ def load_diff(golden_id: UUID, replay_id: UUID, *, actor: Actor) -> dict[str, An
         "still_running": still_running,
         "effects": effects[:MAX_EFFECTS],
         "effects_left": max(len(effects) - MAX_EFFECTS, 0),
-        "rows": [] if still_running else align.align(before.run, after),
+        "rows": [] if still_running else align.align(recorded.run, replayed),
         "answer": (answers[0][:MAX_ANSWER_CHARS], answers[1][:MAX_ANSWER_CHARS]),
         "answer_cut": max(map(len, answers)) > MAX_ANSWER_CHARS,
-        "knowledge": _knowledge(golden.meta, before.run, after, actor),
         "expected": expected,
+        "runs": (recorded.run, replayed),
     }
 
 
@@ -230,7 +256,7 @@ def _loaded(run: Run) -> list[str]:
 
 def list_comparable(session_id: UUID, *, actor: Actor) -> list[Any]:
     """Sessions that this one could be compared with: of the same title first, then of the same agent."""
-    mine = load_sessions(session_id, session_id, actor=actor)[session_id]
+    mine = load_sessions(session_id, actor=actor)[session_id]
     same = AgentSession.title == mine.title
     others = (AgentSession.agent_id == mine.agent_id) & (AgentSession.id != session_id)
     rows = db.session.execute(

@@ -13,19 +13,22 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import NotFound
-from app.models import Agent, AgentSession, AgentVersion, EvalRun, SessionEvent, SharedContext, User
+from app.models import Agent, AgentSession, AgentVersion, EvalRun, EvalVerdict, SessionEvent, SharedContext, User
 from app.models.agents import REPLAYABLE_KINDS
 
 
 def list_goldens(
-    page: Page, *, actor: Actor, set_name: str | None = None, count: int | None = None
+    page: Page, *, actor: Actor, set_name: str | None = None, run_id: UUID | None = None, count: int | None = None
 ) -> Slice[SimpleNamespace]:
-    """One page of goldens, newest session first. Passing `count` saves a query."""
+    """One page of goldens, newest session first, with the `verdict` and `accuracy` that a run found. Passing `count`
+    saves a query."""
     where = [AgentSession.tenant_id == actor.tenant_id, AgentSession.golden_set.is_not(None)]
     if set_name is not None:
         where.append(AgentSession.golden_set == set_name)
-    columns = _columns(actor)
-    found = read_page(_select(columns), page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
+    columns = _columns(actor) | {"verdict": EvalVerdict.verdict, "accuracy": EvalVerdict.accuracy}
+    judged = (EvalVerdict.tenant_id == AgentSession.tenant_id) & (EvalVerdict.golden_id == AgentSession.id)
+    statement = _select(columns).outerjoin(EvalVerdict, judged & (EvalVerdict.run_id == run_id))
+    found = read_page(statement, page, at=AgentSession.created_at, id=AgentSession.id, where=where, count=count)
     return found.map(lambda row: SimpleNamespace(**dict(zip(columns, row, strict=True))))
 
 

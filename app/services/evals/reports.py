@@ -83,6 +83,10 @@ class Export:
     media_type: str
     text: str
 
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Content-Disposition": f'attachment; filename="{self.name}"'}
+
 
 def export_run(run_id: UUID, file_format: str, *, actor: Actor, baseline_id: UUID | None = None) -> Export:
     """A run as a file, in one of `FORMATS`."""

@@ -204,18 +204,6 @@ def list_set_rows(*, actor: Actor) -> list[dict[str, Any]]:
     ]
 
 
-def results_of(run_id: UUID, *, actor: Actor) -> dict[str, dict[str, Any]]:
-    """The result of each golden in a completed run, without its divergences."""
-    rows = db.session.execute(
-        text(
-            "SELECT key, value - 'divergences' - 'trials' FROM eval_runs, jsonb_each(results -> 'bySession')"
-            " WHERE tenant_id = :tenant AND eval_runs.id = :run"
-        ),
-        {"tenant": actor.tenant_id, "run": run_id},
-    )
-    return {str(key): value for key, value in rows}
-
-
 # One run: what was tested, and the result of each golden
 
 

@@ -17,6 +17,7 @@ from app.services.evals import expected as eval_expected
 from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, run_lists
 from app.services.evals import runs as eval_runs
+from app.services.evals.baselines import changes_of
 from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.pages import spark_points
@@ -49,11 +50,12 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
     if here is None:
         raise NotFound(f"There is no golden set {name[:60]}.")
     wanted = Page(listing.PAGE_ROWS, request.args.get("after") or request.args.get("before"))
-    found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, count=here.sessions)
     runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
     telling = [run for run in runs if run.status == "completed" and not run.trial]
     last = telling[0] if telling else None
+    run_id = last.id if last else None
+    found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, run_id=run_id, count=here.sessions)
     return page(
         "evals/set.html",
         "evals/_set_list.html",
@@ -66,9 +68,9 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
         rows=found.items,
         marks=golden_lists.health_of(name, [row.id for row in found.items], actor=g.actor),
         runs=runs[:MAX_RUNS],
+        changes=changes_of([run.id for run in runs[:MAX_RUNS]], actor=g.actor),
         last=last,
         under_way=next((run.id for run in runs if run.completed_at is None), None),
-        results=run_lists.results_of(last.id, actor=g.actor) if last else {},
         score=last.score if last else None,
         least=smallest_regression(last.score.judged) if last else None,
         points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),

@@ -11,15 +11,19 @@ from werkzeug.wrappers import Response
 
 from app.db import transaction
 from app.db.paging import Page
-from app.errors import Invalid, Refused
+from app.errors import Invalid, NotFound, Refused
+from app.evals.change import CHANGES
+from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, run_lists
+from app.services.evals import golden_lists, reports, run_lists
 from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
+from app.services.evals.baselines import changes_of, list_choices, load_baseline
 from app.services.evals.runs import NewRun, left_out_notes
+from app.services.lists.filters import parse_choice
 from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
 from app.views.format import query
@@ -29,7 +33,8 @@ from app.views.lists import PAGE_ROWS, pager_links
 
 MAX_RUNS = 20
 MAX_LINES = 200
-SHOWN = ("fail", "flaky", "errored", "unknown", "pass")
+# The two ways to narrow the goldens of a run, in the order in which they are offered.
+FILTERS = {"change": CHANGES, "verdict": ("fail", "flaky", "errored", "unknown", "pass")}
 
 
 class StartForm:
@@ -111,6 +116,7 @@ def list_runs() -> Any:
     args = {"set": set_name} if set_name else {}
     return page(
         "evals/runs.html", "evals/_runs.html", found=found, rows=found.items, args=args,
+        changes=changes_of([row.id for row in found.items], actor=g.actor),
         sets=eval_golden.list_sets(actor=g.actor), **pager_links(found),
     )  # fmt: skip
 
@@ -137,7 +143,7 @@ def start_run() -> Any:
         return _form(form, {"version": refusal.detail}, 409)
     target = url_for(".show_run", run_id=made[0]) if len(made) == 1 else url_for(".list_runs")
     if len(made) > 1:
-        flash(f"{len(made)} runs have begun.", "success")
+        flash(f"Started {len(made)} runs.", "success")
     if not wants_fragment():
         return redirect(target, 303)
     return vary_by_htmx(Response(status=204, headers={"HX-Redirect": target}))
@@ -173,20 +179,30 @@ def show_run(run_id: UUID) -> Any:
 
 
 def load_run(run_id: UUID) -> dict[str, Any]:
-    """What the page shows, a part of the goldens at a time. Four queries, and one for names of knowledge rows."""
+    """What the page shows, a part of the goldens at a time. Seven queries, and one for names of knowledge rows."""
     run, cases = eval_runs.get_run(run_id, actor=g.actor), eval_results.cases_of(run_id, actor=g.actor)
-    every = run_lists.golden_results(cases, actor=g.actor)
-    verdict = request.args.get("verdict", "")
-    lines = [line for line in every if not verdict or line["verdict"] == verdict]
+    row = run_lists.get_run_row(run_id, actor=g.actor)
+    wanted = asked_baseline()
+    baseline = load_baseline(run_id, wanted, actor=g.actor)
+    every = run_lists.golden_results(cases, actor=g.actor, baseline=baseline)
+    args = {name: value for name, values in FILTERS.items() if (value := request.args.get(name)) in values}
+    lines = [line for line in every if all(line[name] == value for name, value in args.items())]
     start = min(parse_count(request.args.get("from")) or 0, len(lines))
     shown = lines[start : start + MAX_LINES]
     tried = [*run.options.get("plus", ()), *run.options.get("minus", ())]
+    kept = {"baseline": wanted}
+    own = url_for(".show_run", run_id=run_id)
     return {
-        "run": run_lists.get_run_row(run_id, actor=g.actor),
+        "run": row,
+        "least": smallest_regression(row.judged or 0),
         "options": run.options,
         "progress": eval_results.progress_of(run, cases),
         "pass_power_k": run.results.get("pass_power_k"),
+        "baseline": baseline,
+        "changes": baseline.changes({line["golden_id"]: line["verdict"] for line in every}) if baseline else None,
+        "choices": list_choices(run_id, run.set_name, actor=g.actor),
         "counts": Counter(line["verdict"] for line in every),
+        "filters": FILTERS,
         "rejected": sum(line["baseline"] == "rejected" for line in every),
         "every": every,
         "lines": shown,
@@ -194,10 +210,32 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "total": len(lines),
         "left_out": left_out_notes(run.options),
         "further": start + MAX_LINES if start + MAX_LINES < len(lines) else None,
-        "verdict": verdict if verdict in SHOWN else "",
-        "here": query(url_for(".show_run", run_id=run_id), {"verdict": verdict, "from": start or None}),
+        "args": args,
+        "kept": kept,
+        "own": own,
+        "here": query(own, {**kept, **args, "from": start or None}),
         "knowledge": golden_lists.row_contents(tried, actor=g.actor),
     }
+
+
+def asked_baseline() -> UUID | None:
+    """The run that the address asks to compare with. What is no id is an unknown run."""
+    text = request.args.get("baseline")
+    if not text:
+        return None
+    found = parse_id(text)
+    if found is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    return found
+
+
+@bp.get("/runs/<uuid:run_id>/export")
+@access("admin")
+def export_run(run_id: UUID) -> Response:
+    """A run as a file: CSV, JSON or JUnit."""
+    file_format = parse_choice("format", request.args.get("format", ""), tuple(reports.FORMATS))
+    export = reports.export_run(run_id, file_format, actor=g.actor, baseline_id=asked_baseline())
+    return Response(export.text, content_type=export.media_type, headers=export.headers)
 
 
 @bp.get("/runs/<uuid:run_id>/progress")
@@ -216,7 +254,7 @@ def cancel_run(run_id: UUID) -> Any:
     """Stop a run. Asking twice is fine."""
     with transaction():
         run = eval_results.cancel_run(run_id, actor=g.actor)
-    flash("Cancelled." if run.status == "cancelled" else "It stops at the next step of what runs.", "success")
+    flash("Cancelled." if run.status == "cancelled" else "Stopping after the current step.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 
 
@@ -226,7 +264,7 @@ def retry_run(run_id: UUID) -> Any:
     """Replay again what errored."""
     with transaction():
         cases = eval_results.retry_errored(run_id, actor=g.actor)
-    flash(f"{cases} replay{'s' if cases != 1 else ''} tried again.", "success")
+    flash(f"Retrying {cases} replay{'s' if cases != 1 else ''}.", "success")
     return redirect(url_for(".show_run", run_id=run_id), 303)
 
 
@@ -246,4 +284,4 @@ def delete_run(run_id: UUID) -> Any:
     """Remove a run that has ended, with its replays."""
     with transaction():
         gone = eval_results.delete_run(run_id, actor=g.actor)
-    return leave(url_for(".list_runs"), Toast(f"Deleted the run with {gone:,} replay{'s' if gone != 1 else ''}."))
+    return leave(url_for(".list_runs"), Toast(f"Deleted the run and {gone:,} replay{'s' if gone != 1 else ''}."))
