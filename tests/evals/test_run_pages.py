@@ -141,7 +141,7 @@ def test_where_a_goldens_own_agent_cannot_replay_it_the_page_offers_others(bench
     bench.drain()
     for url, offered in ((HOME, 1), (f"{HOME}/sets/far", 2)):
         assert len(soup(client.get(url)).select(f"form[action='{RUNS}']")) == offered, url
-    assert "are left out" in words(soup(client.get(f"{RUNS}/new?set=far")).select_one(".form-hint"))
+    assert "Default: each golden’s agent" in words(soup(client.get(f"{RUNS}/new?set=far")).select_one(".form-hint"))
 
 
 def test_nothing_offers_a_replay_where_no_agent_could_do_it(bench: Bench, client: FlaskClient) -> None:
@@ -460,5 +460,5 @@ def test_a_set_is_replayed_on_a_schedule_and_what_fails_is_red(bench: Bench, cli
 
 def test_without_goldens_the_form_says_where_they_come_from(client: FlaskClient) -> None:
     page = soup(client.get(f"{RUNS}/new"))
-    assert "There are no golden sessions yet." in words(page.select_one("main"))
+    assert "No golden sessions yet." in words(page.select_one("main"))
     assert not page.select("main form")
