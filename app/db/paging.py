@@ -197,6 +197,15 @@ def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tu
     return [row[1] for row in found], edge is not None
 
 
+def count_scanned(
+    page: Page, *, at: Any, id: Any, where: list[Condition], oldest_first: bool, window: ScanWindow
+) -> tuple[int, bool]:
+    """Count the rows that a window accepts from the page's cursor on, and say whether there may be more."""
+    cursor = Cursor.read(page.cursor) if page.cursor else None
+    found, edge = _scan(_Order(at, id, oldest_first), where, window, cursor)
+    return min(len(found), MAX_COUNT), cursor is not None or edge is not None or len(found) > MAX_COUNT
+
+
 def _cursor_text(after: bool, row: Key | None) -> str | None:
     """A cursor from a row whose last two columns are its place."""
     return Cursor(after, *row[-2:]).text() if row else None

@@ -61,6 +61,8 @@ class ReplayContext(Shape):
     replay_session_ids: Annotated[list[UUID], Field(min_length=1, max_length=100)]
     agent_version_id: UUID | None = None
     context_mode: Literal["frozen", "live"] | None = None
+    # The newest run that it failed in.
+    eval_run_id: UUID | None = None
     divergences: Annotated[list[Any], Field(max_length=200)] = []
 
 

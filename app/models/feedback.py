@@ -58,6 +58,7 @@ class Feedback(Row):
             "feedback_one_signal_key", "tenant_id, message_id, created_by, signal", unique=True, where="kind = 'signal'"
         ),
         index("feedback_one_failure_key", "tenant_id, session_id", unique=True, where="kind = 'session_failure'"),
+        index("feedback_run_idx", "tenant_id, eval_run_id, created_at DESC, id DESC", where="eval_run_id IS NOT NULL"),
         index("feedback_one_replay_key", "tenant_id, replay_session_id", unique=True, where="kind = 'replay_failure'"),
         index(
             "feedback_open_replay_key",
@@ -115,6 +116,9 @@ class Feedback(Row):
     occurred_at: Mapped[timestamp]
     replay_session_id: Mapped[UUID | None] = mapped_column(
         Uuid, Computed("(context #>> '{replay_session_ids,0}')::uuid", persisted=True)
+    )
+    eval_run_id: Mapped[UUID | None] = mapped_column(
+        Uuid, Computed("(context ->> 'eval_run_id')::uuid", persisted=True)
     )
     search: Mapped[str] = search_vector("coalesce(comment, '')")
 

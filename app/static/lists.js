@@ -2,7 +2,8 @@
    The open row is the address's #fragment, so that Back, reload and a shared link all mean the same. */
 (() => {
   const list = () => document.querySelector("[data-list]");
-  const rows = () => [...document.querySelectorAll("[data-list] [data-row]")];
+  /* Rows of a folded group are not there for whoever walks. */
+  const rows = () => [...document.querySelectorAll("[data-list] [data-row]")].filter((row) => row.checkVisibility());
   const panel = () => document.getElementById("panel");
   const openRow = () => document.querySelector("[data-row].is-open");
   const isOpen = () => Boolean(panel() && !panel().hidden);
@@ -118,8 +119,23 @@
   };
 
   /* Selection --------------------------------------------------------------------------------------------------------- */
-  const boxes = () => [...document.querySelectorAll("[data-list] [data-select]")];
+  const boxes = () => [...document.querySelectorAll("[data-list] [data-select]:not([data-select-group])")];
+  /* The box of a group stands for those of its rows, which say what is selected. */
+  const groupOf = (box) => box.closest(".u-group");
+  const members = (group) => [...group.querySelectorAll("[data-select]:not([data-select-group])")];
+  const tick = (box, checked) => {
+    const all = box.matches("[data-select-group]") ? members(groupOf(box)) : [box];
+    for (const one of all) one.checked = checked;
+  };
+  const showGroups = () => {
+    for (const box of document.querySelectorAll("[data-list] [data-select-group]")) {
+      const chosen = members(groupOf(box)).map((one) => one.checked);
+      box.checked = chosen.length > 0 && chosen.every(Boolean);
+      box.indeterminate = !box.checked && chosen.some(Boolean);
+    }
+  };
   const count = () => {
+    showGroups();
     const all = boxes();
     const chosen = all.filter((box) => box.checked);
     for (const text of document.querySelectorAll("[data-selected-count]")) text.textContent = chosen.length;
@@ -140,8 +156,8 @@
     const from = all.findIndex((one) => one.id === ticked);
     const to = all.indexOf(row);
     if (range && from >= 0) {
-      for (const one of all.slice(Math.min(from, to), Math.max(from, to) + 1)) one.querySelector("[data-select]").checked = true;
-    } else box.checked = !box.checked;
+      for (const one of all.slice(Math.min(from, to), Math.max(from, to) + 1)) tick(one.querySelector("[data-select]"), true);
+    } else tick(box, !box.checked);
     ticked = row.id;
     count();
   };
@@ -151,7 +167,7 @@
     const bar = document.querySelector(`[data-list] .u-select [data-key="${CSS.escape(key)}"]`);
     const box = current()?.querySelector("[data-select]");
     if (!bar || !box || isOpen() || count()) return false;
-    box.checked = true;
+    tick(box, true);
     count();
     return true;
   };
@@ -187,6 +203,7 @@
 
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-select-all]")) for (const box of boxes()) box.checked = event.target.checked;
+    if (event.target.matches("[data-select-group]")) tick(event.target, event.target.checked);
     if (event.target.matches("[data-select], [data-select-all]")) count();
   });
 

@@ -82,7 +82,7 @@ def test_a_thumb_down_is_dismissed_with_the_keyboard_and_taken_back(
     expect(opened.locator("header")).to_be_visible()
     expect(opened.locator(".u-panel-body")).to_be_focused()
     desk.keyboard.press("d")
-    expect(desk.get_by_label("Why does this need nothing?")).to_be_focused()
+    expect(desk.get_by_label("Why dismiss it? (optional)")).to_be_focused()
     desk.keyboard.type("The figure is right")
     desk.keyboard.press("Enter")
     hold(desk)

@@ -56,9 +56,9 @@ def test_a_decision_opens_the_next_row(app: Flask, workspace: Workspace, visit: 
     expect(page.locator(f"#feedback-{first}").get_by_text("reviewed")).to_have_count(0)
 
     page.keyboard.press("d")
-    expect(page.get_by_label("Why does this need nothing?")).to_be_focused()
+    expect(page.get_by_label("Why dismiss it? (optional)")).to_be_focused()
     page.keyboard.press("Escape")
-    expect(page.get_by_label("Why does this need nothing?")).to_be_hidden()
+    expect(page.get_by_label("Why dismiss it? (optional)")).to_be_hidden()
     page.keyboard.press("d")
     page.keyboard.type("Known, fixed in v4")
     page.keyboard.press("Enter")
@@ -95,7 +95,7 @@ def test_rows_are_chosen_and_decided_on_the_list(app: Flask, workspace: Workspac
     assert bar
     assert toasts is None or toasts["y"] >= bar["y"] + bar["height"] or toasts["x"] + toasts["width"] <= bar["x"]
     page.keyboard.press("d")
-    expect(page.get_by_label("Why do these need nothing?")).to_be_focused()
+    expect(page.get_by_label("Why dismiss them? (optional)")).to_be_focused()
     page.keyboard.type("All of the old model")
     page.keyboard.press("Enter")
     hold(page, "Dismissed 3.")

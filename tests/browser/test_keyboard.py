@@ -134,7 +134,7 @@ def test_dismissing_from_the_panel_and_taking_it_back(
     panel = opened(page)
 
     panel.get_by_text("Dismiss…").click()
-    panel.get_by_label("Why does this need nothing?").fill("Known, fixed in v4")
+    panel.get_by_label("Why dismiss it? (optional)").fill("Known, fixed in v4")
     panel.get_by_role("button", name="Dismiss", exact=True).click()
     undo(page)
     expect(page.locator("[data-row].is-open")).not_to_have_attribute("id", f"feedback-{row_id}")
@@ -161,7 +161,7 @@ def test_several_rows_at_once_and_back(app: Flask, workspace: Workspace, visit: 
         page.keyboard.press("x")
     expect(page.get_by_text("2 selected")).to_be_visible()
     page.keyboard.press("d")
-    page.get_by_label("Why do these need nothing?").fill("Both are about the old model")
+    page.get_by_label("Why dismiss them? (optional)").fill("Both are about the old model")
     page.locator(".u-select").get_by_role("button", name="Dismiss", exact=True).click()
     back = undo(page)
     expect(rows).to_have_count(2)

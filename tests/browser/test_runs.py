@@ -88,3 +88,60 @@ def test_without_a_script_the_diff_unfolds(bench: Bench, workspace: Workspace, v
     visitor.page.get_by_text("Promote the replay instead").click()
     visitor.page.get_by_role("button", name="Promote the replay", exact=True).click()
     expect(visitor.page.get_by_text("Promoted the replay to default.")).to_be_visible()
+
+
+def test_what_got_worse_is_found_and_decided_together(
+    bench: Bench, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    """Set page, run page, filter, three columns, and the one line that all of it is in Feedback."""
+    for asked in (WON, "Update entity Kestrel: set stage to won", "Sing a song"):
+        bench.golden(asked, set_name="deals")
+    bench.run(set_name="deals")
+    bench.worse()
+    run = bench.run(set_name="deals")
+    visitor = visit(workspace.actor("admin"))
+    page: Page = visitor.page
+    visitor.go("/admin/agent-review/evals/sets/deals")
+    check(page, "a set")
+    page.get_by_role("region", name="Latest runs").get_by_role("link").first.click()
+    expect(page.get_by_role("heading", name="2 worse, 0 better, 1 same, 0 new")).to_be_visible()
+    check(page, "a run with a baseline")
+    shoot(page, "worse")
+    page.get_by_role("link", name="2 worse").click()
+    expect(page.locator("[data-row]")).to_have_count(2)
+    page.get_by_role("navigation", name="Change").get_by_role("link", name="same").click()
+    expect(page.locator("[data-row]")).to_have_count(1)
+    page.go_back()
+    page.locator("[data-go]").first.click()
+    expect(page.locator("#steps thead th")).to_have_count(4)
+    check(page, "three columns", "dark")
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    first, second = (page.locator("#steps tbody tr:not(.u-fold) td").nth(at).bounding_box() for at in (1, 2))
+    assert first
+    assert second
+    assert second["y"] > first["y"], "on a phone the columns stand below each other"
+    shoot(page, "three")
+
+    visitor.go("/admin/agent-review/feedback")
+    group = page.locator(".u-group")
+    expect(group.locator("summary")).to_have_text("deals v2: 2 goldens fail 2 rows")
+    expect(group.locator(".u-member").first).to_be_hidden()
+    check(page, "a folded group")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(group.locator(".u-member").first).to_be_visible()
+    check(page, "an open group", "dark")
+    page.keyboard.press("x")
+    expect(page.locator(".u-select")).to_contain_text("2 selected")
+    group.locator("[data-select]").nth(1).uncheck()
+    expect(page.locator(".u-select")).to_contain_text("1 selected")
+    group.locator("[data-select-group]").check()
+    page.keyboard.press("d")
+    page.get_by_label("Why dismiss them? (optional)").fill("The new rule forbids it")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Dismissed 2.")).to_be_visible()
+    assert {row.review_notes for row in bench.complaints()} == {"The new rule forbids it"}
+    page.keyboard.press("z")
+    expect(page.locator(".u-group")).to_have_count(1)
+    assert {(row.status, row.eval_run_id) for row in bench.complaints()} == {("pending", run.id)}

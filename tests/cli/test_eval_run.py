@@ -46,7 +46,17 @@ def test_the_command_of_the_guide_passes_and_then_finds_the_regression(
     bench.worse()
     worse = upshot(*args, "--json")
     assert worse.exit_code == 1, worse.output
-    assert json.loads(worse.stdout)["verdicts"]["fail"] == 1
+    found = json.loads(worse.stdout)
+    assert found["verdicts"]["fail"] == 1
+    assert {name: found["baseline"][name] for name in ("worse", "better", "same", "new")} == {
+        "worse": 1, "better": 0, "same": 0, "new": 0,
+    }  # fmt: skip
+    assert next(iter(found["results"].values()))["before"]["verdict"] == "pass"
+    again = upshot(*args)
+    assert f"Compared with run {found['id']}: 0 worse, 0 better, 1 same, 0 new." in again.output
+    first = found["baseline"]["run_id"]
+    assert f"Compared with run {first}: 1 worse" in upshot(*args, "--baseline", first).output
+    assert upshot(*args, "--baseline", "00000000-0000-0000-0000-000000000000").exit_code == 3
     assert (tmp_path / "evals.xml").read_text().count("<failure") == 1
     assert upshot(*args, "--fail-under", "0").exit_code == 0
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -381,3 +382,44 @@ def test_the_app_role_may_read_the_revision(server: Server, empty_database: str,
     with psycopg.connect(app_url) as connection:
         assert is_current(connection)
         assert current(connection) == head()
+
+
+def test_failed_replays_learn_the_run_that_they_failed_in(owner: str, look: Open, legacy: dict[str, list[str]]) -> None:
+    upgrade(owner, import_module("migrations.versions.0032_failure_groups").down_revision)
+    replays = [uuid4(), uuid4(), uuid4()]
+    with look() as connection:
+        connection.execute("SET session_replication_role = replica")
+        runs = [
+            found
+            for _ in replays[:2]
+            for (found,) in connection.execute(
+                "INSERT INTO eval_runs (tenant_id, name, config_hash)"
+                " SELECT tenant_id, 'R', 'h' FROM sessions LIMIT 1 RETURNING id"
+            ).fetchall()
+        ]
+        for replay, run in zip(replays, runs, strict=False):
+            connection.execute(
+                "INSERT INTO sessions (id, tenant_id, title, agent_id, created_by, metadata)"
+                " SELECT %s, tenant_id, 'S', agent_id, created_by, jsonb_build_object('eval_run_id', %s::text)"
+                " FROM sessions LIMIT 1",
+                (replay, str(run)),
+            )
+        # The last replay of the row is gone: the one before it says which run it was.
+        connection.execute(
+            "INSERT INTO feedback (tenant_id, source_type, kind, origin, rating, created_by, context)"
+            " SELECT s.tenant_id, 'session', 'replay_failure', 'system', 'negative', u.id,"
+            " jsonb_build_object('replay_session_ids', %s::jsonb) FROM (SELECT * FROM sessions LIMIT 1) AS s,"
+            " (SELECT id FROM users LIMIT 1) AS u",
+            (json.dumps([str(one) for one in replays]),),
+        )
+        connection.commit()
+    upgrade(owner)
+    with look() as connection:
+        found = connection.execute(
+            "SELECT eval_run_id, context ->> 'eval_run_id' FROM feedback WHERE kind = 'replay_failure'"
+        ).fetchall()
+    assert found == [(runs[1], str(runs[1]))]
+    downgrade(owner, import_module("migrations.versions.0032_failure_groups").down_revision)
+    with look() as connection:
+        [(context,)] = connection.execute("SELECT context FROM feedback WHERE kind = 'replay_failure'").fetchall()
+    assert context == {"replay_session_ids": [str(one) for one in replays]}

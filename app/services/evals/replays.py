@@ -194,6 +194,7 @@ def _report_failure(
             **row.context,
             "replay_session_ids": [before[0], *(before[1:] + replays)[-MAX_REPLAYS + 1 :]],
             "divergences": divergences,
+            "eval_run_id": str(session.meta["eval_run_id"]),
         }
         db.session.flush()
         audit.record(actor, "feedback.changed", "feedback", row.id, kind=row.kind, replays=len(replays))
@@ -213,6 +214,7 @@ def _report_failure(
                 "replay_session_ids": replays[:MAX_REPLAYS],
                 "agent_version_id": str(session.agent_version_id),
                 "context_mode": context_mode,
+                "eval_run_id": str(session.meta["eval_run_id"]),
                 "divergences": divergences,
             },
         ),

@@ -241,7 +241,8 @@ def golden_results(cases: Sequence[Case], *, actor: Actor, baseline: Baseline | 
 
 def _line_order(line: dict[str, Any]) -> tuple[Any, ...]:
     change = line["change"]
-    order = VERDICT_ORDER[line["verdict"]], CHANGE_ORDER.get(change, len(CHANGE_ORDER))
+    accuracy = 1.0 if line["overall_accuracy"] is None else line["overall_accuracy"]
+    order = VERDICT_ORDER[line["verdict"]], CHANGE_ORDER.get(change, len(CHANGE_ORDER)), accuracy
     return change != WORSE, *order, line["title"].lower(), line["golden_id"]
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 from uuid import UUID
 
-from sqlalchemy import and_, any_, case, func, literal, not_, select
+from sqlalchemy import Uuid, and_, any_, case, cast, func, literal, not_, select
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -26,6 +26,7 @@ from app.models import (
     AgentVersion,
     Chat,
     Entity,
+    EvalRun,
     Feedback,
     Message,
     SharedContext,
@@ -37,12 +38,13 @@ from app.services import audit
 from app.services.feedback.intake import NOT_RETRACTED
 from app.services.feedback.store import is_chat
 from app.services.lists import filters as declare
-from app.services.lists.filters import Condition, Filters, find_matches, parse_row_id
+from app.services.lists.filters import Condition, Filters, Matches, find_matches, parse_row_id
 from app.services.privacy import A_MEMBER, is_hidden
 
 Reviewer = aliased(User)
 ReviewAgent = aliased(Agent)
 Assignee = aliased(User)
+Golden = aliased(AgentSession)
 SCAN_LIMIT = 5000
 MAX_ROWS = 100
 ASSIGNEES = ("me", "nobody")
@@ -95,6 +97,7 @@ class FeedbackFilters(Filters):
     agent: str | None = declare.agent_slug()
     agent_id: UUID | None = declare.agent_id()
     session_id: UUID | None = declare.id_of_row(label="session")
+    run: UUID | None = declare.id_of_row(column="eval_run_id")
     entity_id: UUID | None = declare.id_of_row(label="record")
     author_id: UUID | None = declare.id_of_row(column="created_by", label="from")
     chat_id: str | None = declare.text(compare=_is_chat, label="conversation")
@@ -112,15 +115,18 @@ class FeedbackFilters(Filters):
         "source_type", "signal", "origin", "kind", "error_category", "version", "environment", "model", "tag",
     )  # fmt: skip
 
-    @property
-    def order(self) -> Any:
+    def order(self, row: Any = Feedback) -> Any:
         """The indexed column that orders the list: arrival, or within days when it was given, as the volume of each day
         counts it."""
-        return Feedback.occurred_at if self.since or self.until else Feedback.created_at
+        return row.occurred_at if self.since or self.until else row.created_at
 
-    def conditions(self) -> list[Condition]:
+    def conditions(self, row: Any = Feedback) -> list[Condition]:
         indexed = [name for name in self.chosen if name not in (*self.scanned, "assignee")]
-        return [*self._within(Feedback.occurred_at), *self._compare(Feedback, indexed)]
+        return [*self._within(row.occurred_at), *self._compare(row, indexed)]
+
+    def scanned_conditions(self, row: Any = Feedback) -> list[Condition]:
+        """What no index covers, on a row that something else has found."""
+        return self._compare(row, [name for name in self.chosen if name in self.scanned])
 
     @property
     def window(self) -> ScanWindow | None:
@@ -130,7 +136,7 @@ class FeedbackFilters(Filters):
             return None
         columns = {self.declared()[name].column or name for name in names}
         shown = {name: getattr(Feedback, name) for name in columns}
-        return ScanWindow(shown, lambda row: self._compare(row, names), SCAN_LIMIT)
+        return ScanWindow(shown, self.scanned_conditions, SCAN_LIMIT)
 
 
 # Feedback in a list: its `OWN_COLUMNS`, the `SHOWN` ones, and its author, who is "a member", without an id, where the
@@ -145,6 +151,8 @@ OWN_COLUMNS = (
 
 SHOWN: dict[str, Any] = {
     "session_title": AgentSession.title,
+    "golden_title": Golden.title,
+    "eval_run_id": Feedback.eval_run_id,
     "agent": Agent.slug,
     "agent_version": AgentVersion.version,
     "edit_distance": Feedback.details["output_review"]["edit_distance"].as_integer(),
@@ -160,7 +168,7 @@ CONTENTS = (
 )  # fmt: skip
 
 
-def _columns(actor: Actor) -> dict[str, Any]:
+def row_columns(actor: Actor) -> dict[str, Any]:
     """Return what a `FeedbackRow` has. Only people who give feedback are hidden, not the product."""
     hidden = and_(is_hidden(Feedback.created_by, actor), Feedback.origin == "user")
     author_id = case((not_(hidden), Feedback.created_by))
@@ -169,7 +177,9 @@ def _columns(actor: Actor) -> dict[str, Any]:
     return own | SHOWN | {"author_id": author_id, "author": author}
 
 
-def _with_names(columns: dict[str, Any], *more: Any) -> Any:
+def select_rows(columns: dict[str, Any], *more: Any) -> Any:
+    """Rows with the names that belong to them. The golden of a failed replay is known by its id in the context."""
+    golden_id = cast(Feedback.context["golden_session_id"].astext, Uuid)
     return (
         select(*columns.values(), *more)
         .select_from(Feedback)
@@ -178,38 +188,43 @@ def _with_names(columns: dict[str, Any], *more: Any) -> Any:
         .outerjoin(AgentVersion, AgentVersion.id == AgentSession.agent_version_id)
         .outerjoin(User, User.id == Feedback.created_by)
         .outerjoin(Assignee, Assignee.id == Feedback.assignee_id)
+        .outerjoin(Golden, (Golden.tenant_id == Feedback.tenant_id) & (Golden.id == golden_id))
     )
 
 
-def _row(columns: dict[str, Any], values: Sequence[Any]) -> FeedbackRow:
+def make_row(columns: dict[str, Any], values: Sequence[Any]) -> FeedbackRow:
     return FeedbackRow(**dict(zip(columns, values, strict=False)))
 
 
-def _readable(actor: Actor) -> list[ColumnElement[bool]]:
-    conditions = [Feedback.tenant_id == actor.tenant_id]
-    return conditions if actor.is_admin else [*conditions, Feedback.created_by == actor.id]
+def _readable(actor: Actor, row: Any = Feedback) -> list[ColumnElement[bool]]:
+    conditions = [row.tenant_id == actor.tenant_id]
+    return conditions if actor.is_admin else [*conditions, row.created_by == actor.id]
+
+
+def conditions_of(
+    filters: FeedbackFilters, matches: Matches | None, *, actor: Actor, row: Any = Feedback
+) -> list[ColumnElement[bool]]:
+    """What the filters ask of a row, but for what no index covers."""
+    where = [*_readable(actor, row), *filters.conditions(row)]
+    if filters.author_id:
+        where.append(~is_hidden(row.created_by, actor))
+    if filters.assignee == "nobody":
+        where.append(row.assignee_id.is_(None))
+    elif filters.assignee:
+        where.append(row.assignee_id == (actor.id if filters.assignee == "me" else UUID(filters.assignee)))
+    return [*where, matches.are(row.id)] if matches else where
 
 
 def list_feedback(filters: FeedbackFilters, page: Page, *, actor: Actor) -> Slice[FeedbackRow]:
     """One page of the feed: all of the workspace for admins, one's own for members. At most four queries."""
-    where = [*_readable(actor), *filters.conditions()]
-    if filters.author_id:
-        where.append(~is_hidden(Feedback.created_by, actor))
-    if filters.assignee == "nobody":
-        where.append(Feedback.assignee_id.is_(None))
-    elif filters.assignee:
-        where.append(Feedback.assignee_id == (actor.id if filters.assignee == "me" else UUID(filters.assignee)))
-    count = None
-    columns = _columns(actor)
-    if filters.q:
-        matches = find_matches("feedback", filters, page)
-        if not matches.ids:
-            return Slice([])
-        where.append(matches.are(Feedback.id))
-        count = matches.count
-    order: dict[str, Any] = {"at": filters.order, "id": Feedback.id, "oldest_first": filters.oldest_first}
-    found = read_page(_with_names(columns), page, where=where, count=count, window=filters.window, **order)
-    return found.map(lambda values: _row(columns, values))
+    columns = row_columns(actor)
+    matches = find_matches("feedback", filters, page) if filters.q else None
+    if matches and not matches.ids:
+        return Slice([])
+    where, count = conditions_of(filters, matches, actor=actor), matches.count if matches else None
+    order: dict[str, Any] = {"at": filters.order(), "id": Feedback.id, "oldest_first": filters.oldest_first}
+    found = read_page(select_rows(columns), page, where=where, count=count, window=filters.window, **order)
+    return found.map(lambda values: make_row(columns, values))
 
 
 def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -> FeedbackRow:
@@ -219,19 +234,24 @@ def get_feedback(feedback_id: UUID, *, actor: Actor, audit_read: bool = False) -
     With `audit_read` an admin's reading of what someone else said is put into the audit log.
     """
     contents: dict[str, Any] = {name: getattr(Feedback, name) for name in CONTENTS}
-    names = {"reviewer": func.coalesce(ReviewAgent.slug, Reviewer.name), "entity_name": Entity.name}
-    columns = _columns(actor) | contents | names
+    names = {
+        "reviewer": func.coalesce(ReviewAgent.slug, Reviewer.name),
+        "entity_name": Entity.name,
+        "run_set": EvalRun.set_name,
+    }
+    columns = row_columns(actor) | contents | names
     statement = (
-        _with_names(columns, Feedback.created_by)
+        select_rows(columns, Feedback.created_by)
         .outerjoin(Reviewer, Reviewer.id == Feedback.reviewed_by_user_id)
         .outerjoin(ReviewAgent, ReviewAgent.id == Feedback.reviewed_by_agent_id)
         .outerjoin(Entity, Entity.id == Feedback.entity_id)
+        .outerjoin(EvalRun, (EvalRun.tenant_id == Feedback.tenant_id) & (EvalRun.id == Feedback.eval_run_id))
         .where(*_readable(actor), Feedback.id == feedback_id)
     )
     found: Any = db.session.execute(statement).one_or_none()
     if found is None:
         raise NotFound("There is no such feedback in this workspace.")
-    row, author_id = _row(columns, found), found[-1]
+    row, author_id = make_row(columns, found), found[-1]
     if audit_read and actor.is_admin and row.origin == "user" and author_id != actor.id:
         audit.record(actor, "feedback.read", "feedback", feedback_id)
     row.chat, row.chat_title, row.message_text, row.message_index = _message_of(row, author_id, actor)
@@ -280,14 +300,14 @@ def feedback_about(*, actor: Actor, session_id: UUID | None = None, chats: Colle
     """The newest 100 rows about a session or about a chat, by whatever it is called. Members get their own. One
     query."""
     about = Feedback.session_id == session_id if session_id else Feedback.chat_id.in_(chats)
-    columns = _columns(actor)
+    columns = row_columns(actor)
     rows = db.session.execute(
-        _with_names(columns)
+        select_rows(columns)
         .where(*_readable(actor), about)
         .order_by(Feedback.created_at.desc(), Feedback.id.desc())
         .limit(MAX_ROWS)
     )
-    return [_row(columns, row) for row in rows]
+    return [make_row(columns, row) for row in rows]
 
 
 def counted_ratings() -> tuple[Any, Any, Any]:

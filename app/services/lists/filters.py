@@ -221,12 +221,12 @@ class Matches:
         return column == any_(literal(self.ids, ARRAY(Uuid)))
 
 
-def find_matches(kind: str, filters: Filters, page: Page) -> Matches:
+def find_matches(kind: str, filters: Filters, page: Page, *, whole: bool = False) -> Matches:
     """What a page of rows with the words is taken from: the newest 1,000, or where nothing else narrows the list what
-    its first page shows."""
+    its first page shows, unless the `whole` is asked for."""
     if kind == "chats" or not filters.only_words:
         return Matches(find_ids(kind, filters.q or ""))
-    shown = MAX_MATCHES if page.cursor else page.limit + 1
+    shown = MAX_MATCHES if page.cursor or whole else page.limit + 1
     asked = {"kind": kind, "query": filters.q, "shown": shown, "counted": MAX_COUNT + 1}
     ids, count = db.session.execute(COUNTED_TOO, asked).one()
     return Matches(ids, count)

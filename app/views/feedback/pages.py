@@ -13,16 +13,18 @@ from app.db import transaction
 from app.errors import Invalid, Refused
 from app.formats.ids import parse_id
 from app.security.access import access
+from app.services.feedback import failures as feedback_failures
 from app.services.feedback import lists as feedback_lists
 from app.services.feedback import review as feedback_review
 from app.services.feedback import teamwork
 from app.services.feedback import volume as feedback_volume
+from app.services.feedback.failures import FailureGroup
 from app.services.feedback.lists import FeedbackFilters, FeedbackRow
 from app.services.feedback.volume import Day
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.feedback.context import assessment_fields, load_context, load_sidebar, posted_assessment
-from app.views.feedback.summary import summarise
+from app.views.feedback.summary import group_title, summarise
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, wants_fragment
 from app.views.layout import saved_views
@@ -35,7 +37,7 @@ OFFERED = (
     "environment", "model", "tag",
 )  # fmt: skip
 # No menu offers these, but a link may ask for them; then they show as chips.
-LINKED = ("session_id", "chat_id", "entity_id", "trace_id", "agent_id", "author_id")
+LINKED = ("run", "session_id", "chat_id", "entity_id", "trace_id", "agent_id", "author_id")
 
 
 @bp.get("/admin/agent-review/feedback")
@@ -50,16 +52,18 @@ def listed(given: dict[str, str] | None = None) -> dict[str, Any]:
     """The list that the address asks for, or the query that was given."""
     volume = feedback_volume.volume(actor=g.actor)
     asked = listing.read_listing(FeedbackFilters, given)
-    found = feedback_lists.list_feedback(asked.filters, asked.page, actor=g.actor)
+    found, groups = feedback_failures.list_folded(asked.filters, asked.page, actor=g.actor)
     menus = teamwork.menus_of(asked.filters.author_id, actor=g.actor)
     return {
         "rows": found.items,
+        "groups": groups,
         "found": found,
         "asked": asked,
         "volume": draw_chart(volume, asked.filters.since, asked.filters.until),
         "fields": _fields(asked.args, menus),
         "colleagues": menus["admins"],
         "said": summarise,
+        "group_title": group_title,
         "looked_at": feedback_lists.SCAN_LIMIT,
         **listing.pager_links(found),
     }
@@ -99,11 +103,26 @@ def review(feedback_id: UUID) -> Any:
     found = feedback_lists.get_feedback(feedback_id, actor=g.actor)
     toast = Toast(refused, "error") if refused else _toast(action, found)
     back = url_for(".detail", feedback_id=feedback_id)
-    return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **_detail_context(found))
+    group = _group_on_page(found) if wants_fragment() else None
+    more = {"group": group, "group_title": group_title, **_detail_context(found)}
+    return swap("feedback/_moved.html", fallback=back, status=status, toasts=[toast], **more)
 
 
 def _detail_context(row: FeedbackRow) -> dict[str, Any]:
     return {**load_context(row), **load_sidebar(row)}
+
+
+def _group_on_page(row: FeedbackRow) -> FailureGroup | None:
+    """What is left of the row's group as the list beside the panel shows it."""
+    if row.kind != feedback_failures.KIND or row.eval_run_id is None:
+        return None
+    given = dict(parse_qsl(urlsplit(request.headers.get("HX-Current-URL", "")).query))
+    try:
+        filters = listing.read_listing(FeedbackFilters, given).filters
+    except Invalid:
+        filters = FeedbackFilters()
+    group = feedback_failures.group_of(row.eval_run_id, filters, actor=g.actor)
+    return group or FailureGroup(row.eval_run_id, None, None, 0, [])
 
 
 def notes() -> str | None:
@@ -146,7 +165,9 @@ def review_many() -> Any:
 
 def _decide_many(action: str) -> Toast:
     ids = selected_ids(NONE_SELECTED)
-    moved = feedback_review.review(ids, action, actor=g.actor, notes=notes())
+    # Both menus of the bar have a note; the one that belongs to the action counts.
+    note = request.form.get("done", "").strip() or None if action == "applied" else notes()
+    moved = feedback_review.review(ids, action, actor=g.actor, notes=note)
     undo = () if action == "reopen" else (("action", "reopen"), ("ids", ",".join(map(str, moved))))
     return _toast_of(DONE.get(action, "Done"), len(moved), len(ids), undo)
 

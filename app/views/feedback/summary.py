@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from app.learning.signals import weight_of
+from app.services.feedback.failures import FailureGroup
 from app.services.feedback.lists import FeedbackRow
-from app.views.format import value_line
+from app.views.format import value_line, with_version
 
 SIGNAL_WORDS = {
     "helpful": "marked helpful",
@@ -15,6 +16,7 @@ SIGNAL_WORDS = {
     "regenerate": "asked for another answer",
 }
 MAX_EDIT_LENGTH = 300
+MAX_TITLE_LENGTH = 60
 RATING_WORDS = {"positive": "liked it", "negative": "did not like it", "neutral": "no opinion"}
 
 
@@ -42,12 +44,19 @@ def summarise(row: FeedbackRow) -> Summary:
     return Summary(_lead(row, comment), "" if failed else comment, _tail(row))
 
 
+def group_title(group: FailureGroup) -> str:
+    """`pe-analyst v4: 7 goldens fail`."""
+    which = with_version(group.set_name or "A deleted run", group.version)
+    return f"{which}: {group.total:,} golden{' fails' if group.total == 1 else 's fail'}"
+
+
 def _lead(row: FeedbackRow, comment: str) -> str:
     colon = ":" if comment else ""
     if row.kind == "session_failure":
         return f"failed: {comment or 'no reason recorded'}"
     if row.kind == "replay_failure":
-        return f"replay fails: {comment.removeprefix('Replay fails: ') or 'differs from its golden'}"
+        golden = f"“{value_line(row.golden_title, MAX_TITLE_LENGTH)}”" if row.golden_title else "A deleted golden"
+        return f"{golden} fails: {comment.removeprefix('Replay fails: ') or 'differs from its golden'}"
     if row.kind in {"response_rejection", "extraction_rejection"}:
         return f"{row.field_name or 'response'} rejected{colon}"
     if row.kind == "tool_observation":
