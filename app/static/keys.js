@@ -54,7 +54,7 @@
     }
     if (event.key === "Enter" && !event.shiftKey && at.matches("[data-enter]")) {
       event.preventDefault();
-      at.form.requestSubmit(at.parentElement.querySelector("button"));
+      at.parentElement.querySelector("button").click();
       return;
     }
     if (typing(at)) return;

@@ -21,6 +21,7 @@ from app.services.knowledge.rows import NewRow
 from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import CONFIG, Bench
 from tests.conftest import Workspace, soup
+from tests.evals.forms import calls
 from tests.evals.test_golden import complain, promote, ran, status_of
 from tests.lists.filling import fill
 
@@ -101,11 +102,11 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     assert opened.select_one("tbody")["id"] == f"candidate-{sid}"
     assert "1 turn, 0 knowledge rows, 1 tool recording" in opened.select_one("form.u-inplace").text
     assert "Resolves 2 pending signals" in opened.text
-    assert "17" in [box["value"] for box in opened.select("[name=facts]")]
+    assert "17" in [box["value"] for box in opened.select("[name=mention]")]
     without_script = soup(client.get(f"{URL}?promote={sid}")).select_one(f"#candidate-{sid} form.u-inplace")
     assert "Resolves 2 pending signals" in without_script.text
     for form in (opened, without_script):
-        assert not form.select("[name=facts][checked], [name=should][checked]"), "nothing of a wrong answer is right"
+        assert not form.select("[name=mention][checked], [name=should][checked]"), "nothing of a wrong answer is right"
 
     wrong = send(client, f"/candidates/{sid}/promote", HTMX, set="Sales Ops", note="Count mail too", should="right")
     assert wrong.status_code == 422
@@ -118,10 +119,16 @@ def test_a_candidate_is_promoted_in_place_with_what_should_have_happened(
     assert kept(app, admin, sid) is None
 
     done = send(
-        client, f"/candidates/{sid}/promote", HTMX, set="sales-ops", note="Count mail too", should=["mention", "call"],
-        facts="17 accounts", more_facts="Norrland\n", must_not="60 days", calls='searchAccounts {"region": "DACH"}',
-        no_calls="sendMail",
-    )  # fmt: skip
+        client,
+        f"/candidates/{sid}/promote",
+        HTMX,
+        set="sales-ops",
+        note="Count mail too",
+        should=["mention", "call"],
+        mention="17 accounts",
+        **{"mention-new": " Norrland ", "must-not": "60 days", "no-call-new": "sendMail"},
+        **calls(("searchAccounts", {"region": "DACH"})),
+    )
     assert done.status_code == 200
     assert "2 signals applied" in done.text
     assert not soup(done).select("#candidates [data-row]")

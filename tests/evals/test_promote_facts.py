@@ -19,6 +19,7 @@ from app.services.feedback.intake import NewFeedback
 from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
+from tests.evals.forms import calls
 from tests.evals.test_golden import complain, ran, status_of
 from tests.evals.test_pages import URL, SignIn, find, kept, send
 from tests.evals.test_promote_changes import asked, bench
@@ -33,11 +34,11 @@ def test_where_something_changed_someone_says_whether_that_was_right(
 ) -> None:
     session_id = asked(bench, *UPDATED)
     client = sign_in(bench.admin)
-    data: dict[str, Any] = {"set": "smoke", "more_facts": "its owner", **parts}
+    data: dict[str, Any] = {"set": "smoke", "mention-new": "its owner", **parts}
 
     form = soup(client.get(f"{URL}/promote/{session_id}"))
     assert "What it changed was right" in form.select_one(".u-picks").text
-    assert not form.select("[name=should][checked], [name=facts][checked]")
+    assert not form.select("[name=should][checked], [name=mention][checked]")
     silent = send(client, f"/promote/{session_id}", **data)
     assert silent.status_code == 422
     told = soup(silent).select_one(".u-should > .invalid-feedback").text
@@ -58,8 +59,10 @@ def test_a_forbidden_tool_says_that_what_it_changed_was_wrong(bench: Bench, sign
     session_id = asked(bench, *UPDATED)
     client = sign_in(bench.admin)
 
-    assert send(client, f"/promote/{session_id}", set="smoke", should="call", no_calls="sendMail").status_code == 422
-    sent = send(client, f"/promote/{session_id}", set="smoke", should="call", no_calls="updateEntity")
+    assert (
+        send(client, f"/promote/{session_id}", set="smoke", should="call", **{"no-call": "sendMail"}).status_code == 422
+    )
+    sent = send(client, f"/promote/{session_id}", set="smoke", should="call", **{"no-call": "updateEntity"})
     assert sent.status_code == 303
     result = bench.run(set_name="smoke").results["bySession"][str(session_id)]
     assert (result["verdict"], result["baseline"]) == ("fail", "expected")
@@ -71,9 +74,9 @@ def test_a_forbidden_tool_says_that_what_it_changed_was_wrong(bench: Bench, sign
 @pytest.mark.parametrize(
     "data",
     [
-        {"should": "mention", "more_facts": "14.2 million", "must_not": "14.2"},
-        {"should": "call", "calls": "updateEntity", "no_calls": "updateEntity"},
-        {"should": ["change", "call"], "nothing": "1", "calls": "updateEntity"},
+        {"should": "mention", "mention-new": "14.2 million", "must-not": "14.2"},
+        {"should": "call", **calls(("updateEntity",)), "no-call": "updateEntity"},
+        {"should": ["change", "call"], "nothing": "1", **calls(("updateEntity",))},
     ],
 )
 def test_what_excludes_itself_is_said_under_both_fields(

@@ -17,6 +17,7 @@ from app.services.evals import golden as eval_golden
 from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
 from tests.conftest import Api, Workspace, soup
+from tests.evals.forms import calls, changes
 from tests.evals.test_golden import complain, promote, ran
 from tests.evals.test_pages import HTMX, URL, SignIn, kept, send
 from tests.evals.test_promote_changes import bench
@@ -25,37 +26,33 @@ from tests.evals.test_promote_facts import said_of
 __all__ = ["bench"]
 
 
+KESTREL = changes(("update", "Kestrel", {"stage": "won"}))
+
+
 @pytest.mark.parametrize(
     ("data", "place", "says"),
     [
+        ({"no-call": "updateEntty"}, "no-call-new", "no tool “updateEntty”. Did you mean updateEntity?"),
+        ({"no-call-new": "updateEntty"}, "no-call-new", "no tool “updateEntty”. Did you mean updateEntity?"),
+        (calls(("search_entitys",)), "call-0-tool", "Did you mean searchEntities?"),
+        (calls(("weather",)), "call-0-tool", "There is no tool “weather”."),
+        (calls(("updateEntity", {"stage": "won"})), "call-0-tool", "updateEntity, stage: It is not taken"),
+        (calls(("listEntities", {"limit": "many"})), "call-0-tool", "limit: Give a whole number."),
+        (calls(("listEntities", {"limit": 1, "": 2})), "call-0-value-1", "Name the field."),
+        (calls(("listEntities", {"entityType": "deel"})), "call-0-tool", "Did you mean deal?"),
         (
-            {"should": "call", "no_calls": "updateEntty"},
-            "no_calls",
-            "no tool “updateEntty”. Did you mean updateEntity?",
-        ),
-        ({"should": "call", "calls": "search_entitys"}, "calls", "Did you mean searchEntities?"),
-        ({"should": "call", "calls": "weather"}, "calls", "There is no tool “weather”."),
-        ({"should": "call", "calls": 'updateEntity {"stage": "won"}'}, "calls", "updateEntity, stage: It is not taken"),
-        ({"should": "call", "calls": 'listEntities {"limit": "many"}'}, "calls", "limit: Give a whole number."),
-        ({"should": "call", "calls": 'listEntities {"entityType": "deel"}'}, "calls", "Did you mean deal?"),
-        (
-            {"should": "call", "calls": 'createEntity {"entityType": "deal", "fields": {"valuation": "high"}}'},
-            "calls",
+            calls(("createEntity", {"entityType": "deal", "fields.valuation": "high"})),
+            "call-0-tool",
             "createEntity, valuation: Give a number.",
         ),
         (
-            {"should": "change", "changes": "update Kestrel: stage = won\nupdate Kestrel: stage = lost"},
-            "changes",
-            "Lines 1 and 2 give stage of one record different values; keep one.",
-        ),
-        (
-            {"should": ["change", "call"], "changes": "update Kestrel: stage = won", "calls": "createEntity"},
-            "calls",
+            {"should": ["change", "call"], **KESTREL, **calls(("createEntity",))},
+            "call-0-tool",
             "changes something that is not among what should change",
         ),
         (
-            {"should": ["change", "call"], "changes": "create deal: name = Norrland", "no_calls": "createEntity"},
-            "no_calls",
+            {"should": ["change", "call"], **changes(("create", "deal", {"name": "N"})), "no-call": "createEntity"},
+            "no-call-new",
             "is changed by createEntity, which it must not call",
         ),
     ],
@@ -65,7 +62,7 @@ def test_what_no_replay_can_do_is_refused_under_its_field(
 ) -> None:
     session_id = bench.desk.ask("List entities")
     bench.drain()
-    answer = send(sign_in(bench.admin), f"/promote/{session_id}", set="smoke", **data)
+    answer = send(sign_in(bench.admin), f"/promote/{session_id}", **{"set": "smoke", "should": "call", **data})
     assert answer.status_code == 422
     wrong = soup(answer).select_one(f"[name={place}]")
     assert wrong["aria-invalid"] == "true"
@@ -79,10 +76,10 @@ def test_what_no_replay_can_do_is_refused_under_its_field(
 def test_the_first_field_that_is_wrong_has_the_focus(bench: Bench, sign_in: SignIn) -> None:
     session_id = bench.desk.ask("List entities")
     bench.drain()
-    data = {"set": "smoke", "should": "call", "calls": "listEntties\nlistEntities", "no_calls": "saveMemry"}
+    data = {"set": "smoke", "should": "call", **calls(("listEntties",), ("listEntities",)), "no-call": "saveMemry"}
     form = soup(send(sign_in(bench.admin), f"/promote/{session_id}", **data)).select_one("form.u-inplace")
-    assert [one["name"] for one in form.select("[aria-invalid=true]")] == ["calls", "no_calls"]
-    assert [one["name"] for one in form.select("[autofocus]")] == ["calls"]
+    assert [one["name"] for one in form.select("[aria-invalid=true]")] == ["call-0-tool", "no-call-new"]
+    assert [one["name"] for one in form.select("[autofocus]")] == ["call-0-tool"]
 
 
 def test_the_api_says_what_to_change_at_each_place(bench: Bench, api: Callable[..., Api]) -> None:
@@ -132,9 +129,9 @@ def test_tools_that_nobody_listed_are_taken_as_they_are_told(app: Flask, workspa
     asked = NewEvent("user.message", {"text": "Book it"})
     called = NewEvent("tool.call", {"id": "1", "name": "book_flight", "arguments": {"seats": "two"}})
     done = NewEvent("tool.result", {"call_id": "1", "name": "book_flight", "output": "ok"})
-    for calls in ("cancel_flight", "send_mail"):
+    for name in ("cancel_flight", "send_mail"):
         session_id = ran(app, admin, asked, called, done)
-        assert promote(app, admin, session_id, expected={"no_calls": [calls]})["expected"]
+        assert promote(app, admin, session_id, expected={"no_calls": [name]})["expected"]
     session_id = ran(app, admin, asked, called, done)
     with pytest.raises(Exception, match="Did you mean book_flight"):
         promote(app, admin, session_id, expected={"no_calls": ["book_fligth"]})

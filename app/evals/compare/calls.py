@@ -49,9 +49,11 @@ def _effects(name: str, done: str, sides: list[list[Effect]], put_right: bool) -
         total += like
         if like < 1.0:
             seqs = (before.sequence or None, after.sequence or None)
+            # What is expected names a record by its id; the session may know what it is called.
+            about = after.words if before.name is None and before.target == after.target else before.words
             # The first part of a path says `fields`; the path of the target is that one word.
             found += leaf_divergences(
-                name, before.leaves, after.leaves, about=before.words, seqs=seqs, skip=1, put_right=put_right
+                name, before.leaves, after.leaves, about=about, seqs=seqs, skip=1, put_right=put_right
             )
     for one in lost:
         text = f"{one.words} was not {done}"

@@ -75,7 +75,7 @@ def load_run(
     loaded = load_events({one: rows[one].event_bytes for one in (golden_id, replay_id)}, actor=actor)
     golden, replay = (_as_run(rows[one], loaded[one]) for one in (golden_id, replay_id))
     marks = rows[golden_id].meta.get("golden") or {}
-    return golden_of(golden, marks, None if _frozen_criteria(marks) else _criteria(golden, actor)), replay
+    return golden_of(golden, marks, None if _frozen_criteria(marks) else criteria_of(golden, actor)), replay
 
 
 def _as_run(row: Any, found: LoadedEvents) -> Run:
@@ -95,7 +95,7 @@ def _frozen_criteria(marks: Mapping[str, Any]) -> Any:
     return ((marks.get("snapshot") or {}).get("criteria") or {}).get("dimensions")
 
 
-def _criteria(run: Run, actor: Actor) -> dict[str, Any] | None:
+def criteria_of(run: Run, actor: Actor) -> dict[str, Any] | None:
     """The criteria that the session's response was judged by."""
     submitted = (event.payload for event in run.events if event.event_type == "response.submitted")
     wanted = parse_id(next((named for payload in submitted if (named := payload.get("criteria_set_id"))), None))

@@ -1,13 +1,11 @@
-"""Check that a replay can meet the expectations of a golden, and read expected changes from text."""
+"""Check that a replay can meet the expectations of a golden, and find the records and tools that they name."""
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher, get_close_matches
 from typing import Any
-from uuid import UUID
 
 from sqlalchemy import func, or_, select
 
@@ -15,17 +13,15 @@ from app.actor import Actor
 from app.db import db
 from app.errors import Invalid
 from app.evals.compare import builtin_tools
-from app.evals.compare.agent import names_writes
 from app.evals.compare.calls import covered_share
 from app.evals.compare.effects import CREATED, RESPONSE, UPDATED, effects_of
-from app.evals.expected.effect_text import CREATE, OF, SUBMIT, UPDATE, Line, effect_of, line_of, read_line, write_line
-from app.evals.expected.expectations import Expected, check_consistent, check_makable, find_conflict, read_expected
+from app.evals.expected.expectations import Expected, check_consistent, check_makable, read_expected
 from app.evals.trace import Run, Tool, calls_of, find_tool
 from app.formats.ids import parse_id
 from app.formats.json_schema import expected_error
 from app.models import Agent, AgentSession, AgentVersion, CriteriaSet, Entity, EntityType
 from app.services.entities import store as entity_store
-from app.text.values import Reader, as_number, holds_truncated
+from app.text.values import Reader, as_number
 from app.text.words import split_name
 
 RECORDS = ("knowledge", "feedback", "agent")
@@ -88,7 +84,10 @@ def tools_of(session: AgentSession, run: Run, *, actor: Actor) -> Tools:
     called = {str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call"}
     had = {str(tool.get("name")) for config in configs for tool in config.get("http_tools") or ()}
     names = {*builtin_tools.READS, *builtin_tools.WRITES, *called, *had}
-    ours = {name: Tool(name, schema=builtin_tools.schema_of(name) if whole and not listed else None) for name in names}
+    ours = {
+        name: replace(find_tool(name, {}), schema=builtin_tools.schema_of(name) if whole and not listed else None)
+        for name in names
+    }
     return Tools({**ours, **run.tools}, whole)
 
 
@@ -160,7 +159,7 @@ class _Checks:
     def _update(self, target: Any, fields: Mapping[str, Any]) -> str | None:
         if OWN_RECORD.fullmatch(str(target)):
             return None
-        records = _find_records(str(target), self.actor) if parse_id(str(target)) else ()
+        records = find_records(str(target), self.actor) if parse_id(str(target)) else ()
         if not records:
             there = any(one[:2] == (UPDATED, "entity") and repr(target) in one[2] for one in self.recorded)
             return None if there or not self.tools.whole else f"There is no record with the id {str(target)[:60]}."
@@ -186,102 +185,8 @@ def _fields(fields: Mapping[str, Any], kind: EntityType) -> str | None:
     return None
 
 
-# Expected changes as text: records and tools found by name
-
 # What the session itself creates has no id yet.
 OWN_RECORD = re.compile(r"\$[1-9]\d?")
-
-
-def parse_changes(lines: Sequence[str], run: Run, *, actor: Actor) -> list[dict[str, Any]]:
-    """Read `expected.effects` from lines of text; Invalid names the first line that is wrong."""
-    called = (str(event.payload.get("name")) for event in run.events if event.event_type == "tool.call")
-    names = {*builtin_tools.WRITES, *builtin_tools.READS, *called, *run.tools}
-    known = {name: find_tool(name, run.tools) for name in names}
-    found = []
-    for number, text in enumerate(lines, 1):
-        try:
-            line = read_line(text)
-            if line.verb in _RESOLVERS:
-                line = _RESOLVERS[line.verb](line, actor)
-            else:
-                _check_tool(line.verb, known)
-            found.append(effect_of(line, find_tool(line.verb, run.tools)))
-        except ValueError as wrong:
-            sentence = str(wrong) if len(lines) == 1 else f"Line {number}: {wrong}"
-            raise Invalid(sentence, {"changes": sentence}) from None
-    both = find_conflict(found)
-    if both is not None:
-        sentence = f"Lines {both[0] + 1} and {both[1] + 1} give {both[2]} of one record different values; keep one."
-        raise Invalid(sentence, {"changes": sentence})
-    return found
-
-
-def check_changes_decided(expected: Expected, run: Run, *, actor: Actor) -> None:
-    """Refuse expectations that leave open whether the recorded changes were right."""
-    changes = recorded_changes(run, actor=actor)
-    if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
-        more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-        changed = f"It changed something: {changes[0][:200]}{more}."
-        sentence = f"{changed} Say whether that was right, or what it should change."
-        raise Invalid(sentence, {"kept": sentence})
-
-
-def recorded_changes(run: Run, *, actor: Actor) -> list[str]:
-    """What a session changed, as lines that `read_changes` understands."""
-    reader = Reader()
-    effects, _ = effects_of(run, calls_of(run, run.tools, reader), reader)
-    plain = [
-        {"kind": one.kind, "type": one.type, "target": one.target, "fields": one.fields}
-        for one in effects
-        if not holds_truncated(one.fields)
-    ]
-    return format_changes(plain, actor=actor)
-
-
-def format_changes(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> list[str]:
-    """Changes in plain words, records by name where only one is called so. Three queries at most."""
-    if not effects:
-        return []
-    kinds = {kind.slug for kind in entity_store.list_types(actor=actor)}
-    targets = {str(one.get("target")) for one in effects if one["type"] == "entity" or one["kind"] == RESPONSE}
-    names = _unique_names(Entity, targets, actor)
-    names |= _unique_names(CriteriaSet, {one["type"] for one in effects if one["kind"] == RESPONSE}, actor)
-    return [write_line(line_of(one, kinds, names)) for one in effects]
-
-
-def _unique_names(of: Any, targets: Collection[str], actor: Actor) -> dict[str, str]:
-    ids = [found for text in targets if (found := parse_id(text)) is not None]
-    if not ids:
-        return {}
-    lowered = func.lower(of.name)
-    wanted = select(lowered).where(of.tenant_id == actor.tenant_id, of.id.in_(ids))
-    rows = db.session.execute(select(of.id, of.name).where(of.tenant_id == actor.tenant_id, lowered.in_(wanted)))
-    called: dict[str, list[tuple[UUID, str]]] = defaultdict(list)
-    for entity_id, name in rows:
-        called[name.lower()].append((entity_id, name))
-    return {str(same[0][0]): same[0][1] for same in called.values() if len(same) == 1}
-
-
-def _update(line: Line, actor: Actor) -> Line:
-    """The line with the id of its record, and values of the kinds that its fields have."""
-    if OWN_RECORD.fullmatch(str(line.subject)):
-        return line
-    record, kind = _record(str(line.subject), actor)
-    return Line(UPDATE, record, fit_fields(line.fields, kind))
-
-
-def _submit(line: Line, actor: Actor) -> Line:
-    """The line with the ids of its criteria and its record."""
-    criteria, of, said = str(line.subject).partition(OF)
-    rows = _find_criteria(criteria, actor)
-    if len(rows) != 1:
-        there = "Several criteria sets are" if rows else "No criteria set is"
-        raise ValueError(f"{there} called “{criteria[:60]}”.")
-    wrong = values_error(line.fields, rows[0])
-    if wrong is not None:
-        raise ValueError(wrong)
-    record = said if OWN_RECORD.fullmatch(said) else _record(said, actor)[0] if of else ""
-    return Line(SUBMIT, f"{rows[0].id}{OF}{record}" if of else str(rows[0].id), line.fields)
 
 
 def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None:
@@ -297,17 +202,7 @@ def values_error(fields: Mapping[str, Any], criteria: CriteriaSet) -> str | None
     return None
 
 
-def _record(said: str, actor: Actor) -> tuple[str, EntityType]:
-    """The id of the one record of that name or id, and its kind."""
-    rows = _find_records(said, actor)
-    if not rows:
-        raise ValueError(f"There is no record called “{said[:60]}”.")
-    if len(rows) > 1:
-        raise ValueError(f"Several records are called “{said[:60]}”; write the id of the one that is meant.")
-    return str(rows[0][0]), rows[0][1]
-
-
-def _find_records(said: str, actor: Actor) -> Sequence[Any]:
+def find_records(said: str, actor: Actor) -> Sequence[Any]:
     """The first two records of that name or id, each with its kind."""
     return db.session.execute(
         select(Entity.id, EntityType)
@@ -325,23 +220,6 @@ def _find_criteria(said: str, actor: Actor) -> Sequence[CriteriaSet]:
 def _called(model: Any, said: str) -> Any:
     found = parse_id(said)
     return model.id == found if found else func.lower(model.name) == said.lower()
-
-
-def _create(line: Line, actor: Actor) -> Line:
-    said = str(line.subject).lower()
-    called = (func.lower(EntityType.slug) == said) | (func.lower(EntityType.name) == said)
-    wanted = select(EntityType).where(EntityType.tenant_id == actor.tenant_id, called)
-    kind = db.session.scalar(wanted.order_by(EntityType.slug).limit(1))
-    if kind is None:
-        known = [one.slug for one in entity_store.list_types(actor=actor)][:MAX_NAMES]
-        there = f"; there is {', '.join(known)}" if known else ""
-        raise ValueError(f"There is no kind of record “{said[:60]}”{there}.")
-    named = {"name": line.fields["name"]} if "name" in line.fields else {}
-    rest = {name: value for name, value in line.fields.items() if name != "name"}
-    return Line(CREATE, kind.slug, {**named, **fit_fields(rest, kind)})
-
-
-_RESOLVERS = {UPDATE: _update, CREATE: _create, SUBMIT: _submit}
 
 
 def fit_fields(fields: Mapping[str, Any], kind: EntityType) -> dict[str, Any]:
@@ -362,15 +240,6 @@ def _as_typed(value: Any, schema: Any) -> Any:
         return json.dumps(value)
     number = as_number(value.strip()) if kind in ("number", "integer") and isinstance(value, str) else None
     return value if number is None else number
-
-
-def _check_tool(name: str, known: Mapping[str, Tool]) -> None:
-    if name not in known:
-        meant = nearest_name(name, [UPDATE, CREATE, SUBMIT, *known])
-        had = f" Did you mean {meant}?" if meant else _other_tools("It had", known)
-        raise ValueError(f"“{name[:60]}” is neither update, create, submit nor a tool of this session.{had}")
-    if not known[name].writes:
-        raise ValueError(f"{name[:60]} only reads, so it changes nothing.")
 
 
 # Suggest the tool that a misspelled name probably means

@@ -12,12 +12,13 @@ from sqlalchemy import select, text
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
-from app.evals.expected.expectations import suggest_facts
+from app.evals.expected.expectations import read_expected
 from app.evals.snapshot import snapshot_hash
 from app.models import Agent, AgentSession, AgentVersion, Feedback, SessionEvent
 from app.services import audit
 from app.services.evals.candidates import SETTLED, find_candidate, pending_signals, signals_of
-from app.services.evals.expected import check_changes_decided, check_expected, parse_changes, recorded_changes
+from app.services.evals.drafts import Draft, build_expected, check_changes_decided, load_material
+from app.services.evals.expected import check_expected
 from app.services.evals.golden import (
     DEFAULT_SET,
     check_criteria_set,
@@ -60,8 +61,8 @@ class Incomplete(Refused):
 class Promotion:
     """What is kept with a golden, and the complaints that promoting it settles. `feedback_ids` None means all that are
     pending about the session and the request that it represents; `of_candidate` requires that request to be an open
-    candidate. `changes` says in lines what should have changed, and no line that nothing may. `kept` says whether its
-    own changes were right; None where the caller did not ask."""
+    candidate. What should have happened comes as `expected` or as the `draft` of a form. `kept` says whether its own
+    changes were right; None where the caller did not ask."""
 
     set_name: str | None = None
     note: str | None = None
@@ -69,7 +70,7 @@ class Promotion:
     feedback_ids: Sequence[UUID] | None = ()
     of_candidate: bool = False
     expected: dict[str, Any] | None = None
-    changes: Sequence[str] | None = None
+    draft: Draft | None = None
     kept: bool | None = None
     recorded_is_right: bool = False
     confirm_incomplete: bool = False
@@ -77,7 +78,7 @@ class Promotion:
     @property
     def corrects(self) -> bool:
         """Whether it says that something else should have happened."""
-        return bool(self.expected) or self.changes is not None
+        return bool(self.expected) or (self.draft is not None and self.draft.says_something)
 
 
 @dataclass(frozen=True)
@@ -159,15 +160,17 @@ def _check_expected(given: Promotion, session: AgentSession, complained: bool, a
     """What should have happened, its changes as the comparer reads them; refused where no replay could ever do it."""
     found = dict(given.expected or {})
     # After a complaint, changes that are neither confirmed nor corrected need another reason why they would fail.
-    undecided = complained and not given.kept and given.changes is None and not given.recorded_is_right
+    changes = given.draft is not None and given.draft.changes is not None
+    undecided = complained and not given.kept and not changes and not given.recorded_is_right
     if not given.corrects and not undecided:
         return found
     run = recorded_run(session, actor=actor)
-    if given.changes is not None:
-        found["effects"] = parse_changes(given.changes, run, actor=actor)
-    expected = check_expected(found, session, run, actor=actor)
+    if given.draft is not None:
+        found = build_expected(given.draft, session, run, actor=actor)
+    else:
+        check_expected(found, session, run, actor=actor)
     if undecided:
-        check_changes_decided(expected, run, actor=actor)
+        check_changes_decided(read_expected(found), run, actor=actor)
     return found
 
 
@@ -234,7 +237,7 @@ def _replay_failures(golden_id: UUID, actor: Actor) -> list[UUID]:
 
 
 def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
-    """What a promotion would keep, or a refusal. `preferred` is a better answer from feedback, `changes` are lines."""
+    """What a promotion would keep, or a refusal. `preferred` is a better answer from feedback."""
     row = db.session.execute(
         select(AgentSession, Agent.slug, AgentVersion.version)
         .join(Agent, (Agent.tenant_id == AgentSession.tenant_id) & (Agent.id == AgentSession.agent_id))
@@ -245,9 +248,9 @@ def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
         raise NotFound("There is no such session in this workspace.")
     session, slug, version = row
     check_promotable(session, actor)
-    run = recorded_run(session, actor=actor)
+    material = load_material(session_id, actor=actor)
     payloads: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for event in run.events:
+    for event in material.run.events:
         payloads[event.event_type].append(event.payload)
     loaded = next((payload.get("row_ids") for payload in payloads["context.loaded"]), None)
     return {
@@ -259,11 +262,8 @@ def load_offer(session_id: UUID, *, actor: Actor) -> dict[str, Any]:
         "turns": sum(bool(str(payload.get("text") or "").strip()) for payload in payloads["user.message"]),
         "knowledge_rows": len(loaded) if isinstance(loaded, list) else 0,
         "recordings": len(payloads["tool.result"]),
-        "complained": negative.has_open_negative(session_id, actor=actor),
-        "facts": suggest_facts(run),
+        "material": material,
         "preferred": negative.preferred_answer(session_id, actor=actor),
-        "tools": sorted({str(payload.get("name")) for payload in payloads["tool.call"]}),
-        "changes": recorded_changes(run, actor=actor),
         "truncated": session.truncated,
     }
 

@@ -1,7 +1,7 @@
 """Revise what a golden is held to. Its recording and snapshot stay; each revision keeps what was expected before."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,9 +12,12 @@ from sqlalchemy import select
 from app.actor import Actor
 from app.db import db
 from app.errors import Invalid, NotFound, Refused, Stale
+from app.evals.expected.changes import describe_call
 from app.models import AgentSession, User
 from app.services import audit
+from app.services.evals.drafts import Draft, build_expected
 from app.services.evals.expected import check_expected
+from app.services.evals.expected_changes import describe_effects
 from app.services.evals.golden import lock_session, require_admin
 from app.services.evals.snapshot import recorded_run
 from app.services.feedback import negative
@@ -31,10 +34,12 @@ NOT_BOTH = "Say what should have happened, or that the recorded run is right; no
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """New expectations. Without `expected` the golden is held to its recording again: `recorded_is_right` says whether
-    that is right, and None takes it as it was before. `revision` is the number of revisions that the editor saw."""
+    """New expectations, as `expected` or as the `draft` of a form. Without any the golden is held to its recording
+    again: `recorded_is_right` says whether that is right, and None takes it as it was before. `revision` is the number
+    of revisions that the editor saw."""
 
     expected: Mapping[str, Any] | None = None
+    draft: Draft | None = None
     recorded_is_right: bool | None = None
     reason: str | None = None
     revision: int | None = None
@@ -87,14 +92,16 @@ def _clean_reason(text: str | None) -> str | None:
 
 
 def _baseline(given: Revision, session: AgentSession, golden: Mapping[str, Any], actor: Actor) -> dict[str, Any]:
-    expected = {
-        name: held for name, held in (given.expected or {}).items() if held or (name == "effects" and held is not None)
-    }
-    if expected and given.recorded_is_right:
+    asked = dict(given.expected or {})
+    expected = {name: held for name, held in asked.items() if held or (name == "effects" and held is not None)}
+    if (expected or given.draft) and given.recorded_is_right:
         fields = ("expected", "recorded_is_right")
         raise Invalid(f"expected and recorded_is_right: {NOT_BOTH}", dict.fromkeys(fields, NOT_BOTH))
-    if expected:
-        check_expected(expected, session, recorded_run(session, actor=actor), actor=actor)
+    if expected or given.draft:
+        run = recorded_run(session, actor=actor)
+        if given.draft:
+            return {"expected": build_expected(given.draft, session, run, actor=actor)}
+        check_expected(expected, session, run, actor=actor)
         return {"expected": expected}
     if given.recorded_is_right:
         return {"recorded_is_right": True}
@@ -152,6 +159,70 @@ def list_revisions(session_id: UUID, *, actor: Actor) -> list[PastRevision]:
         )
         for one, after in zip(past, states[1:], strict=True)
     ][::-1]
+
+
+Difference = tuple[str, list[str], list[str]]
+# The parts of what a golden is held to, as a page calls them.
+_PARTS = {
+    "mentions": "Must mention",
+    "must_not_mention": "Must not mention",
+    "calls": "Must call",
+    "no_calls": "Must not call",
+    "effects": "Changes",
+    "answer": "Answer",
+    "recorded_is_right": "The recording",
+    "baseline_rejected": "The recording",
+}
+
+
+@dataclass(frozen=True)
+class DescribedRevision:
+    """A revision with what changed in words: the part, what is gone and what is new."""
+
+    number: int
+    at: datetime
+    who: str | None
+    reason: str | None
+    changed: list[Difference]
+
+
+def describe_past(past: Sequence[PastRevision], *, actor: Actor) -> list[DescribedRevision]:
+    """Revisions in words. Three queries at most, however many there are."""
+    states = [state for one in past for state in (one.before, one.after)]
+    effects = [effect for state in states for effect in (state.get("expected") or {}).get("effects") or ()]
+    words = iter(describe_effects(effects, actor=actor))
+    said = [_in_words(state, words) for state in states]
+    return [
+        DescribedRevision(one.number, one.at, one.who, one.reason, _differences(before, after))
+        for one, before, after in zip(past, said[::2], said[1::2], strict=True)
+    ]
+
+
+def _in_words(state: Mapping[str, Any], words: Iterator[str]) -> dict[str, list[str]]:
+    """Each part of what a golden is held to as texts."""
+    expected = state.get("expected") or {}
+    found = {
+        name: [str(one) for one in expected.get(name) or ()] for name in ("mentions", "must_not_mention", "no_calls")
+    }
+    found["calls"] = [describe_call(one) for one in expected.get("calls") or ()]
+    if expected.get("effects") is not None:
+        found["effects"] = [next(words) for _ in expected["effects"]] or ["nothing may change"]
+    found["answer"] = [expected["answer"]] if expected.get("answer") else []
+    found["recorded_is_right"] = ["is right"] if state.get("recorded_is_right") else []
+    found["baseline_rejected"] = ["was rejected"] if state.get("baseline_rejected") else []
+    return {name: said for name, said in found.items() if said}
+
+
+def _differences(before: Mapping[str, list[str]], after: Mapping[str, list[str]]) -> list[Difference]:
+    changed: dict[str, tuple[list[str], list[str]]] = {}
+    for name, label in _PARTS.items():
+        old, new = before.get(name, []), after.get(name, [])
+        gone, added = [one for one in old if one not in new], [one for one in new if one not in old]
+        if gone or added:
+            known = changed.setdefault(label, ([], []))
+            known[0].extend(gone)
+            known[1].extend(added)
+    return [(label, gone, added) for label, (gone, added) in changed.items()]
 
 
 def _names_of(user_ids: Collection[str]) -> dict[str, str]:

@@ -13,9 +13,8 @@ from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
-from app.services.evals import expected as eval_expected
+from app.services.evals import expected_changes, golden_lists, revisions, run_lists
 from app.services.evals import golden as eval_golden
-from app.services.evals import golden_lists, run_lists
 from app.services.evals import runs as eval_runs
 from app.services.evals.baselines import changes_of
 from app.views import lists as listing
@@ -33,6 +32,7 @@ LABELS = {
     "output": "A tool's output",
 }
 MAX_RUNS = 8
+MAX_PAST = 20
 NONE_SELECTED = "Select at least one golden first."
 
 
@@ -174,13 +174,16 @@ def show_golden(session_id: UUID) -> Any:
 
 def _golden_page(session_id: UUID, status: int = 200, **more: Any) -> Any:
     row = golden_lists.get_golden(session_id, actor=g.actor)
+    past = revisions.list_revisions(session_id, actor=g.actor)
     kept = {"set": row.set_name, "note": row.note or "", "criteria": str(row.criteria_set_id or "")}
     return page(
         "evals/golden.html",
         "evals/_panel.html",
         status=status,
         row=row,
-        changes=eval_expected.format_changes((row.expected or {}).get("effects") or (), actor=g.actor),
+        changes=expected_changes.describe_effects((row.expected or {}).get("effects") or (), actor=g.actor),
+        past=revisions.describe_past(past[:MAX_PAST], actor=g.actor),
+        past_left=max(len(past) - MAX_PAST, 0),
         frozen=golden_lists.count_frozen(session_id, actor=g.actor),
         replays=golden_lists.list_replays(session_id, actor=g.actor),
         marks=golden_lists.health_of(row.set_name, [session_id], actor=g.actor)[session_id],

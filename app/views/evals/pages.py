@@ -111,13 +111,17 @@ def _candidate_context(one: Candidate, session_id: UUID) -> dict[str, Any]:
 def promote_candidate(session_id: UUID) -> Any:
     """Make the candidate's session golden, with what should have happened; its complaints are applied with it."""
     form = PromoteForm.from_request()
+    button = request.form.get("do", "")
+    if button:
+        return _again(session_id, form.pressed(button, session_id), 200)
+    form = form.without_blanks()
     try:
         with transaction():
             given = replace(form.promotion(), feedback_ids=None, of_candidate=True)
             done = promotion.promote_session(session_id, given, actor=g.actor)
             set_name = done.golden["set"]
     except (Invalid, Unprocessable, Incomplete) as refusal:
-        return _wrong(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
+        return _again(session_id, form.with_errors(refusal), 409 if isinstance(refusal, Incomplete) else 422)
     except Problem as refusal:
         if refusal.status != 409:
             raise
@@ -127,7 +131,7 @@ def promote_candidate(session_id: UUID) -> Any:
     return swap("evals/_moved.html", fallback=_back(), toasts=[toast], **_reload())
 
 
-def _wrong(session_id: UUID, form: PromoteForm, status: int) -> Response:
+def _again(session_id: UUID, form: PromoteForm, status: int) -> Response:
     """The same form in its place, with what was typed."""
     if wants_fragment():
         one = candidates.find_candidate(session_id, actor=g.actor)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,6 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
-from app.evals.expected.expectations import MAX_CALLS
 from app.formats.ids import parse_id
 from app.security.access import access
 from app.services.entities import store as entity_store
@@ -21,171 +19,96 @@ from app.services.evals import golden as eval_golden
 from app.services.evals.golden import DEFAULT_SET
 from app.services.evals.promotion import Incomplete, Promotion
 from app.views.evals import bp
+from app.views.evals.expectation_form import KEPT, RIGHT, ExpectationForm, order_of
+from app.views.evals.expectations import check_recording, load_fields, place_errors
 from app.views.forms import selected_ids
 from app.views.htmx import Toast, page, swap, toast_only, wants_fragment
 from app.views.layout.shell import own_path
 
-PARTS = ("mention", "call", "kept", "change", "answer", "right")
-# The fields from top to bottom: the first that is wrong gets the focus.
-ORDER = (
-    "confirm_incomplete", "set", "note", "should", "more_facts", "must_not", "calls", "no_calls", "changes", "answer",
-    "criteria",
-)  # fmt: skip
-# The form field for each field of a promotion.
-PLACES = {
-    "expected.mentions": "more_facts",
-    "expected.must_not_mention": "must_not",
-    "expected.calls": "calls",
-    "expected.no_calls": "no_calls",
-    "expected.effects": "changes",
-    "expected.answer": "answer",
-    "criteriaSetId": "criteria",
-    "recorded_is_right": "should",
-    "kept": "should",
-}
+# The fields around what should have happened, from top to bottom: the first that is wrong gets the focus.
+BEFORE, AFTER = ("confirm_incomplete", "set", "note"), ("criteria",)
+PLACES = {"criteriaSetId": "criteria"}
 
 
 @dataclass(frozen=True)
 class PromoteForm:
-    """`should` lists the ticked parts of “What should have happened?”. `nothing` counts regardless of `changes`."""
+    """`check` says what the recorded session would come to, where someone asked."""
 
     set_name: str = DEFAULT_SET
     note: str = ""
     criteria: str = ""
-    should: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
-    more_facts: str = ""
-    must_not: str = ""
-    calls: str = ""
-    no_calls: str = ""
-    changes: str = ""
-    nothing: bool = False
-    answer: str = ""
+    expect: ExpectationForm = field(default_factory=ExpectationForm)
     confirm_incomplete: bool = False
     errors: Mapping[str, str] = field(default_factory=dict)
+    check: Mapping[str, str] | None = None
 
     @classmethod
     def from_offer(cls, offer: Mapping[str, Any], set_name: str) -> PromoteForm:
-        """Start from a better answer in the feedback, if there is one. Facts of a wrong answer are not ticked."""
-        complained, preferred, changes = offer["complained"], offer["preferred"], offer["changes"]
-        return cls(
-            set_name=set_name,
-            should=("answer",) if complained and preferred else (),
-            facts=() if complained or preferred else tuple(offer["facts"]),
-            # More lines than the form takes are not offered; what was changed still counts as recorded.
-            changes="\n".join(changes) if len(changes) <= MAX_CALLS else "",
-            answer=preferred or "",
-        )
+        return cls(set_name=set_name, expect=ExpectationForm.from_session(offer["material"], offer["preferred"]))
 
     @classmethod
     def from_request(cls) -> PromoteForm:
         form = request.form
-        names = ("note", "criteria", "answer", "more_facts", "must_not", "calls", "no_calls", "changes")
-        texts: dict[str, Any] = {name: form.get(name, "").strip() for name in names}
         return cls(
-            **texts,
             set_name=form.get("set", "").strip(),
-            should=tuple(part for part in form.getlist("should") if part in PARTS),
-            facts=tuple(dict.fromkeys(form.getlist("facts"))),
-            nothing=form.get("nothing") == "1",
+            note=form.get("note", "").strip(),
+            criteria=form.get("criteria", "").strip(),
+            expect=ExpectationForm.from_request(form),
             confirm_incomplete=form.get("confirm_incomplete") == "1",
         )
 
     def promotion(self) -> Promotion:
         """What was sent, or Invalid with the sentences that belong under its fields."""
-        right = "right" in self.should
-        if right and len(self.should) > 1:
-            raise _wrong("should", "Either something else should have happened, or the recording is right; not both.")
-        if self.should == ("kept",):
-            raise _wrong("should", "Say also what it should have said or called, or that the recording is right.")
-        if "kept" in self.should and "change" in self.should:
-            raise _wrong("should", "Either its changes were right, or it should have changed something else; not both.")
+        draft = self.expect.draft()
         criteria = parse_id(self.criteria) if self.criteria else None
         if self.criteria and criteria is None:
-            raise _wrong("criteria", "Choose one of the list.")
+            raise Invalid.of({"criteria": "Choose one of the list."})
         return Promotion(
             set_name=self.set_name,
             note=self.note,
             criteria_set_id=criteria,
-            expected=self._expected() or None,
-            changes=self._changes(),
-            kept="kept" in self.should,
-            recorded_is_right=right,
+            draft=draft,
+            kept=KEPT in self.expect.should,
+            recorded_is_right=RIGHT in self.expect.should,
             confirm_incomplete=self.confirm_incomplete,
         )
 
-    def _expected(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if "mention" in self.should:
-            found |= _some(mentions=[*self.facts, *_lines(self.more_facts)], must_not_mention=_lines(self.must_not))
-            if not found:
-                raise _wrong("more_facts", "Tick or write a fact, or untick “mention”.")
-        if "call" in self.should:
-            asked = _some(calls=[_call(line) for line in _lines(self.calls)], no_calls=_lines(self.no_calls))
-            if not asked:
-                raise _wrong("calls", "Name a tool, or untick “call”.")
-            found |= asked
-        if "answer" in self.should:
-            if not self.answer:
-                raise _wrong("answer", "Write the answer, or untick it.")
-            found["answer"] = self.answer
-        return found
+    def without_blanks(self) -> PromoteForm:
+        return replace(self, expect=self.expect.without_blanks())
 
-    def _changes(self) -> list[str] | None:
-        """A line for each change; none where nothing may change."""
-        if "change" not in self.should:
-            return None
-        lines = [] if self.nothing else _lines(self.changes)
-        if not lines and not self.nothing:
-            raise _wrong("changes", "Write what should have changed, tick that nothing may, or untick “change”.")
-        if len(lines) > MAX_CALLS:
-            raise _wrong("changes", f"At most {MAX_CALLS} changes.")
-        return lines
+    def pressed(self, button: str, session_id: UUID) -> PromoteForm:
+        """The form after one of the buttons that do not promote."""
+        check = check_recording(session_id, self.expect)
+        return replace(self, expect=self.expect.pressed(button), check=check)
 
     def with_errors(self, refusal: Problem) -> PromoteForm:
-        said = {"confirm_incomplete" if isinstance(refusal, Incomplete) else "set": refusal.detail}
-        if isinstance(refusal, Invalid):
-            said = refusal.fields or said
-        errors: dict[str, str] = {}
-        for name, sentence in said.items():
-            within = (place for part, place in PLACES.items() if name == part or name.startswith(f"{part}."))
-            place = next(within, name)
-            errors[place] = f"{errors[place]} {sentence}" if place in errors else sentence
-        order = {name: place for place, name in enumerate(ORDER)}
-        return replace(self, errors=dict(sorted(errors.items(), key=lambda one: order.get(one[0], len(ORDER)))))
+        said = Invalid(
+            refusal.detail, {"confirm_incomplete" if isinstance(refusal, Incomplete) else "set": refusal.detail}
+        )
+        if isinstance(refusal, Invalid) and refusal.fields:
+            said = refusal
+        errors = place_errors(self.expect, said, PLACES)
+        return replace(self, errors=dict(sorted(errors.items(), key=lambda one: _order(one[0]))))
 
 
-def _wrong(name: str, sentence: str) -> Invalid:
-    return Invalid(sentence, {name: sentence})
-
-
-def _some(**lists: list[Any]) -> dict[str, list[Any]]:
-    return {name: found for name, found in lists.items() if found}
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def _call(line: str) -> dict[str, Any]:
-    """`updateEntity {"stage": "won"}`: a tool, and the arguments that it must have been given."""
-    name, _, rest = line.partition(" ")
-    try:
-        arguments = json.loads(rest) if rest.strip() else {}
-    except (ValueError, RecursionError):
-        raise _wrong("calls", f"The arguments of {name[:60]} are no JSON object.") from None
-    return {"name": name, "arguments": arguments}
+def _order(name: str) -> tuple[int, ...]:
+    if name in BEFORE:
+        return (-1, BEFORE.index(name))
+    return (1000,) if name in AFTER else order_of(name)
 
 
 def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict[str, Any]:
     """What an open form needs: what would be frozen, the sets and the criteria that can be chosen."""
     offer = promotion.load_offer(session_id, actor=g.actor)
     sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
+    form = form or PromoteForm.from_offer(offer, eval_golden.usual_set([offer["agent_id"]], actor=g.actor))
     return {
         "offer": offer,
-        "form": form or PromoteForm.from_offer(offer, eval_golden.usual_set([offer["agent_id"]], actor=g.actor)),
+        "form": form,
         "set_names": sets,
         "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
+        "check": form.check,
+        **load_fields(form.expect, offer["material"], form.errors),
     }
 
 
@@ -209,6 +132,10 @@ def _form(session_id: UUID, form: PromoteForm | None = None, status: int = 200) 
 def promote_session(session_id: UUID) -> Any:
     """Make one session golden. What is pending about its request is applied with it, as for a candidate."""
     form = PromoteForm.from_request()
+    button = request.form.get("do", "")
+    if button:
+        return _form(session_id, form.pressed(button, session_id))
+    form = form.without_blanks()
     try:
         with transaction():
             given = replace(form.promotion(), feedback_ids=None)
