@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from app.db import db
 from app.models import AgentSession
+from app.services.entities import store as entity_store
 from tests.agents.test_replays import Bench, bench
 from tests.browser.test_accessible import check
 from tests.browser.test_runs import shoot
@@ -77,24 +78,79 @@ def test_what_should_have_changed_is_put_right_in_place(
     visitor.go(EVALS)
     page.locator("#candidates [data-row]").get_by_role("link", name="Promote…").click()
     form = page.locator("form.u-inplace")
-    lines = form.get_by_label("What it should change, one change per line")
-    expect(lines).to_be_hidden()
+    record, value = form.get_by_label("Record 1", exact=True), form.get_by_label("Value of valuation")
+    expect(record).to_be_hidden()
     form.get_by_label("It should have changed…").check()
-    expect(lines).to_have_value("update Kestrel: valuation = 10.5")
-    lines.fill("update Kestral: valuation = 11")
+    expect(record).to_have_value("Kestrel")
+    expect(value).to_have_value("10.5")
+    value.fill("eleven")
     visitor.expected = ("422",)
-    form.get_by_role("button", name="Promote").click()
-    expect(form.get_by_text("There is no record called “Kestral”.")).to_be_visible()
-    expect(lines).to_have_value("update Kestral: valuation = 11")
-    expect(lines).to_be_focused()
-    expect(form.locator(f"[id='{lines.get_attribute('aria-describedby')}']")).to_contain_text("There is no record")
+    form.get_by_role("button", name="Promote", exact=True).last.click()
+    expect(form.get_by_text("Give a number.")).to_be_visible()
+    expect(value).to_have_value("eleven")
+    expect(value).to_be_focused()
+    expect(form.locator(f"[id='{value.get_attribute('aria-describedby')}']")).to_contain_text("Give a number.")
     if scripts:
         check(page, "the form with what should have changed")
-    lines.fill("update Kestrel: valuation = 11")
-    form.get_by_role("button", name="Promote").click()
+    value.fill("11")
+    form.get_by_role("button", name="Promote", exact=True).last.click()
     expect(page.locator("#candidates [data-row]")).to_have_count(0)
     visitor.go(f"{EVALS}/{asked}")
     expect(page.get_by_text("update Kestrel: valuation = 11")).to_be_visible()
+
+
+def test_expectations_are_edited_until_the_recording_passes(
+    bench: Bench, workspace: Workspace, visit: Callable[..., Any]
+) -> None:
+    with bench.acting():
+        entity_store.create_entity(entity_type="deal", name="Orchard", fields={}, actor=bench.admin)
+    golden = bench.golden("Search entities Kestrel", "Update entity Kestrel valuation to 10.5", set_name="pipeline")
+    visitor = visit(workspace.actor("admin"))
+    page: Page = visitor.page
+    visitor.go(f"{EVALS}/{golden}")
+    page.get_by_role("link", name="Edit expectations").click()
+    verdict = page.locator(f"#check-{golden}")
+    expect(verdict).to_have_text("✓ The recorded session would pass.")
+
+    page.get_by_label("It must change…").check()
+    page.get_by_role("button", name="Add a change: Update").click()
+    record = page.get_by_label("Record 2", exact=True)
+    expect(record).to_be_focused()
+    record.press_sequentially("orch")
+    expect(page.locator(f"datalist[id='{record.get_attribute('list')}'] option")).to_have_count(1)
+    record.fill("Orchard")
+    record.press("Tab")
+    # The record is known now, and with it its fields.
+    field = page.get_by_label("Field 1", exact=True).last
+    expect(field).to_have_js_property("tagName", "SELECT")
+    field.select_option("valuation")
+    expect(page.get_by_label("Value of valuation")).to_have_count(2)
+    page.get_by_label("Value of valuation").last.fill("3")
+    expect(verdict).to_have_text("✗ The recorded session would fail: entity Orchard was not updated.")
+    check(page, "the form that edits expectations", "dark")
+    shoot(page, "expectations-fail")
+
+    page.get_by_role("button", name="Remove change 2").click()
+    expect(page.get_by_label("Record 2", exact=True)).to_have_count(0)
+    page.get_by_label("It must mention…").check()
+    page.get_by_label("Kestrel", exact=True).check()
+    page.get_by_label("Must mention: add one").fill("10.5")
+    page.get_by_label("Must mention: add one").press("Enter")
+    expect(page.get_by_label("10.5", exact=True)).to_be_checked()
+    expect(verdict).to_have_text("✓ The recorded session would pass.")
+    page.get_by_label("Why? (optional)").fill("Only Kestrel")
+    page.get_by_role("button", name="Save", exact=True).last.click()
+    expect(page.locator("[data-toast]", has_text="Saved revision 1.")).to_be_visible()
+    expect(page.locator(".u-past")).to_contain_text("update Kestrel: valuation = 10.5")
+    expect(page.locator(".u-past")).to_contain_text("“Only Kestrel”")
+    check(page, "a golden with its past")
+
+    phone = visit(workspace.actor("admin"), width=390, height=844)
+    phone.go(f"{EVALS}/{golden}/expectations")
+    expect(phone.page.get_by_label("Record 1", exact=True)).to_have_value("Kestrel")
+    assert phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    check(phone.page, "the form on a phone")
+    shoot(phone.page, "expectations-phone")
 
 
 def promote(page: Page, asked: str) -> None:
@@ -106,11 +162,18 @@ def promote(page: Page, asked: str) -> None:
     form.get_by_label("Set", exact=True).fill("pipeline")
     form.get_by_label("Note").fill("Everything, not what matches the words")
     form.get_by_label("It must mention…").check()
-    form.get_by_label("Other facts, one per line").fill("Halden\nKestrel")
+    for fact in ("Halden", "Kestrel"):
+        known = form.get_by_label(fact, exact=True)
+        if known.count():
+            known.check()
+        else:
+            form.get_by_label("Must mention: add one").fill(fact)
+            form.get_by_label("Must mention: add one").press("Enter")
+            expect(known).to_be_checked()
     form.get_by_label("It must call…").check()
-    form.get_by_label("It must call, one per line").fill("listEntities")
+    form.get_by_label("Tool 1", exact=True).fill("listEntities")
     shoot(page, "journey-promote")
-    form.get_by_role("button", name="Promote").click()
+    form.get_by_role("button", name="Promote", exact=True).last.click()
     expect(page.locator("[data-toast]", has_text="Golden in pipeline. 1 signal applied.")).to_be_visible()
     expect(page.locator("#candidates [data-row]")).to_have_count(0)
 

@@ -169,7 +169,9 @@ def test_rows_chips_and_the_check_work_without_a_script(bench: Bench, sign_in: S
     added = press("add-value-change-0", **row)
     assert fields(added, "change-0-field") == ["change-0-field-0", "change-0-field-1"]
     assert added.select_one("[autofocus]")["name"] == "change-0-field-1"
-    assert "update" not in {one["value"] for one in press("add-create", **row).select("[name=change-1-kind]")}
+    new = press("add-create", **row)
+    assert [one["value"] for one in new.select("[name$=-kind]")] == ["update", "create"]
+    assert [one["value"] for one in new.select("datalist option")][-2:] == ["$1", "Kestrel"]
     assert fields(press("remove-change-0-value-0", **row), "change-0-value") == ["change-0-value-0"]
     assert not fields(press("remove-change-0", **row), "change")
     typed = press("refresh", **{**row, "change-0-field-0": "stage"}).select_one("[name=change-0-value-0]")

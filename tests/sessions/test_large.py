@@ -15,8 +15,9 @@ from app.db import acting_as, db, transaction
 from app.errors import Unprocessable
 from app.models import AgentSession, SessionEvent
 from app.services.evals import compare as eval_compare
-from app.services.evals import promotion
+from app.services.evals import drafts, promotion
 from app.services.evals import snapshot as eval_snapshot
+from app.services.evals.drafts import Draft
 from app.services.evals.promotion import Promotion
 from app.services.sessions import store as session_store
 from app.services.sessions.event_windows import iterate_events
@@ -75,6 +76,7 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
         "offer": lambda: promotion.load_offer(first, actor=acting),
         "compare": lambda: eval_compare.compare_sessions(first, second, actor=acting),
         "differs": lambda: eval_compare.compare_sessions(first, other, actor=acting),
+        "check": lambda: drafts.load_check(first, Draft(no_calls=("delete_note",)), "default", actor=acting).compare(),
         "diff": lambda: eval_compare.load_diff(first, second, actor=acting),
         "snapshot": lambda: eval_snapshot.take_snapshot(db.session.get_one(AgentSession, first), actor=acting),
     }
@@ -85,8 +87,10 @@ def test_no_reader_holds_a_large_session(acting: Any) -> None:
     assert (found["compare"].verdict, found["differs"].verdict) == ("pass", "fail")
     assert found["differs"].reason.startswith("save_note")
     offer = found["offer"]
-    assert [offer[name] for name in ("turns", "recordings", "tools")] == [1, 60, ["save_note"]]
-    assert len(offer["changes"]) == 60
+    assert [offer[name] for name in ("turns", "recordings")] == [1, 60]
+    assert "save_note" in offer["material"].choices.tools.named
+    assert found["check"].verdict == "pass"
+    assert len(offer["material"].recorded) == 60
     assert len(found["diff"]["rows"]) == 62
     assert found["snapshot"]["turns"] == ["Save the notes."]
 

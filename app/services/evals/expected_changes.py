@@ -344,6 +344,12 @@ def describe_effects(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> l
     return [describe_effect(one, kinds, names) for one in effects]
 
 
+def name_records(text: str, *, actor: Actor) -> str:
+    """A sentence with the names of records in place of their ids, where only one is called so."""
+    names = unique_names(Entity, [UUID(found) for found in _UUID.findall(text)], actor)
+    return _UUID.sub(lambda found: names.get(found[0].lower(), found[0]), text)
+
+
 def unique_names(of: Any, ids: Collection[UUID], actor: Actor) -> dict[str, str]:
     """The names of records, by id, of those whose name nothing else has."""
     if not ids:

@@ -9,11 +9,13 @@ from flask import g, request, url_for
 
 from app.db import transaction
 from app.errors import Invalid, Refused, Stale
+from app.evals.expected.changes import CREATE
 from app.evals.verdict import FAIL, PASS
 from app.security.access import access
 from app.services.evals import drafts, expected_changes, golden_lists, revisions
 from app.services.evals import golden as eval_golden
 from app.services.evals.drafts import Material
+from app.services.evals.expected_changes import Choice
 from app.services.evals.revisions import Revision
 from app.views.evals import bp
 from app.views.evals.expectation_form import MENTION, RIGHT, ExpectationForm, order_of
@@ -36,11 +38,17 @@ def load_fields(form: ExpectationForm, material: Material, errors: Mapping[str, 
         calls=show_calls(form.calls, material.choices),
         changes=show_changes(form.changes, material.choices, actor=g.actor),
         tools=tool_names(material),
-        records=material.choices.records,
+        records=[*_own_records(form), *material.choices.records],
         has_criteria=bool(material.choices.criteria),
         errors=errors or {},
     )
     return {"parts": parts}
+
+
+def _own_records(form: ExpectationForm) -> list[Choice]:
+    """The records that the session itself is to create; they have no name and no id yet."""
+    made = [change for change in form.changes if change.kind == CREATE]
+    return [Choice(f"${place}", f"the new {change.of or 'record'} above") for place, change in enumerate(made, 1)]
 
 
 def place_errors(form: ExpectationForm, refusal: Invalid, places: Mapping[str, str]) -> dict[str, str]:
@@ -146,7 +154,8 @@ def check_recording(session_id: UUID, form: ExpectationForm) -> dict[str, Any]:
     if result.verdict == PASS:
         return {"state": "pass", "text": "The recorded session would pass."}
     word = "fail" if result.verdict == FAIL else "not be judged"
-    return {"state": result.verdict, "text": f"The recorded session would {word}: {result.reason.rstrip('.')}."}
+    reason = expected_changes.name_records(result.reason, actor=g.actor).rstrip(".")
+    return {"state": result.verdict, "text": f"The recorded session would {word}: {reason}."}
 
 
 @bp.get("/<uuid:session_id>/expectations/records")
