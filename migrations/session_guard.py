@@ -7,7 +7,7 @@ RULE = "-- rule --"
 GUARD = """
 CREATE OR REPLACE FUNCTION guard_session() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    derived CONSTANT text[] := ARRAY['metadata', 'golden_set', 'eval_source', 'search'];
+    derived CONSTANT text[] := ARRAY['metadata', 'golden_set', 'eval_source', 'search', 'golden_hash'];
     editable CONSTANT text[] := ARRAY['set', 'note', 'criteriaSetId'];
 BEGIN
     IF TG_OP <> 'INSERT' AND purging(OLD.tenant_id) THEN

@@ -129,10 +129,19 @@ def _numbered(statement: str) -> tuple[bytes, tuple[str, ...]]:
 def _text(value: Any) -> bytes | None:
     if value is None:
         return None
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        text = _array(value) if isinstance(value, list) else str(value)
     if "\x00" in text:
         raise psycopg.DataError("PostgreSQL stores no NUL.")
     return text.encode()
+
+
+def _array(values: list[Any]) -> str:
+    """A list as PostgreSQL writes arrays. Every element is quoted, so that none can end it."""
+    quoted = (str(value).replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return "{" + ",".join(f'"{value}"' for value in quoted) + "}"
 
 
 def _literal(connection: Connection, value: Any) -> bytes:

@@ -70,7 +70,6 @@ class WorkspaceSettings(BaseModel):
 NOT_YET = {
     "review_enabled": "Kept. The review agent does not run in this version, so admins review feedback themselves.",
     "review_cron": "Kept. The review agent does not run in this version.",
-    "knowledge_gate": "Kept. Proof by goldens is not part of this version, so an admin approves every proposal.",
     "retention_days": "Kept. Nothing is deleted by age in this version.",
     "training_consent": "Kept. This version has no export for training.",
 }

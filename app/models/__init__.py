@@ -7,6 +7,7 @@ from app.models.entities import Entity, EntityResponse, EntityType
 from app.models.evals import CriteriaSet, EvalRun, EvalVerdict, GoldenSet
 from app.models.feedback import Feedback, FeedbackComment, FeedbackDaily
 from app.models.knowledge import (
+    KnowledgeProof,
     ServedPrompt,
     SharedContext,
     SharedContextEmbedding,

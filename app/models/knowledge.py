@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import REAL, BigInteger, CheckConstraint, Computed, ForeignKey, UniqueConstraint, Uuid, text
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import REAL, BigInteger, CheckConstraint, Computed, ForeignKey, Text, UniqueConstraint, Uuid, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import flag, json_object, timestamp, write_time
+from app.db.types import counter, flag, json_object, timestamp, write_time
 from app.models.base import KeyedRow, Row, addressable, index, one_of, search_vector, within
 
 NO_ID = "'00000000-0000-0000-0000-000000000000'::uuid"
 KNOWLEDGE_TYPES = ("correction", "lesson", "routing", "insight", "guideline")
+PROOF_STATUSES = ("running", "done", "cancelled")
 KNOWLEDGE_STATES = ("proposed", "active", "inactive", "superseded", "deleted")
 
 
@@ -121,6 +123,53 @@ class SharedContextHistory(Row):
     reason: Mapped[str | None]
     user_id: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
     agent_id: Mapped[UUID | None]
+    created_at: Mapped[write_time] = mapped_column()
+
+
+class KnowledgeProof(Row):
+    """Goldens replayed with a row and without it, and what it was measured on: the row's text, agent versions and
+    goldens, each with a hash. `in_scope` counts all goldens of the agents that get the row. `cases` say of each golden
+    what became of it. Proofs that were started together share a `batch_id`, and often the run without their rows."""
+
+    __tablename__ = "knowledge_proofs"
+    __table_args__ = (
+        addressable(),
+        within("shared_context", "shared_context_id", ondelete="CASCADE"),
+        within("eval_runs", "with_run_id", ondelete="SET NULL"),
+        within("eval_runs", "without_run_id", ondelete="SET NULL"),
+        index("knowledge_proofs_row_idx", "tenant_id, shared_context_id, created_at DESC, id"),
+        index("knowledge_proofs_with_idx", "tenant_id, with_run_id"),
+        index("knowledge_proofs_without_idx", "tenant_id, without_run_id"),
+        index("knowledge_proofs_running_key", "tenant_id, shared_context_id", unique=True, where="status = 'running'"),
+        CheckConstraint(one_of("status", PROOF_STATUSES), name="status_known"),
+        CheckConstraint("(status = 'running') = (completed_at IS NULL)", name="ends"),
+        CheckConstraint("cardinality(golden_ids) = cardinality(golden_hashes)", name="goldens_have_hashes"),
+        CheckConstraint("(override_reason IS NULL) = (overridden_at IS NULL)", name="override_has_time"),
+    )
+
+    shared_context_id: Mapped[UUID]
+    row_version: Mapped[int]
+    row_hash: Mapped[str]
+    batch_id: Mapped[UUID]
+    status: Mapped[str] = mapped_column(server_default="running")
+    trials: Mapped[int]
+    with_run_id: Mapped[UUID | None]
+    without_run_id: Mapped[UUID | None]
+    agent_version_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid))
+    golden_ids: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid))
+    golden_hashes: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    in_scope: Mapped[counter]
+    left_out: Mapped[json_object]
+    cases: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"), deferred=True)
+    exercised: Mapped[counter]
+    undecided: Mapped[counter]
+    fixed: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    broken: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    completed_at: Mapped[datetime | None]
+    override_reason: Mapped[str | None]
+    overridden_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
+    overridden_at: Mapped[datetime | None]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="SET NULL"))
     created_at: Mapped[write_time] = mapped_column()
 
 

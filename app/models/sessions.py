@@ -111,6 +111,10 @@ class AgentSession(Row):
     # `metadata` belongs to SQLAlchemy on a model class, so the attribute is `meta`.
     meta: Mapped[json_object] = mapped_column("metadata", deferred=True)
     golden_set: Mapped[str | None] = mapped_column(Computed("metadata #>> '{golden,set}'", persisted=True))
+    # Changes when what a golden is held to changes, and is gone when the golden is revoked.
+    golden_hash: Mapped[str | None] = mapped_column(
+        Computed("md5(((metadata -> 'golden') - '{set,note,snapshot,revisions}'::text[])::text)", persisted=True)
+    )
     eval_source: Mapped[str | None] = mapped_column(Computed("metadata ->> 'eval_source'", persisted=True))
     eval_run_id: Mapped[UUID | None] = mapped_column(
         Uuid, Computed("(metadata ->> 'eval_run_id')::uuid", persisted=True)

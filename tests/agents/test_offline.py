@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.agents.offline.conversation import Call, Turn
-from app.agents.offline.rules import read_forms
+from app.learning.rules import read_forms
 from app.text.words import steps, words
 from tests.agents.offline_desk import (
     COMPARE,

@@ -59,6 +59,10 @@ ROWS = {
     " VALUES ('Smoke', 'smoke', '{agents}', '{agent_versions}', 'h', '{users}')",
     "eval_verdicts": "(run_id, golden_id, agent_version_id, context_mode, trial, verdict, replay_session_id, ended_at)"
     " VALUES ('{eval_runs}', '{sessions}', '{agent_versions}', 'frozen', false, 'pass', '{sessions}', now())",
+    "knowledge_proofs": "(shared_context_id, row_version, row_hash, batch_id, trials, with_run_id, without_run_id,"
+    " agent_version_ids, golden_ids, golden_hashes, created_by)"
+    " VALUES ('{shared_context}', 1, 'h', '{shared_context}', 1, '{eval_runs}', '{eval_runs}', '{{{agent_versions}}}',"
+    " '{{{sessions}}}', '{{h}}', '{users}')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from app.agents.offline.conversation import Call, OfflineTool, is_id, record_name, records_in
-from app.agents.offline.rules import Rules
 from app.learning.prompt import ParsedRow
+from app.learning.rules import Rules
 from app.text.values import from_json
 from app.text.words import sentences, split_name, words
 

@@ -8,8 +8,8 @@ from datetime import date, datetime
 from typing import Any
 
 from app.agents.offline.conversation import OfflineTool, is_id, iter_texts, record_name, records_in
-from app.agents.offline.rules import TRAILING, Rules, normalise_name
 from app.formats.json_schema import fits_schema
+from app.learning.rules import TRAILING, Rules, normalise_name
 from app.text.words import STOP, WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 Schema = dict[str, Any]

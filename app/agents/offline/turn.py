@@ -12,8 +12,8 @@ from typing import Any
 from app.agents.offline import answers
 from app.agents.offline.arguments import Filling, find_named_record, is_valid
 from app.agents.offline.conversation import Call, Conversation, OfflineTool, is_id, record_name, records_in
-from app.agents.offline.rules import Rules, read_rules
 from app.learning.prompt import ParsedRow, parse_prompt
+from app.learning.rules import Rules, read_rules
 from app.text.values import from_json
 from app.text.words import split_name, stem, steps, words
 

@@ -10,6 +10,7 @@ from pydantic import Field, create_model
 
 from app.api.admin import admin_route
 from app.api.admin.evals import SetQuery
+from app.api.admin.proofs import UsageAnswer
 from app.api.kit.fields import Answer, Body, Id, Moment, Query, SetName
 from app.db import paging
 from app.errors import NotFound
@@ -18,6 +19,7 @@ from app.services.evals import golden as eval_golden
 from app.services.evals import reports, run_lists
 from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
+from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of
 from app.services.evals.runs import NewRun
 
@@ -109,6 +111,7 @@ class RunAnswer(create_model("RunColumns", __base__=Answer, **_COLUMNS)):  # typ
     results: dict[str, Any]
     baseline: BaselineAnswer | None
     progress: Outcome | None = None
+    usage: UsageAnswer | None = None
 
 
 class RunQuery(Query):
@@ -234,6 +237,7 @@ def delete(run_id: UUID) -> None:
 def _run_answer(run_id: UUID, baseline_id: UUID | None = None) -> RunAnswer:
     report = reports.load_report(run_id, actor=g.actor, baseline_id=baseline_id)
     answer: RunAnswer = RunAnswer.model_validate(report.as_json() | {"progress": report.progress})
+    answer.usage = UsageAnswer.model_validate(eval_usage.usage_of_run(run_id, actor=g.actor))
     return answer
 
 

@@ -49,6 +49,9 @@ class KnowledgeChange(Body):
         None, description="true approves or brings back, false takes out of use and needs a reason."
     )
     reason: Reason | None = Field(None, description="Why; kept in the history.")
+    override_reason: Reason | None = Field(
+        None, description="Why it is brought into use although its proof broke a golden; kept with the proof."
+    )
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
         None, description="The version that was read. If someone changed the row since, nothing is changed."
     )
@@ -163,7 +166,10 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
 @admin_route(
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
-    also={409: "Someone changed it first (`current` is what it says now), or its state does not allow this."},
+    also={
+        409: "Someone changed it first (`current` is what it says now), its state does not allow this, or its proof"
+        " broke goldens (`broken`)."
+    },
 )
 def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
     """Change a knowledge row. Words, kind, scope, pin and whether it is in use. `version` is needed for new words;
@@ -175,7 +181,9 @@ def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
         knowledge_rows.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
     if body.active is not None:
         state, version = "active" if body.active else "inactive", None if changes else body.version
-        knowledge_rows.set_state(row_id, state, actor=g.actor, reason=body.reason, version=version)
+        knowledge_rows.set_state(
+            row_id, state, actor=g.actor, reason=body.reason, version=version, override_reason=body.override_reason
+        )
     return KnowledgeSaved.model_validate(_read_checked(row_id))
 
 

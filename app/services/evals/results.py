@@ -20,6 +20,7 @@ from app.models.evals import OPEN_STATUSES
 from app.services import audit
 from app.services.evals.golden import require_admin
 from app.services.evals.golden_lists import can_replay
+from app.services.evals.proof.finish import finish_proofs, reopen_proofs
 from app.services.evals.runs import get_run
 from app.services.evals.verdicts import remove_verdicts, store_verdicts
 from app.services.sessions.lists import remove_sessions
@@ -175,6 +176,7 @@ def finish_if_done(ending: EvalRun, *, actor: Actor, at: datetime | None = None)
     ending.failed_count = results["verdicts"][FAIL] + results["verdicts"]["flaky"]
     db.session.flush()
     store_verdicts(ending, results["bySession"], actor=actor)
+    finish_proofs(ending, actor=actor)
     note_run_end(ending)
     audit.record(
         actor, "eval_run.finished", "eval_run", ending.id, after=ending.status, passed=ending.passed_count,
@@ -302,6 +304,7 @@ def retry_errored(run_id: UUID, *, actor: Actor) -> int:
     # A run that has ended keeps its cases as they are. So it is taken up first, which takes cases that wait.
     add_retries(failed, actor=actor)
     remove_verdicts(run.id, actor=actor)
+    reopen_proofs(run.id, actor=actor)
     run.status, run.completed_at, run.results = "running", None, {}
     db.session.flush()
     mark_retried(failed)

@@ -155,6 +155,16 @@ def get_run_row(run_id: UUID, *, actor: Actor) -> RunRow:
     return RunRow(*row)
 
 
+def get_run_with_row(run_id: UUID, *, actor: Actor) -> tuple[EvalRun, RunRow]:
+    """A run as it is stored, and as lists show it. One query."""
+    wanted = _statement().add_columns(EvalRun).where(EvalRun.tenant_id == actor.tenant_id, EvalRun.id == run_id)
+    found = db.session.execute(wanted).one_or_none()
+    if found is None:
+        raise NotFound("There is no such eval run in this workspace.")
+    *row, stored = found
+    return stored, RunRow(*row)
+
+
 def list_newest_runs(set_name: str, limit: int, *, actor: Actor) -> list[RunRow]:
     """The newest runs of a set, so many of those that count for it and so many of the others. One query."""
     return _newest(limit, counts_for_set(), EvalRun.set_name == set_name, actor=actor)

@@ -37,7 +37,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     run = EvalRun(
         id=uuid4(),
         tenant_id=actor.tenant_id,
-        name=f"{new.set_name or goldens[0].title[:80]} {datetime.now(UTC):%Y-%m-%d %H:%M}",
+        name=f"{_run_subject(new, goldens)} {datetime.now(UTC):%Y-%m-%d %H:%M}",
         **{name: getattr(new, name) for name in ("set_name", "triggered_by", "context_mode", "trials", "ref")},
         agent_id=agents.pop() if len(agents) == 1 else None,
         agent_version_id=versions.pop() if len(versions) == 1 else None,
@@ -60,13 +60,19 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
     return run
 
 
+def _run_subject(new: NewRun, goldens: Sequence[Any]) -> str:
+    if new.proof is not None:
+        return f"Proof of “{new.proof['content'][:80]}”, {new.proof['side']} it"
+    return new.set_name or goldens[0].title[:80]
+
+
 def _run_marks(new: NewRun, tested: Mapping[UUID, AgentUnderTest], left_out: Mapping[str, int]) -> dict[str, Any]:
     """A run on another version, with other knowledge or over a part of its set is a trial and does not score."""
     part = new.set_name is None or bool(left_out.get("other_agents"))
     # Anything but every golden on its own agent as it is now.
     other = any(agent_id != one.agent_id or not one.current for agent_id, one in tested.items())
     trial = part or other or bool(new.plus_rows or new.minus_rows)
-    marks = {"trial": trial, "left_out": left_out, "command_line": new.command_line}
+    marks = {"trial": trial, "left_out": left_out, "command_line": new.command_line, "proof": new.proof}
     return {name: value for name, value in marks.items() if value}
 
 
@@ -163,7 +169,8 @@ MAX_GOLDENS = 2000
 class NewRun:
     """What is to be replayed, and with what. Without an agent each golden's own is used, in its current version. With
     `own_only` an agent is given only what it recorded itself: a build asks whether that agent got worse. `tools` maps
-    the name of a tool to what it may do, `*` standing for all others."""
+    the name of a tool to what it may do, `*` standing for all others. `proof` marks one side of the proof of a
+    knowledge row: the row's id, `with` or `without`, and what it says."""
 
     set_name: str | None = None
     golden_ids: Sequence[UUID] = ()
@@ -178,6 +185,7 @@ class NewRun:
     triggered_by: str = "manual"
     ref: str | None = None
     command_line: bool = False
+    proof: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)

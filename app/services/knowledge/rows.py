@@ -18,6 +18,7 @@ from app.models import SharedContext, SharedContextFeedback, SharedContextHistor
 from app.models.knowledge import KNOWLEDGE_STATES
 from app.services import audit
 from app.services.knowledge import outcomes
+from app.services.knowledge.proofs import check_activation
 from app.services.knowledge.validation import check_scope, check_signals, check_text, check_visible, clean_text
 from app.services.knowledge.vectors import save_vector
 from app.text.embeddings import embed
@@ -178,6 +179,8 @@ def _edit(
     check_scope(values.get("agent_id"), values.get("entity_type_id"), actor)
     if row.state not in RESTORED_STATES:
         values.pop("state", None)
+    if values.get("state") == "active" != row.state:
+        check_activation(row, None, actor=actor, **values)
     if _change(row, action, values, actor, reason, at, **details) and vector:
         save_vector(row_id, vector, actor=actor)
     return row
@@ -197,9 +200,10 @@ def set_state(
     version: int | None = None,
     superseded_by: UUID | None = None,
     at: datetime | None = None,
+    override_reason: str | None = None,
 ) -> SharedContext:
-    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason. Deciding about a
-    proposed rule decides about the feedback behind it."""
+    """Approve, retire, replace or delete a rule. Taking one out of the prompts needs a reason, and so does bringing one
+    into use whose proof broke a golden. Deciding about a proposed rule decides about the feedback behind it."""
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
     row = _lock_row(row_id, actor, retiring=state == "inactive")
@@ -214,6 +218,9 @@ def set_state(
         if superseded_by is None or superseded_by == row_id:
             raise Invalid.of({"superseded_by": "Say which row replaces it."})
         get_own(SharedContext, superseded_by, "knowledge row", actor=actor)
+    if state == "active":
+        check_activation(row, override_reason, actor=actor)
+        reason = reason or override_reason
     if before == "proposed" and state == "active" and "replaces" in row.meta:
         _retire_replaced(row, actor, at)
     heir = superseded_by if state == "superseded" else None

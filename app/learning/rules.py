@@ -8,7 +8,7 @@ and is reported as unread.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -30,6 +30,7 @@ _FRESH_START = r"\b(?:use|prefer|call|take|try)\b"
 _SAY = r"\bsay(?:ing)?\s*(?:\"(?P<say>[^\"]+)\"|“(?P<say_curly>[^”]+)”)"
 _VALUE = r"(?:\"(?P<v1>[^\"]*)\"|“(?P<v2>[^”]*)”|'(?P<v3>[^']*)'|(?P<v4>[^\s,;\"“”]+))"
 TRAILING = ".,;:!?)]}"
+PAIR = re.compile(r"(?<!\w)([A-Za-z_]\w*)\s?=(?!=)")
 # Each form with the one that a negation makes of it.
 NEGATED = {"prefers": "avoids", "sets": "forbids", "says": "never_says"}
 
@@ -47,8 +48,7 @@ class Rule:
     row: int | None = None
 
     def applies(self, step_words: Collection[str]) -> bool:
-        shared = sum(word in step_words for word in self.condition)
-        return 2 * shared >= len(self.condition) or shared >= ENOUGH_SHARED_WORDS
+        return condition_applies(self.condition, step_words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,31 @@ def read_rules(
     for place, row in enumerate(rows):
         forms, rest = read_forms(row.content, tools, arguments)
         if forms:
-            found.append(Rule(forms, frozenset(words(row.context or rest)), STRENGTH[row.scope], place))
+            found.append(Rule(forms, read_condition(row.context, rest), STRENGTH[row.scope], place))
         else:
             unread.append(place)
     for sentence in lines_and_sentences(instructions):
         if forms := read_forms(sentence, tools, arguments)[0]:
             found.append(Rule(forms, frozenset(), INSTRUCTION))
     return Rules(tuple(sorted(found, key=lambda rule: rule.strength))), unread
+
+
+def read_condition(context: str | None, rest: str) -> frozenset[str]:
+    """The words that say when a rule applies: of its condition, else of its text without what it orders."""
+    return frozenset(words(context or rest))
+
+
+def condition_applies(condition: Collection[str], step_words: Collection[str]) -> bool:
+    """Whether half of the words of a condition, or three of them, are there. A rule without one always applies."""
+    shared = sum(word in step_words for word in condition)
+    return 2 * shared >= len(condition) or shared >= ENOUGH_SHARED_WORDS
+
+
+def applies_to_texts(content: str, context: str | None, tools: Collection[str], texts: Iterable[str]) -> bool:
+    """Whether a rule applies to any of these messages. Names of tools and pairs such as `limit=5` are no condition."""
+    rest = read_forms(content, tools, PAIR.findall(content))[1]
+    condition = read_condition(context, rest)
+    return any(condition_applies(condition, set(words(text))) for text in texts)
 
 
 def read_forms(text: str, tools: Collection[str], arguments: Collection[str]) -> tuple[tuple[Form, ...], str]:
