@@ -67,7 +67,7 @@ def test_from_the_evidence_to_the_prompt_and_back(app: Flask, workspace: Workspa
     expect(page.locator("#preview")).not_to_contain_text("Say for which period")
 
     visitor.go(f"{URL}/{row}")
-    page.get_by_role("button", name="Roll back to version 3").click()
+    page.get_by_role("button", name="Roll back to this: version 3").click()
     expect(page.locator(".u-became .is-now")).to_contain_text("Back to version 3.")
     expect(card.locator(".u-badge")).to_have_text(re.compile(r"✓\s+active"))
     visitor.go(f"{URL}/preview")

@@ -157,13 +157,13 @@ def test_a_proposal_is_decided_in_the_panel(app: Flask, workspace: Workspace, si
     client = sign_in(workspace.actor())
     panel = soup(client.get(f"{URL}/{row}?panel=1", headers=HTMX))
     keys = {one["data-key"]: one.get_text(" ", strip=True) for one in panel.select("footer [data-key]")}
-    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge…"}
+    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge…", "p": "P Prove"}
 
     form = panel.select_one("footer form:has([name=reason])")
     sent = {field["name"]: field["value"] for field in form.select("input")} | {"reason": "Said twice already"}
     done = soup(client.post(form["action"], data=sent, headers=HTMX))
     assert "inactive" in done.select_one("article .u-meta").text
-    assert [one["data-key"] for one in done.select("#panel footer [data-key]")] == ["a", "e"]
+    assert [one["data-key"] for one in done.select("#panel footer [data-key]")] == ["a", "e", "p"]
     source = panel.select_one(".u-evidence a")["href"]
     became = soup(client.get(source)).get_text(" ", strip=True)
     assert "The rule made of it was rejected: Said twice already" in became
@@ -178,7 +178,7 @@ def test_a_proposal_leads_with_the_evidence(app: Flask, workspace: Workspace, si
     links = {link["href"].split("/")[-2] for link in card.select(".u-evidence a")}
     assert links == {"feedback", "sessions"}
     keys = {one["data-key"]: one.get_text(" ", strip=True) for one in card.select("footer [data-key]")}
-    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge into…"}
+    assert keys == {"a": "A Approve", "d": "D Reject…", "e": "E Edit and approve", "m": "M Merge into…", "p": "P Prove"}
     assert "Checking" in card.select_one("[data-checks]").text
 
 

@@ -16,6 +16,7 @@ FORM = {
     "name": "Acme",
     "timezone": "UTC",
     "context_top_n": "8",
+    "knowledge_gate": "propose",
     "feedback_origins": "",
 }
 
@@ -26,6 +27,7 @@ def test_settings_are_saved_together(app, workspace, sign_in):
         "name": "Acme Capital",
         "author_private": "1",
         "context_top_n": "12",
+        "knowledge_gate": "proved",
         "feedback_origins": "https://a.example\r\n https://b.example:8443 ",
     }
 
@@ -39,20 +41,19 @@ def test_settings_are_saved_together(app, workspace, sign_in):
     with app.app_context(), acting_as(admin):
         saved = workspace_store.get_settings(admin)
     assert saved.feedback_origins == ["https://a.example", "https://b.example:8443"]
-    assert (saved.review_enabled, saved.author_private) == (False, True)
+    assert (saved.review_enabled, saved.author_private, saved.knowledge_gate) == (False, True, "proved")
 
 
 def test_settings_without_effect_are_not_offered_and_survive_a_save(app, workspace, sign_in):
     client, admin = sign_in(workspace.actor("admin")), workspace.actor("admin")
-    kept = {"review_enabled": True, "review_cron": "15 7 * * *", "knowledge_gate": "proved", "retention_days": 90,
-            "training_consent": True}  # fmt: skip
+    kept = {"review_enabled": True, "review_cron": "15 7 * * *", "retention_days": 90, "training_consent": True}
     with app.app_context(), acting_as(admin), transaction():
         workspace_store.change_settings(kept, actor=admin)
 
     names = {field["name"] for field in soup(client.get(URL)).select("main [name]")} - {"csrf_token"}
     assert names == {*FORM, "author_private"}
     assert set(kept) == set(NOT_YET)
-    other = {"review_enabled": "0", "retention_days": "1", "knowledge_gate": "propose"}
+    other = {"review_enabled": "0", "retention_days": "1"}
     assert client.post(URL, data={**FORM, **other, "csrf_token": client.csrf}).status_code == 303
     with app.app_context(), acting_as(admin):
         saved = workspace_store.get_settings(admin).model_dump()

@@ -21,8 +21,10 @@ from app.services.evals import golden as eval_golden
 from app.services.evals import golden_lists, reports, run_lists
 from app.services.evals import results as eval_results
 from app.services.evals import runs as eval_runs
+from app.services.evals import usage as eval_usage
 from app.services.evals.baselines import changes_of, list_choices, load_baseline
 from app.services.evals.runs import NewRun, left_out_notes
+from app.services.evals.usage import Estimate
 from app.services.lists.filters import parse_choice
 from app.services.sessions.transcript import RecordNames
 from app.views.evals import bp
@@ -128,6 +130,26 @@ def new_run() -> Any:
     return _form(StartForm(request.args))
 
 
+@bp.get("/runs/estimate")
+@access("admin")
+def estimate_runs() -> Any:
+    """What the runs would take that the form asks for, while it is filled in."""
+    if not wants_fragment():
+        return redirect(url_for(".new_run"), 303)
+    return page("evals/_estimate.html", "evals/_estimate.html", estimate=_estimate(StartForm(request.args)))
+
+
+def _estimate(form: StartForm) -> Estimate:
+    """An estimate of what was typed so far."""
+    return eval_usage.estimate_request(
+        actor=g.actor,
+        set_names=form.sets,
+        golden_id=form.golden,
+        version_ids=form.version_ids,
+        trials=parse_count(form.trials) or 1,
+    )
+
+
 @bp.post("/runs")
 @access("admin")
 def start_run() -> Any:
@@ -162,6 +184,7 @@ def _form(form: StartForm, errors: dict[str, str] | None = None, status: int = 2
         status=status,
         form=form,
         errors=errors or {},
+        estimate=_estimate(form),
         title=row.title if row else None,
         stuck=", ".join(stuck),
         sets=sets,
@@ -180,8 +203,8 @@ def show_run(run_id: UUID) -> Any:
 
 def load_run(run_id: UUID) -> dict[str, Any]:
     """What the page shows, a part of the goldens at a time. Seven queries, and one for names of knowledge rows."""
-    run, cases = eval_runs.get_run(run_id, actor=g.actor), eval_results.cases_of(run_id, actor=g.actor)
-    row = run_lists.get_run_row(run_id, actor=g.actor)
+    run, row = run_lists.get_run_with_row(run_id, actor=g.actor)
+    cases = eval_results.cases_of(run_id, actor=g.actor)
     wanted = asked_baseline()
     baseline = load_baseline(run_id, wanted, actor=g.actor)
     every = run_lists.golden_results(cases, actor=g.actor, baseline=baseline)
@@ -197,6 +220,7 @@ def load_run(run_id: UUID) -> dict[str, Any]:
         "least": smallest_regression(row.judged or 0),
         "options": run.options,
         "progress": eval_results.progress_of(run, cases),
+        "used": eval_usage.usage_of_run(run_id, actor=g.actor),
         "pass_power_k": run.results.get("pass_power_k"),
         "baseline": baseline,
         "changes": baseline.changes({line["golden_id"]: line["verdict"] for line in every}) if baseline else None,

@@ -1,6 +1,5 @@
 """More to do with knowledge: pin and re-scope, roll back, merge, replace, several at once, checks, and the prompt."""
 
-from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -23,6 +22,7 @@ from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
+from app.services.knowledge.proofs import BreaksGoldens
 from app.text.hidden_characters import strip_hidden
 from app.views.forms import parse_count, selected_ids
 from app.views.htmx import Toast, page, swap
@@ -173,13 +173,20 @@ def _decide_rows(wanted: str, reason: str | None) -> Toast:
         raise Invalid(select_first)
     if wanted == "inactive" and not reason:
         raise Invalid("Say why they should not apply.")
-    moved = {}
+    moved: dict[UUID, str] = {}
+    broken: list[str] = []
     for row in knowledge_lists.get_rows(ids, actor=g.actor):
-        with suppress(Invalid, Refused):
+        try:
             if move_row(row.id, wanted, reason).version != row.version:
                 moved[row.id] = row.state
+        except BreaksGoldens as refusal:
+            broken += refusal.titles.values()
+        except (Invalid, Refused):
+            continue
     check_return([row_id for row_id, state in moved.items() if wanted == "active" and state in UNCHECKED_STATES])
     text = f"{DONE_WORDS[wanted]}: {len(moved)}{'' if len(moved) == len(ids) else f' of {len(ids)}'}."
+    if broken:
+        text += f" Not what breaks “{broken[0]}”{f' and {len(broken) - 1} more' if len(broken) > 1 else ''}."
     # Rows that were not all the same before have no one way back.
     before = set(moved.values())
     if len(before) != 1 or (back := before.pop(), wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:

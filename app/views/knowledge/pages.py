@@ -1,6 +1,6 @@
 """The Knowledge tab: add, edit in place, approve and retire rows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
@@ -17,10 +17,13 @@ from app.models.knowledge import KNOWLEDGE_TYPES
 from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
+from app.services.evals.proof import report as proof_report
 from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
+from app.services.knowledge import proofs as knowledge_proofs
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.lists import KnowledgeFilters
+from app.services.knowledge.proofs import BreaksGoldens
 from app.text.diff import Part, word_diff
 from app.views import lists as listing
 from app.views.htmx import Toast, page, swap
@@ -68,8 +71,9 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
     """What the list shows. What the checks say of proposals comes in a second request: it can take a moment."""
     asked = listing.read_listing(KnowledgeFilters, given, rows=PAGE_SIZE, local_days=False)
     found = knowledge_lists.list_rows(asked.filters, asked.page, actor=g.actor)
-    scopes = knowledge_lists.scope_slugs(actor=g.actor)
+    counts, scopes = knowledge_lists.read_facets(g.actor)
     proposed = [row.id for row in found.items if row.state == "proposed"]
+    proofs = knowledge_proofs.proofs_of([row.id for row in found.items], actor=g.actor)
     options = {name: [(slug, slug) for slug in slugs] for name, slugs in scopes.items()}
     fields = listing.offer(KnowledgeFilters, "state", "type", "agent", "entity_type", **options)
     return {
@@ -77,17 +81,19 @@ def list_context(given: dict[str, str] | None = None) -> dict[str, Any]:
         "found": found,
         "asked": asked,
         "fields": fields,
-        "pills": list_pills(),
+        "pills": list_pills(counts),
         "evidence": knowledge_lists.evidence_of(proposed, actor=g.actor),
         "unchecked": proposed,
         "findings": {},
+        "proofs": proofs,
+        "proving": any(one.running for one in proofs.values()),
         **listing.pager_links(found),
     }
 
 
-def list_pills() -> list[dict[str, Any]]:
+def list_pills(counts: Mapping[str, int] | None = None) -> list[dict[str, Any]]:
     """Links to parts of the list: what is in use by kind, and the rest by state."""
-    counts = knowledge_lists.count_rows(g.actor)
+    counts = knowledge_lists.count_rows(g.actor) if counts is None else counts
     kinds = [("active", kind, word, counts.get(kind, 0)) for kind, word in SECTIONS.items()]
     states = [(state, None, word, counts.get(state, 0)) for state, word in STATE_WORDS.items()]
     pills = [(None, None, "All", sum(counts.values())), states[0], *kinds, *states[1:]]
@@ -149,9 +155,13 @@ def detail(row_id: UUID) -> Response:
 def detail_context(row_id: UUID, *, checked: bool = False) -> dict[str, Any]:
     """A row as its card and its panel show it; with `checked`, what the checks say of it now."""
     found = knowledge_lists.get_row(row_id, actor=g.actor)
+    proofs = knowledge_proofs.proofs_of([row_id], actor=g.actor)
+    done = proofs[row_id].done if row_id in proofs else None
     return {
         "found": found,
         "row": found.row,
+        "proofs": proofs,
+        "report": proof_report.report_proof(done, actor=g.actor) if done else None,
         "steps": steps_of(knowledge_lists.history_of(row_id, actor=g.actor), scope_choices()),
         "evidence": {row_id: found.signals[:3]},
         "findings": hygiene.check_rows([row_id], actor=g.actor) if checked else {},
@@ -223,21 +233,37 @@ def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
 def state(row_id: UUID) -> Any:
     """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
     wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
+    override = request.form.get("override_reason", "").strip() or None
     before = knowledge_lists.get_row(row_id, actor=g.actor).row.state
     try:
         with transaction():
-            move_row(row_id, wanted, reason)
+            move_row(row_id, wanted, reason, override)
             check_return([row_id] if wanted == "active" and before in UNCHECKED_STATES else [])
+    except BreaksGoldens as refusal:
+        return _show_blocked(row_id, refusal)
     except Unconfirmed as unconfirmed:
         row, asked = knowledge_lists.get_row(row_id, actor=g.actor).row, unconfirmed.findings
         return page("knowledge/activate.html", "knowledge/_activate_swap.html", status=422, row=row, asked=asked)
     return show_card(row_id, _decision_toast(row_id, before, wanted))
 
 
-def move_row(row_id: UUID, wanted: str, reason: str | None) -> SharedContext:
+def _show_blocked(row_id: UUID, refusal: BreaksGoldens) -> Response:
+    """What a row breaks, where it was to be activated, and a field for the reason to do so anyway."""
+    cases = proof_report.report_proof(refusal.proof, actor=g.actor).cases
+    return page(
+        "knowledge/blocked.html",
+        "knowledge/_blocked_swap.html",
+        status=409,
+        row=knowledge_lists.get_row(row_id, actor=g.actor).row,
+        blocked=[case for case in cases if case.golden_id in refusal.broken],
+        error="Say why." if "overriding" in request.form else "",
+    )
+
+
+def move_row(row_id: UUID, wanted: str, reason: str | None, override: str | None = None) -> SharedContext:
     if wanted == "proposed":
         return knowledge_rows.reopen_row(row_id, actor=g.actor)
-    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason)
+    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason, override_reason=override)
 
 
 def check_return(row_ids: list[UUID]) -> None:

@@ -72,6 +72,7 @@ def _read_form(form: Mapping[str, str]) -> dict[str, Any]:
         "timezone": form.get("timezone", "").strip(),
         "context_top_n": (number or None) if count is None else count,
         "feedback_origins": form.get("feedback_origins", "").split(),
+        **({"knowledge_gate": form["knowledge_gate"]} if "knowledge_gate" in form else {}),
     }
 
 
