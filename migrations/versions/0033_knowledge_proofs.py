@@ -2,8 +2,8 @@
 
 from migrations.helpers import drop_tables, run, tear_down, wall
 
-revision = "0032_knowledge_proofs"
-down_revision = "0031_golden_revisions"
+revision = "0033_knowledge_proofs"
+down_revision = "0032_failure_groups"
 branch_labels = depends_on = None
 
 TABLE = """
