@@ -119,15 +119,15 @@ class ExpectationForm:
             answer=self.answer if ANSWER in self.should else "",
         )
         if mention and not draft.mentions and not draft.must_not_mention:
-            raise _wrong("mention-new", "Add a fact, or untick “mention”.")
+            raise _wrong("mention-new", "Add a fact, or untick this part.")
         if call and not draft.calls and not draft.no_calls:
-            raise _wrong("call-0-tool", "Pick a tool, or untick “call”.")
+            raise _wrong("call-0-tool", "Pick a tool, or untick this part.")
         if draft.changes == () and not self.nothing:
-            raise _wrong("nothing", "Add a change, tick that nothing may change, or untick “change”.")
+            raise _wrong("nothing", "Add a change, tick that nothing may change, or untick this part.")
         if len(draft.changes or ()) > MAX_CALLS:
             raise _wrong("nothing", f"At most {MAX_CALLS} changes.")
         if ANSWER in self.should and not self.answer:
-            raise _wrong("answer", "Write the answer, or untick it.")
+            raise _wrong("answer", "Write the answer, or untick this part.")
         return draft
 
     def _check_parts(self) -> None:
