@@ -270,7 +270,8 @@ def _end_replay(
     status, recorded, verdict = case
     times, work = assign_times(recorded, at)
     events = new_events(world, recorded, times, lambda _: {"sha256": _prompt_hash(session, entry)})
-    _set(session, status=status, attempt=1, duration_ms=work, **USAGE)
+    # It did not run here, so it has no attempt, and no estimate of how long things take rests on it.
+    _set(session, status=status, duration_ms=work, **USAGE)
     _set(session, created_at=at, started_at=at, finished_at=times[-1])
     result = to_ids(world, verdict) | {"judged_at": times[-1].isoformat()}
     session.meta = {**session.meta, "eval_result": result}

@@ -127,7 +127,8 @@ def test_both_runs_are_marked_and_their_replays_differ_by_the_row_alone(knowledg
     assert with_run.options["proof"] == {"row": str(row_id), "side": "with", "content": LIST}
     assert (with_run.options["plus"], without_run.options["plus"]) == ([str(row_id)], [])
     assert (with_run.options["trial"], with_run.trials, without_run.trials) == (True, 2, 2)
-    assert with_run.name.startswith(f"Proof of “{LIST}”, with it ")
+    assert with_run.name.startswith(f"Proof with “{LIST}” ")
+    assert without_run.name.startswith(f"Proof without “{LIST}” ")
     [case] = proof.cases
     assert (case["outcome"], case["before"], case["after"]) == ("fixed", "fail", "pass")
     assert (case["applies"], case["exercised"]) == (True, True)

@@ -62,7 +62,7 @@ def start_run(new: NewRun, *, actor: Actor) -> EvalRun:
 
 def _run_subject(new: NewRun, goldens: Sequence[Any]) -> str:
     if new.proof is not None:
-        return f"Proof of “{new.proof['content'][:80]}”, {new.proof['side']} it"
+        return f"Proof {new.proof['side']} “{new.proof['content'][:80]}”"
     return new.set_name or goldens[0].title[:80]
 
 
