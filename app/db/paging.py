@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Select, func, literal, select, tuple_, union_all
+from sqlalchemy import Select, func, literal, null, select, tuple_, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.db import db
@@ -107,11 +107,13 @@ def not_a_cursor() -> Invalid:
 class ScanWindow:
     """Filter a list by something that no index covers: how long it took, whether it has a tag, how it was rated. A page
     then scans at most `limit` rows from its cursor on and keeps those that the predicate accepts, so it costs the same
-    whatever the size of the table. `columns` is what the predicate needs of each row."""
+    whatever the size of the table. `columns` is what the predicate needs of each row. Rows that are `folded` into
+    another count and are not on the page; the row that they are compared with has `place_at` and `place_id` too."""
 
     columns: Mapping[str, Any]
     predicate: Callable[[Any], list[Condition]]
     limit: int
+    folded: Callable[[Any], Condition] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,19 +155,19 @@ def read_page(
     accepts are on the page, which may be short although more follows; its cursor then says how far it has scanned."""
     order = _Order(at, id, oldest_first)
 
-    def find(cursor: Cursor | None) -> tuple[list[Key], Key | None]:
+    def find(cursor: Cursor | None) -> tuple[list[Key], Key | None, int]:
         if window is not None:
             return _scan(order, where, window, cursor)
         wanted = statement.where(*where, *order.beyond(cursor)).add_columns(at.label("page_at"), id.label("page_id"))
         wanted = wanted.order_by(*_sorted(order.is_rising(cursor), at, id)).limit(page.limit + 1)
-        return [tuple(row) for row in db.session.execute(wanted)], None
+        return [tuple(row) for row in db.session.execute(wanted)], None, 0
 
     cursor = Cursor.read(page.cursor) if page.cursor else None
-    found, edge = find(cursor)
+    found, edge, accepted = find(cursor)
     if cursor and not cursor.after and not found and edge is None:
         # Going back past the first row leads to the first page, not to an empty one.
         cursor = None
-        found, edge = find(None)
+        found, edge, accepted = find(None)
     shown = found[: page.limit]
     ahead = shown[-1] if len(found) > page.limit else edge
     behind = shown[0] if cursor and shown else None
@@ -175,8 +177,8 @@ def read_page(
     older, newer = (behind, ahead) if backwards else (ahead, behind)
     links = _cursor_text(True, older), _cursor_text(False, newer)
     if window is not None:
-        more = cursor is not None or edge is not None or len(found) > MAX_COUNT
-        return Slice(_rows_of(statement.where(*where), shown, order), *links, min(len(found), MAX_COUNT), more)
+        more = cursor is not None or edge is not None or accepted > MAX_COUNT
+        return Slice(_rows_of(statement.where(*where), shown, order), *links, min(accepted, MAX_COUNT), more)
     if count is None:
         count = count_up_to(id, where)
     rows = [row[:-2] for row in (reversed(shown) if backwards else shown)]
@@ -193,17 +195,8 @@ def _rows_of(statement: Select[*tuple[Any, ...]], keys: list[Key], order: _Order
 
 def scan_ids(at: Any, id: Any, where: list[Condition], window: ScanWindow) -> tuple[list[UUID], bool]:
     """Return the ids of all rows that the window accepts, newest first, and whether the list continues beyond it."""
-    found, edge = _scan(_Order(at, id, oldest_first=False), where, window, None)
+    found, edge, _ = _scan(_Order(at, id, oldest_first=False), where, window, None)
     return [row[1] for row in found], edge is not None
-
-
-def count_scanned(
-    page: Page, *, at: Any, id: Any, where: list[Condition], oldest_first: bool, window: ScanWindow
-) -> tuple[int, bool]:
-    """Count the rows that a window accepts from the page's cursor on, and say whether there may be more."""
-    cursor = Cursor.read(page.cursor) if page.cursor else None
-    found, edge = _scan(_Order(at, id, oldest_first), where, window, cursor)
-    return min(len(found), MAX_COUNT), cursor is not None or edge is not None or len(found) > MAX_COUNT
 
 
 def _cursor_text(after: bool, row: Key | None) -> str | None:
@@ -213,8 +206,9 @@ def _cursor_text(after: bool, row: Key | None) -> str | None:
 
 def _scan(
     order: _Order, where: list[Condition], window: ScanWindow, cursor: Cursor | None
-) -> tuple[list[Key], Key | None]:
-    """Return the keys of the accepted rows after the cursor, and where the window ends if the list continues there."""
+) -> tuple[list[Key], Key | None, int]:
+    """Return the keys of the accepted rows after the cursor, where the window ends if the list continues there, and how
+    many were accepted, with those that are folded."""
     rising = order.is_rising(cursor)
     columns = [column.label(name) for name, column in window.columns.items()]
     scanned = (
@@ -227,12 +221,20 @@ def _scan(
     )
     key = scanned.c.place_at, scanned.c.place_id
     full = select(func.count()).select_from(scanned).scalar_subquery() >= window.limit
-    accepted = select(*key).where(*window.predicate(scanned.c)).order_by(*_sorted(rising, *key)).limit(MAX_COUNT + 1)
+    matching = select(*key).where(*window.predicate(scanned.c))
+    shown = matching.where(~window.folded(scanned.c)) if window.folded else matching
+    accepted = shown.order_by(*_sorted(rising, *key)).limit(MAX_COUNT + 1)
+    counted: Any = null()
+    if window.folded:
+        counted = select(func.count()).select_from(matching.limit(MAX_COUNT + 1).subquery()).scalar_subquery()
     last = select(*key).where(full).order_by(*_sorted(not rising, *key)).limit(1)
-    both = union_all(select(literal(MATCH), *accepted.subquery().c), select(literal(EDGE), *last.subquery().c))
+    both = union_all(
+        select(literal(MATCH), *accepted.subquery().c, counted), select(literal(EDGE), *last.subquery().c, null())
+    )
     rows = [tuple(row) for row in db.session.execute(both)]
-    found = sorted((row[1:] for row in rows if row[0] == MATCH), reverse=not rising)
-    return found, next((row[1:] for row in rows if row[0] == EDGE), None)
+    found = sorted((row[1:3] for row in rows if row[0] == MATCH), reverse=not rising)
+    edge = next((row[1:3] for row in rows if row[0] == EDGE), None)
+    return found, edge, next((row[3] for row in rows if row[3] is not None), len(found))
 
 
 def count_up_to(id: Any, where: list[Condition], most: int = MAX_COUNT) -> int:

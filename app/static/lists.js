@@ -124,29 +124,34 @@
   const groupOf = (box) => box.closest(".u-group");
   const members = (group) => [...group.querySelectorAll("[data-select]:not([data-select-group])")];
   const tick = (box, checked) => {
-    const all = box.matches("[data-select-group]") ? members(groupOf(box)) : [box];
+    const all = box.matches("[data-select-group]") ? [box, ...members(groupOf(box))] : [box];
     for (const one of all) one.checked = checked;
   };
+  const idsOf = (box) => box.value.split(",");
+  /* A large group has more rows than the page shows; those go along only when its own box was ticked. */
   const showGroups = () => {
     for (const box of document.querySelectorAll("[data-list] [data-select-group]")) {
-      const chosen = members(groupOf(box)).map((one) => one.checked);
-      box.checked = chosen.length > 0 && chosen.every(Boolean);
-      box.indeterminate = !box.checked && chosen.some(Boolean);
+      const shown = members(groupOf(box));
+      const chosen = shown.filter((one) => one.checked);
+      const whole = idsOf(box).every((id) => shown.some((one) => one.value === id));
+      box.checked = chosen.length === shown.length && (whole || box.checked);
+      box.indeterminate = !box.checked && chosen.length > 0;
     }
   };
   const count = () => {
     showGroups();
     const all = boxes();
     const chosen = all.filter((box) => box.checked);
-    for (const text of document.querySelectorAll("[data-selected-count]")) text.textContent = chosen.length;
+    const ids = new Set([...document.querySelectorAll("[data-list] [data-select]:checked")].flatMap(idsOf));
+    for (const text of document.querySelectorAll("[data-selected-count]")) text.textContent = ids.size;
     const head = document.querySelector("[data-list] [data-select-all]");
     if (head) {
       head.checked = all.length > 0 && chosen.length === all.length;
       head.indeterminate = chosen.length > 0 && chosen.length < all.length;
     }
-    return chosen.length;
+    return ids.size;
   };
-  const clear = () => { for (const box of boxes()) box.checked = false; count(); };
+  const clear = () => { for (const box of document.querySelectorAll("[data-list] [data-select]")) box.checked = false; count(); };
   /* X ticks the row; with Shift, all rows from the one that was ticked last. */
   const toggle = (range) => {
     const all = rows();

@@ -122,10 +122,13 @@ def test_the_failures_of_a_run_are_one_line_that_unfolds(
 
     # The same from any filter that still has several of them, one by one where a single row is asked for.
     for query, lines in (
-        ("kind=replay_failure", 1), ("rating=negative&agent=assistant", 1), ("version=2&model=offline", 1),
-        ("q=deals", 0), ("status=reviewed", 0), ("sort=oldest", 2), ("rating=neutral", 1),
+        ("kind=replay_failure", 1), ("q=replay&kind=replay_failure&from=2020-01-01", 1),
+        ("rating=negative&agent=assistant", 1), ("version=2&model=offline", 1), ("q=deals", 0), ("status=reviewed", 0),
+        ("sort=oldest", 2), ("rating=neutral", 1),
     ):  # fmt: skip
-        found = soup(client.get(f"{URL}?{query}"))
+        with count_queries() as seen:
+            found = soup(client.get(f"{URL}?{query}"))
+        assert len(seen) <= 8, (query, [one[:70] for one in seen])
         assert len(found.select("tbody:not(.u-group) [data-row], .u-group > tr:first-child")) == lines, query
     flat = soup(client.get(f"{URL}?run={run.id}"))
     assert not flat.select(".u-group")
@@ -177,6 +180,20 @@ def test_a_group_is_decided_together_taken_back_and_decided_one_by_one(bench: Be
     page = soup(client.get(f"{URL}?status=pending"))
     assert not page.select(".u-group"), "one row is no group"
     assert [row["id"] for row in page.select("[data-row]")] == [f"feedback-{ids[2]}"]
+
+
+def test_a_large_group_shows_its_first_rows_and_is_decided_whole(
+    bench: Bench, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for asked in ASKED:
+        bench.golden(asked, set_name="deals")
+    mute(bench)
+    run = bench.run(set_name="deals")
+    monkeypatch.setattr(failures, "MAX_ROWS", 2)
+    group = soup(client.get(URL)).select_one(".u-group")
+    assert len(group.select("[data-row].u-member")) == 2
+    assert len(group.select_one("input")["value"].split(",")) == 3
+    assert group.find("a", string="All 3 of them")["href"] == f"{URL}?run={run.id}&status=pending"
 
 
 def test_groups_keep_their_place_over_pages(bench: Bench) -> None:

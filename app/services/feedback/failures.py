@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import and_, exists, func, select, tuple_
+from sqlalchemy import and_, case, exists, func, select, tuple_
 from sqlalchemy.orm import aliased
 
 from app.actor import Actor
 from app.db import db
-from app.db.paging import Page, ScanWindow, Slice, count_scanned, count_up_to, read_page
+from app.db.paging import Page, Slice, count_up_to, read_page
 from app.models import EvalRun, Feedback
 from app.services.feedback.lists import (
     FeedbackFilters,
@@ -31,30 +31,29 @@ from app.services.lists.filters import Condition, Matches, find_matches
 KIND = "replay_failure"
 # What a group has in common. A list that asks for anything else of these has no failure of a replay in it.
 COMMON = {"status": "pending", "kind": KIND, "rating": "negative", "source_type": "session", "origin": "system"}
+# How many rows of all its groups a page has at most.
+MAX_ROWS = 400
 # What leads to single rows: these are shown one by one.
 SINGLE = ("run", "session_id", "entity_id", "author_id", "chat_id", "trace_id", "signal")
 
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Pending failures of one run. `rows` are the first of them, as many as can be decided at once."""
+    """Pending failures of one run. `ids` are as many of them as can be decided at once, `rows` the first of these."""
 
     run_id: UUID
-    set_name: str | None
-    version: int | None
-    total: int
-    rows: Sequence[FeedbackRow]
-
-    @property
-    def ids(self) -> list[UUID]:
-        return [row.id for row in self.rows]
+    set_name: str | None = None
+    version: int | None = None
+    total: int = 0
+    ids: Sequence[UUID] = ()
+    rows: Sequence[FeedbackRow] = ()
 
 
 def list_folded(
     filters: FeedbackFilters, page: Page, *, actor: Actor
 ) -> tuple[Slice[FeedbackRow], dict[UUID, FailureGroup]]:
     """One page of the feed in which the pending failures of a run are one line; and the groups by the row that leads
-    each. The count is of rows. At most five queries."""
+    each. The count is of rows. At most three queries."""
     matches = find_matches("feedback", filters, page, whole=True) if filters.q else None
     if matches and not matches.ids:
         return Slice([]), {}
@@ -88,7 +87,7 @@ def _read_leaders(filters: FeedbackFilters, page: Page, matches: Matches | None,
     """Rows that stand alone, and the first of each group."""
     columns, where = row_columns(actor), conditions_of(filters, matches, actor=actor)
     place: dict[str, Any] = {"at": filters.order(), "id": Feedback.id, "oldest_first": filters.oldest_first}
-    window, count, more = filters.window, matches.count if matches else None, False
+    window, count = filters.window, matches.count if matches else None
     if not _folds(filters):
         found = read_page(select_rows(columns), page, where=where, count=count, window=window, **place)
         return found.map(lambda values: make_row(columns, values))
@@ -96,19 +95,25 @@ def _read_leaders(filters: FeedbackFilters, page: Page, matches: Matches | None,
     def follows(row: Any, at: Any, id: Any) -> Condition:
         return _follows(row, at, id, filters, matches, actor)
 
+    if matches and matches.count is None:
+        # The words leave 1,000 rows at most, which need no window and are counted along.
+        where += filters.scanned_conditions()
+        total = select(func.count()).select_from(select(Feedback.id).where(*where).subquery()).scalar_subquery()
+        where.append(~follows(Feedback, place["at"], Feedback.id))
+        found = read_page(select_rows(columns, total), page, where=where, count=0, **place)
+        number = found.items[0][-1] if found.items else 0
+        return replace(found.map(lambda values: make_row(columns, values)), count=number)
     if window is None:
         count = count_up_to(Feedback.id, where) if count is None else count
         where.append(~follows(Feedback, place["at"], Feedback.id))
     else:
-        count, more = count_scanned(page, where=where, window=window, **place)
         needed = {name: getattr(Feedback, name) for name in ("kind", "status", "eval_run_id")}
-        window = ScanWindow(
-            {**window.columns, **needed},
-            lambda row: [*filters.scanned_conditions(row), ~follows(row, row.place_at, row.place_id)],
-            window.limit,
+        window = replace(
+            window,
+            columns={**window.columns, **needed},
+            folded=lambda row: follows(row, row.place_at, row.place_id),
         )
     found = read_page(select_rows(columns), page, where=where, count=count, window=window, **place)
-    found = found if filters.window is None else replace(found, count=count, count_is_more=more)
     return found.map(lambda values: make_row(columns, values))
 
 
@@ -139,11 +144,14 @@ def _groups_of(
         return []
     at = filters.order()
     order = (at.asc(), Feedback.id.asc()) if filters.oldest_first else (at.desc(), Feedback.id.desc())
+    place = func.row_number().over(partition_by=Feedback.eval_run_id, order_by=order)
+    ids = func.array_agg(Feedback.id).over(partition_by=Feedback.eval_run_id, order_by=order, rows=(None, None))
     ranked = (
         select(
             Feedback.id.label("id"),
-            func.row_number().over(partition_by=Feedback.eval_run_id, order_by=order).label("place"),
+            place.label("place"),
             func.count().over(partition_by=Feedback.eval_run_id).label("total"),
+            ids.label("ids"),
         )
         .where(
             *conditions_of(filters, matches, actor=actor),
@@ -154,11 +162,13 @@ def _groups_of(
         .subquery()
     )
     columns = row_columns(actor)
+    # All ids of a group come with its first row only.
+    first_ids = case((ranked.c.place == 1, ranked.c.ids))
     rows = db.session.execute(
-        select_rows(columns, EvalRun.set_name, ranked.c.total)
+        select_rows(columns, EvalRun.set_name, ranked.c.total, first_ids)
         .join(ranked, ranked.c.id == Feedback.id)
         .outerjoin(EvalRun, (EvalRun.tenant_id == Feedback.tenant_id) & (EvalRun.id == Feedback.eval_run_id))
-        .where(ranked.c.place <= MAX_AT_ONCE, ranked.c.total >= least)
+        .where(ranked.c.place <= min(MAX_AT_ONCE, MAX_ROWS // len(run_ids)), ranked.c.total >= least)
         .order_by(*order)
     )
     grouped: dict[UUID, list[Any]] = defaultdict(list)
@@ -169,5 +179,7 @@ def _groups_of(
 
 def _make_group(run_id: UUID, found: Sequence[Any], columns: dict[str, Any]) -> FailureGroup:
     rows = [make_row(columns, row) for row in found]
+    set_name, total, ids = found[0][-3:]
     versions = {row.agent_version for row in rows}
-    return FailureGroup(run_id, found[0][-2], versions.pop() if len(versions) == 1 else None, found[0][-1], rows)
+    version = versions.pop() if len(versions) == 1 else None
+    return FailureGroup(run_id, set_name, version, total, ids[:MAX_AT_ONCE], rows)

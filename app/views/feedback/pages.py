@@ -122,7 +122,7 @@ def _group_on_page(row: FeedbackRow) -> FailureGroup | None:
     except Invalid:
         filters = FeedbackFilters()
     group = feedback_failures.group_of(row.eval_run_id, filters, actor=g.actor)
-    return group or FailureGroup(row.eval_run_id, None, None, 0, [])
+    return group or FailureGroup(row.eval_run_id)
 
 
 def notes() -> str | None:
