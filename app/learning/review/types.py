@@ -9,11 +9,12 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call in the turn that a signal is about."""
+    """A tool call in the turn that a signal is about. `output` may be cut to its first values."""
 
     name: str
     arguments: Mapping[str, Any]
     is_error: bool = False
+    output: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class EntityType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """A row of feedback with the moment that it is about. `author_id` is None for the system's own rows."""
+    """A row of feedback with the moment that it is about. `author_id` is None for the system's own rows. `follow_up` is
+    what the person said next in the same session; a thumb without words often has its reason there."""
 
     id: UUID
     kind: str
@@ -70,6 +72,7 @@ class Signal:
     question: str | None = None
     answer: str | None = None
     calls: tuple[Call, ...] = ()
+    follow_up: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
