@@ -88,7 +88,7 @@ def test_a_thumb_down_is_dismissed_with_the_keyboard_and_taken_back(
     hold(desk)
     expect(desk.locator("#feedback-waiting")).not_to_contain_text("1 pending")
     page.reload()
-    expect(own).to_contain_text("Nothing will be changed: The figure is right")
+    expect(own).to_contain_text("No change: The figure is right")
 
     desk.keyboard.press("Enter")
     expect(desk.locator("#feedback-waiting")).to_contain_text("1 pending")

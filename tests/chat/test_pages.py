@@ -185,7 +185,7 @@ def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
 
     with talk.app.app_context(), acting_as(admin), transaction():
         feedback_review.review([row], "dismissed", actor=admin, notes="The figure is right")
-    assert "Nothing will be changed: The figure is right" in talk.page().select_one(".u-own").text
+    assert "No change: The figure is right" in talk.page().select_one(".u-own").text
     mine = soup(talk.client.get("/feedback/mine"))
     assert "The figure is right" in mine.select_one(f"#feedback-{row}").text
     assert mine.select_one(f"#feedback-{row} a")["href"] == f"/chat/{talk.id}?at=1#m-1"
@@ -197,13 +197,53 @@ def test_what_became_of_it_stands_in_its_place(talk: Talk) -> None:
         )
         outcome = {"kind": "knowledge", "id": str(rule.id), "text": rule.content}
         feedback_review.review([row], "applied", actor=admin, outcome=outcome)
-    assert "It became a correction that the agents follow: Use LTM EBITDA." in talk.page().select_one(".u-own").text
+    assert "Led to a change. Agents now get this rule: Use LTM EBITDA." in talk.page().select_one(".u-own").text
     assert not talk.page().select(".u-own a"), "a member cannot open the rule"
 
     # What something was decided about stays; only its author no longer counts it.
     talk.thumb("not_helpful", do="retract")
     assert not talk.page().select(".u-own")
     assert "taken back" in soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row}").text
+
+
+def test_the_author_reads_where_the_rule_stands_and_no_names(talk: Talk) -> None:
+    admin = talk.workspace.actor("admin")
+    talk.thumb("not_helpful")
+    row = talk.rows()["not_helpful"].id
+
+    def act(work: Callable[[], Any]) -> str:
+        with talk.app.app_context(), acting_as(admin), transaction():
+            work()
+        said = " ".join(talk.page().select_one(".u-own").text.split())
+        assert admin.name not in said
+        mine = soup(talk.client.get("/feedback/mine")).select_one(f"#feedback-{row} .u-dim")
+        assert said.partition("just now")[2] in " ".join(mine.text.split())
+        return said
+
+    rules: list[UUID] = []
+
+    def propose() -> None:
+        new = NewRow(type="lesson", content="Quote the basis.", feedback_ids=[row])
+        rules.append(knowledge_rows.add_row(new, actor=admin, proposed=True).id)
+
+    def reword() -> None:
+        rules.append(knowledge_rows.add_row(NewRow(type="lesson", content="Name the basis."), actor=admin).id)
+        knowledge_rows.set_state(rules[0], "superseded", superseded_by=rules[1], actor=admin)
+
+    def set_state(number: int, state: str) -> Callable[[], Any]:
+        return lambda: knowledge_rows.set_state(rules[number], state, actor=admin, reason="Not true here")
+
+    said = act(propose)
+    assert "Being reviewed." in said
+    assert "Quote the basis." not in said, "a proposal is not the author's to read yet"
+    assert "Led to a change. Agents now get this rule: Quote the basis." in act(set_state(0, "active"))
+    assert "Agents now get this rule: Name the basis." in act(reword)
+    said = act(set_state(1, "inactive"))
+    assert "Led to a change that is no longer in use." in said
+    assert "the basis." not in said
+    act(lambda: feedback_review.review([row], "reopen", actor=admin))
+    said = act(lambda: feedback_review.review([row], "dismissed", actor=admin))
+    assert said.endswith("No change.")
 
 
 def test_a_row_of_the_product_s_own_widget_is_changed_not_doubled(talk: Talk) -> None:

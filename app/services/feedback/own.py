@@ -1,10 +1,12 @@
 """A person's own feedback and its outcome. Never another person's rows, whatever the role of the reader."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import literal, null, select, union_all
+from sqlalchemy import literal, null, select, text, union_all
 from sqlalchemy.sql.elements import ColumnElement
 
 from app.actor import Actor
@@ -20,15 +22,39 @@ from app.models import (
     EntityResponse,
     Feedback,
     Message,
-    SharedContext,
-    SharedContextFeedback,
 )
 from app.services.feedback.lists import FeedbackFilters
+from app.services.feedback.review import UNEXPLAINED
 from app.services.lists.filters import Matches, find_ids
 
 MAX_ROWS = 500
-# What a rule that was made of feedback is called while agents follow it.
-IN_USE = ("active", "superseded")
+NO_NOTE = re.compile(re.escape(UNEXPLAINED).replace(r"\{name\}", ".*"))
+# A row that was replaced or merged is followed to the row in its place.
+RULES = text("""
+    WITH RECURSIVE behind AS (
+        SELECT l.feedback_id, c.id, c.content, c.state, c.superseded_by, 0 AS depth
+          FROM shared_context_feedback AS l
+          JOIN shared_context AS c ON c.tenant_id = l.tenant_id AND c.id = l.shared_context_id
+         WHERE l.tenant_id = :tenant AND l.feedback_id = ANY (:ids)
+        UNION ALL
+        SELECT b.feedback_id, c.id, c.content, c.state, c.superseded_by, b.depth + 1
+          FROM behind AS b JOIN shared_context AS c ON c.tenant_id = :tenant AND c.id = b.superseded_by
+         WHERE b.state = 'superseded' AND b.depth < 10
+    )
+    SELECT DISTINCT ON (feedback_id) feedback_id, id, content, state FROM behind WHERE state <> 'superseded'
+     ORDER BY feedback_id, array_position(ARRAY['active', 'proposed'], state), depth, id
+""")
+
+
+@dataclass(frozen=True)
+class LearnedRule:
+    """A knowledge row that feedback led to."""
+
+    id: UUID
+    content: str
+    state: str
+
+
 # A chat, an entity or a session: which of these, its id, its name.
 Place = tuple[str, UUID, str]
 
@@ -93,22 +119,21 @@ def is_retracted(row: Feedback) -> bool:
     return RETRACTED in row.details
 
 
-def learned_from(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, Any]:
-    """Return the rule that each row helped to make, where agents follow it. No query where nothing was decided."""
-    ids = [row.id for row in rows if row.status in ("reviewed", "applied")]
+def learned_from(rows: Collection[Feedback], *, actor: Actor) -> dict[UUID, LearnedRule]:
+    """Return the rule that each row helped to make: one that agents get, else a proposal, else one that was withdrawn.
+    No query where everything was dismissed."""
+    ids = [row.id for row in rows if row.status != "dismissed"]
     if not ids:
         return {}
-    found = db.session.execute(
-        select(SharedContextFeedback.feedback_id, SharedContext.id, SharedContext.type, SharedContext.content)
-        .join(SharedContext, SharedContext.id == SharedContextFeedback.shared_context_id)
-        .where(
-            SharedContextFeedback.tenant_id == actor.tenant_id,
-            SharedContextFeedback.feedback_id.in_(ids),
-            SharedContext.state.in_(IN_USE),
-        )
-        .order_by(SharedContext.created_at)
-    )
-    return {row.feedback_id: row for row in found}
+    found = db.session.execute(RULES, {"tenant": actor.tenant_id, "ids": ids})
+    return {row.feedback_id: LearnedRule(row.id, row.content, row.state) for row in found}
+
+
+def reason_for(row: Feedback) -> str:
+    """Return what an admin noted about the decision. The note that is written where none was given names the admin, so
+    it is left out."""
+    note = row.review_notes or ""
+    return "" if NO_NOTE.fullmatch(note) else note
 
 
 def retries_of(rows: Collection[Feedback], *, actor: Actor) -> dict[str, Any]:

@@ -25,6 +25,7 @@ FROM = {
     "reopen": tuple(status for status in STATUSES if status != "pending"),
 }
 OUTCOMES = ("knowledge", "golden", "agent_version", "retry", "manual")
+UNEXPLAINED = "Dismissed by {name} without a note."
 NO_FEEDBACK = "There is no such feedback in this workspace."
 
 
@@ -100,7 +101,7 @@ def _changes(
     }
     name = actor.name or "an admin"
     if action == "dismissed" and not (notes or "").strip():
-        changes["review_notes"] = f"Dismissed by {name} without a note."
+        changes["review_notes"] = UNEXPLAINED.format(name=name)
     if action == "applied":
         changes["outcome"] = outcome or {"kind": "manual", "text": f"manual decision by {name}"}
     return changes

@@ -12,7 +12,7 @@ from app.models import Feedback
 from app.security.access import access
 from app.services.feedback import own as feedback_own
 from app.services.feedback.lists import FeedbackFilters
-from app.services.feedback.own import Place
+from app.services.feedback.own import LearnedRule, Place
 from app.views import lists as listing
 from app.views.feedback import bp
 from app.views.htmx import page
@@ -43,14 +43,14 @@ KIND_LABELS = {
 }
 RATING_LABELS = {"positive": "Good", "negative": "Not good", "neutral": "Neither good nor bad"}
 STATUS_SENTENCES = {
-    "pending": "Nobody has decided about it yet",
-    "reviewed": "An admin read it and will come back to it",
-    "dismissed": "Nothing will be changed",
-    "applied": "It was acted on",
+    "pending": "Not reviewed yet",
+    "reviewed": "Being reviewed",
+    "dismissed": "No change",
+    "applied": "Handled by an admin",
 }
 OUTCOME_SENTENCES = {
-    "golden": "It became a test that every new version has to pass.",
-    "agent_version": "The agent was changed.",
+    "golden": "Led to a test that every new version has to pass.",
+    "agent_version": "Led to a change: the agent has a new version.",
 }
 RETRY_SENTENCES = {
     "pending": "It waits to be asked again, with your reason as instruction.",
@@ -96,7 +96,10 @@ def list_own() -> Any:
 
 
 def describe_own(
-    row: Feedback, learned: Mapping[UUID, Any], place: Place | None = None, retries: Mapping[str, Any] | None = None
+    row: Feedback,
+    learned: Mapping[UUID, LearnedRule],
+    place: Place | None = None,
+    retries: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The row in the words that its author reads."""
     return {
@@ -108,6 +111,7 @@ def describe_own(
         "missing": row.details.get("missing_context"),
         "status": row.status,
         "became": _became(row, learned.get(row.id), retries or {}),
+        "decided": row.status != "pending" or row.id in learned,
         "at": row.occurred_at,
         "changed": row.details.get("output_review", {}).get("edit_distance") if row.signal == "edit" else None,
         "where": place[2] if place else "",
@@ -126,17 +130,21 @@ def _head(row: Feedback) -> str:
     return f"{word}: {str(field).replace('_', ' ')}" if field else word
 
 
-def _became(row: Feedback, learned: Any, retries: Mapping[str, Any]) -> Outcome:
-    note, kind = row.review_notes or "", row.outcome.get("kind")
-    if learned is not None:
+def _became(row: Feedback, learned: LearnedRule | None, retries: Mapping[str, Any]) -> Outcome:
+    note, kind = feedback_own.reason_for(row), row.outcome.get("kind")
+    if learned is not None and learned.state == "active":
         href = url_for("knowledge.detail", row_id=learned.id) if g.actor.is_admin else ""
-        return Outcome(f"It became a {learned.type} that the agents follow:", learned.content, href)
+        return Outcome("Led to a change. Agents now get this rule:", learned.content, href)
     if kind == "retry":
         session = parse_id(row.outcome.get("id") or row.context.get("retry_ref"))
         href = url_for("sessions.own_detail", session_id=session) if session else ""
         return Outcome(describe_retry(retries.get(str(session))), href=href)
     if kind in OUTCOME_SENTENCES:
         return Outcome(OUTCOME_SENTENCES[kind], note)
+    if learned is not None and learned.state == "proposed":
+        return Outcome("Being reviewed.")
+    if kind == "knowledge":
+        return Outcome("Led to a change that is no longer in use.")
     return Outcome(STATUS_SENTENCES[row.status] + (":" if note else "."), note)
 
 
