@@ -13,6 +13,7 @@ from uuid import UUID
 from app.actor import Actor
 from app.learning.prompt import KEY_DIGITS, MARK_DIGITS
 from app.services.agents import versions
+from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
 from app.services.workspaces import people
 from app.services.workspaces import store as workspace_store
@@ -158,7 +159,7 @@ def _add_records(world: World) -> None:
         row = entity_store.create_type(**entry, actor=owner, created_at=world.at(TYPES_CREATED))
         world.refs[f"type.{row.slug}"] = row.id
     for entry in data["criteria_sets"]:
-        criteria = entity_store.create_criteria_set(**entry, actor=owner, created_at=world.at(CRITERIA_CREATED))
+        criteria = criteria_store.create_criteria_set(**entry, actor=owner, created_at=world.at(CRITERIA_CREATED))
         world.refs[f"criteria.{criteria.slug}"] = criteria.id
     at = world.at(RECORDS_CREATED)
     for kind in ENTITY_TYPES:

@@ -4,9 +4,12 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from app.formats.criteria import RATINGS
+
 PARTS = frozenset(("value", "source", "confidence"))
 NUMERIC = ("numeric", "number")
 RANKED = ("relation-rank", "relation_rank", "rank")
+RATING = "rating"
 MAX_TEXT = 20_000
 MAX_SOURCE = 2_000
 MAX_RANKED = 200
@@ -35,6 +38,8 @@ def value_error(value: Any, rule: Any) -> str | None:
         return None
     if kind in NUMERIC:
         return None if _is_number(value) else "Give a number."
+    if kind == RATING:
+        return None if _is_number(value) and value in RATINGS else "Give a whole number from 1 to 5."
     if kind in RANKED:
         fits = isinstance(value, list) and len(value) <= MAX_RANKED and all(isinstance(item, str) for item in value)
         return None if fits else f"Give a list of at most {MAX_RANKED} names, the best first."

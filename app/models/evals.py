@@ -19,15 +19,38 @@ VERDICTS = ("pass", "fail", "flaky", "errored", "unknown")
 
 
 class CriteriaSet(Row):
-    """What a response or a golden is judged by. `dimensions` maps a name to its kind, weight and tolerance."""
+    """What a response or a golden is judged by, as it is now. `dimensions` maps a name to its kind, weight and more
+    (`app.formats.criteria`)."""
 
     __tablename__ = "criteria_sets"
-    __table_args__ = (addressable(), UniqueConstraint("tenant_id", "slug"))
+    __table_args__ = (
+        addressable(),
+        UniqueConstraint("tenant_id", "slug"),
+        CheckConstraint("version >= 1", name="version_counts"),
+    )
 
     slug: Mapped[str]
     name: Mapped[str]
     dimensions: Mapped[json_object]
+    version: Mapped[int] = mapped_column(server_default=text("1"))
     updated_at: Mapped[timestamp]
+
+
+class CriteriaSetVersion(Row):
+    """A criteria set as it was from one change to the next; the newest is what it is now. Append-only."""
+
+    __tablename__ = "criteria_set_versions"
+    __table_args__ = (
+        UniqueConstraint("tenant_id", "criteria_set_id", "version"),
+        within("criteria_sets", "criteria_set_id", ondelete="CASCADE"),
+        CheckConstraint("version >= 1", name="version_counts"),
+    )
+
+    criteria_set_id: Mapped[UUID]
+    version: Mapped[int]
+    name: Mapped[str]
+    dimensions: Mapped[json_object]
+    created_by: Mapped[UUID | None] = mapped_column(ForeignKey("users.id", ondelete="RESTRICT"))
 
 
 class GoldenSet(KeyedRow):

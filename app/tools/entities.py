@@ -7,6 +7,7 @@ from pydantic import Field
 
 from app.db.paging import Page
 from app.formats.response_values import wrap_value
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.store import EntityFilters, EntityRow
@@ -117,7 +118,7 @@ def list_responses(arguments: OneEntity, scope: ToolScope) -> Outcome:
 @tool(READ, scope=None)
 def list_criteria_sets(arguments: NoArguments, scope: ToolScope) -> Outcome:
     """List what responses are judged by: each criteria set with its dimensions."""
-    found = entity_store.list_criteria_sets(actor=scope.actor)
+    found = criteria_store.list_criteria_sets(actor=scope.actor)
     return answer(items=[pick(row, "id", "name", "slug", "dimensions") for row in found])
 
 

@@ -7,8 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
-from app.formats.response_values import NUMERIC, RANKED
+from app.formats.criteria import RATINGS
+from app.formats.response_values import NUMERIC, RANKED, RATING
 from app.models import CriteriaSet
+from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
 from app.tools.base import Tool
 
@@ -25,7 +27,7 @@ def tailor_tools(
     if not any(tool.group.startswith("entities-") or tool.name == "getContext" for tool in tools):
         return list(tools)
     types = entity_store.list_types(actor=actor)
-    sets = entity_store.list_criteria_sets(actor=actor)
+    sets = criteria_store.list_criteria_sets(actor=actor)
     meant = {"entityId": entity_id, "criteriaSetId": criteria_set_id}
     return [replace(tool, parameters=_parameters(tool, types, sets, meant)) for tool in tools]
 
@@ -71,6 +73,8 @@ def _criterion_schema(rule: Any, known: dict[str, Any] | None) -> dict[str, Any]
     kind, options = (rule.get("kind"), rule.get("options")) if isinstance(rule, dict) else (None, None)
     if kind in NUMERIC:
         return known if known and known.get("type") in ("number", "integer") else {"type": "number"}
+    if kind == RATING:
+        return {"type": "integer", "minimum": RATINGS[0], "maximum": RATINGS[-1]}
     if kind in RANKED:
         return {"type": "array", "items": {"type": "string"}}
     return {"enum": options} if options else known or {"type": "string"}

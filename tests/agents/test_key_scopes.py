@@ -13,6 +13,7 @@ from sqlalchemy import select, update
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, ApiKey, Membership
 from app.services.agents import versions
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
@@ -157,7 +158,7 @@ def test_a_feedback_key_that_rejects_a_value_gets_it_read_again_and_nothing_more
     submit = desk.calls()
     with desk.app.app_context(), acting_as(admin), transaction():
         record = entity_store.create_entity(entity_type="deal", name="Heron", fields={}, actor=admin)
-        criteria = entity_store.create_criteria_set(
+        criteria = criteria_store.create_criteria_set(
             slug="figures", name="Figures", dimensions={"ebitda": {"kind": "number"}}, actor=admin
         )
         agent = versions.ensure_agent("assistant", actor=admin, kind="builtin", config={})

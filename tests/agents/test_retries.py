@@ -15,6 +15,7 @@ from app.db import acting_as, db, transaction
 from app.jobs.executor import Executor
 from app.models import AgentSession, EntityResponse, Feedback
 from app.services.agents import versions
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
@@ -51,7 +52,7 @@ class Bench(Desk):
             entity_store.create_type(slug="deal", name="Deal", fields={"ebitda": {"type": "number"}}, actor=admin)
             self.entity = entity_store.create_entity(entity_type="deal", name="Kestrel", fields={}, actor=admin).id
             sets = [
-                entity_store.create_criteria_set(
+                criteria_store.create_criteria_set(
                     slug=slug, name=slug.title(), dimensions={"ebitda": {"kind": "number"}}, actor=admin
                 ).id
                 for slug in ("figures", "tone")

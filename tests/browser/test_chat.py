@@ -14,8 +14,8 @@ from app.actor import Actor
 from app.db import acting_as, transaction
 from app.services.chats import store as chat_store
 from app.services.chats.store import NewMessage
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses as entity_responses
-from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
 from tests.browser.test_accessible import check
 from tests.conftest import Workspace
@@ -190,7 +190,7 @@ def _create_criteria(admin: Actor) -> None:
         ),
     ):
         name = slug.replace("-", " ").capitalize()
-        entity_store.create_criteria_set(slug=slug, name=name, dimensions=dimensions, actor=admin)
+        criteria_store.create_criteria_set(slug=slug, name=name, dimensions=dimensions, actor=admin)
 
 
 def test_a_member_adds_a_response(app: Flask, workspace: Workspace, visit: Callable[..., Any]) -> None:

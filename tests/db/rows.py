@@ -21,6 +21,7 @@ ROWS = {
     "entity_types": "(slug, name) VALUES ('deal', 'Deal')",
     "entities": "(entity_type_id, name) VALUES ('{entity_types}', 'Northwind')",
     "criteria_sets": "(slug, name) VALUES ('exact', 'Exact')",
+    "criteria_set_versions": "(criteria_set_id, version, name) VALUES ('{criteria_sets}', 1, 'Exact')",
     "sessions": "(title, agent_id, agent_version_id, chat_id, entity_id, created_by, status)"
     " VALUES ('Reads a filing', '{agents}', '{agent_versions}', '{chats}', '{entities}', '{users}', 'completed')",
     "session_events": "(session_id, sequence, event_type, payload)"

@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from app.db import acting_as, db, transaction
 from app.models import AgentSession, AuditEntry, EntityResponse, Feedback
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
@@ -114,7 +115,7 @@ def test_a_member_adds_a_response(record: Record) -> None:
             "buyers": {"kind": "relation-rank"},
         }
         for slug, given in (("account", {"city": {"kind": "text"}}), ("terms", dimensions)):
-            entity_store.create_criteria_set(slug=slug, name=slug.title(), dimensions=given, actor=admin)
+            criteria_store.create_criteria_set(slug=slug, name=slug.title(), dimensions=given, actor=admin)
     assert page().select_one("#add-response")["href"].endswith("?respond=new#responses")
     form = page("?respond=new", htmx=True)
     assert form.select_one("#respond-set option[selected]").text == "Terms", "the one that fits the record best"

@@ -13,6 +13,7 @@ from app.db.paging import Page
 from app.errors import Forbidden, Invalid, NotFound, Refused
 from app.models import AgentSession, AuditEntry, Entity, EntityResponse, Feedback
 from app.services.agents import versions
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
@@ -88,7 +89,7 @@ def test_records_have_the_fields_of_their_type(workspace: Any) -> None:
                 "type",
                 lambda: entity_store.create_type(slug="x", name="X", fields={"a": {"type": "colour"}}, actor=admin),
             ),
-            ("dimensions", lambda: entity_store.create_criteria_set(slug="x", name="X", dimensions={}, actor=admin)),
+            ("dimensions", lambda: criteria_store.create_criteria_set(slug="x", name="X", dimensions={}, actor=admin)),
         ):
             with pytest.raises(Invalid, match=match), transaction():
                 attempt()
@@ -161,7 +162,7 @@ def test_a_rejected_response_waits_for_review(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            criteria = entity_store.create_criteria_set(
+            criteria = criteria_store.create_criteria_set(
                 slug="terms",
                 name="Terms",
                 dimensions={"fit": {"kind": "select"}, "risk": {"kind": "text"}},
@@ -235,7 +236,7 @@ def test_values_fit_their_criteria_set(workspace: Any) -> None:
     with acting_as(admin):
         deal = make_deal(admin)
         with transaction():
-            criteria = entity_store.create_criteria_set(
+            criteria = criteria_store.create_criteria_set(
                 slug="terms", name="Terms", dimensions=dimensions, actor=admin
             ).id
         for wrong in (

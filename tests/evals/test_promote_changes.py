@@ -9,6 +9,7 @@ import pytest
 from flask import Flask
 from flask.testing import FlaskClient
 
+from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
 from app.services.sessions.events import NewEvent
 from tests.agents.test_replays import Bench
@@ -111,7 +112,7 @@ def test_what_cannot_be_is_said_under_its_field(
     with bench.acting():
         for _ in range(2):
             entity_store.create_entity(entity_type="deal", name="Twin", fields={}, actor=bench.admin)
-        terms = entity_store.create_criteria_set(
+        terms = criteria_store.create_criteria_set(
             slug="terms", name="Deal terms", dimensions={"fit": {"kind": "select"}}, actor=bench.admin
         ).id
     session_id = asked(bench, "List entities")
@@ -198,7 +199,7 @@ def test_rows_chips_and_the_check_work_without_a_script(bench: Bench, sign_in: S
 
 def test_a_value_within_its_tolerance_is_the_same_in_the_diff(bench: Bench, sign_in: SignIn) -> None:
     with bench.acting():
-        terms = entity_store.create_criteria_set(
+        terms = criteria_store.create_criteria_set(
             slug="terms",
             name="Deal terms",
             dimensions={"size": {"kind": "number", "relative_tolerance": 0.1}, "fit": {"kind": "select"}},

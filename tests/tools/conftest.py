@@ -13,6 +13,7 @@ from flask import Flask
 from app.actor import Actor
 from app.db import acting_as, transaction
 from app.services.agents import versions
+from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
 from app.services.feedback import intake as feedback_intake
 from app.tools import Outcome, ToolScope, find_tool, run_tool
@@ -87,7 +88,7 @@ def bench(app: Flask, workspace: Workspace) -> Bench:
         entity = entity_store.create_entity(
             entity_type="deal", name="Project Kestrel", fields={"valuation": 430.0}, actor=admin
         )
-        criteria = entity_store.create_criteria_set(
+        criteria = criteria_store.create_criteria_set(
             slug="terms",
             name="Terms",
             dimensions={"valuation": {"kind": "numeric"}, "stage": {"kind": "select"}},

@@ -1,15 +1,13 @@
-"""What the admins of a workspace decide: its settings, and the criteria sets that responses are judged by."""
+"""What the admins of a workspace decide."""
 
-from typing import Annotated, Any, Literal
-from uuid import UUID
+from typing import Literal
 
 from flask import g
 from pydantic import Field
 
 from app.api.admin import admin_route
-from app.api.kit.fields import Answer, Body, Moment
+from app.api.kit.fields import Answer, Body
 from app.formats.workspace_settings import WorkspaceSettings, without_effect
-from app.services.entities import store as entity_store
 from app.services.workspaces import store as workspace_store
 
 
@@ -57,50 +55,3 @@ def settings_answer(settings: WorkspaceSettings) -> WorkspaceSettingsAnswer:
     return WorkspaceSettingsAnswer(
         **settings.model_dump(exclude={"mask_emails", "mask_phones"}), without_effect=without_effect(settings)
     )
-
-
-MAX_DIMENSIONS = 200
-FieldName = Annotated[str, Field(min_length=1, max_length=256)]
-
-
-class NewCriteriaSet(Body):
-    """A criteria set."""
-
-    slug: str = Field(max_length=60, description="Small letters, digits, dashes and underscores.")
-    name: str = Field(min_length=1, max_length=200)
-    dimensions: dict[FieldName, dict[str, Any]] = Field(
-        min_length=1,
-        max_length=MAX_DIMENSIONS,
-        description="By field: `kind` (`numeric`, `text`, `select` or `relation-rank`), and if needed `weight`,"
-        " `relative_tolerance`, `absolute_tolerance`, `match`, `options`.",
-    )
-
-
-class CriteriaSetAnswer(Answer):
-    """A criteria set."""
-
-    id: UUID
-    slug: str
-    name: str
-    dimensions: dict[str, Any]
-    created_at: Moment
-    updated_at: Moment
-
-
-class CriteriaSetList(Answer):
-    """All criteria sets of the workspace, by name."""
-
-    items: list[CriteriaSetAnswer]
-
-
-@admin_route("GET", "/api/admin/criteria-sets")
-def list_sets() -> CriteriaSetList:
-    """List criteria sets."""
-    return CriteriaSetList.model_validate({"items": entity_store.list_criteria_sets(actor=g.actor)})
-
-
-@admin_route("POST", "/api/admin/criteria-sets", status=201, idempotent=True, also={409: "This slug is taken."})
-def create_set(body: NewCriteriaSet) -> CriteriaSetAnswer:
-    """Create a criteria set."""
-    row = entity_store.create_criteria_set(slug=body.slug, name=body.name, dimensions=body.dimensions, actor=g.actor)
-    return CriteriaSetAnswer.model_validate(row)

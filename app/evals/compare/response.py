@@ -80,11 +80,13 @@ def response_dimensions(
     *,
     put_right: bool = False,
 ) -> list[Dimension]:
-    """One deciding dimension for each criterion and each other field. `put_right`: golden is what should have been."""
+    """One deciding dimension for each criterion and each other field. `put_right`: golden is what should have been.
+    A rating is for a judge to give: it counts here only where one was submitted."""
     rules = {name: rule if isinstance(rule, Mapping) else {} for name, rule in (criteria or {}).items()}
     return [
         _criterion(name, rules.get(name, {}), golden, replay, nearness, put_right)
         for name in dict.fromkeys([*rules, *golden.values, *replay.values])
+        if rules.get(name, {}).get("kind") != "rating" or name in golden.values or name in replay.values
     ]
 
 

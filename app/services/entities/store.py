@@ -1,4 +1,4 @@
-"""The workspace's own records: types, entities and the criteria that responses about them are judged by."""
+"""The workspace's own records: types and entities."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from app.actor import Actor
 from app.db import db
 from app.db.paging import Page, Slice, read_page
 from app.errors import Invalid, NotFound, Refused
-from app.models import AgentSession, CriteriaSet, Entity, EntityType
+from app.models import AgentSession, Entity, EntityType
 from app.services import audit
 from app.services.entities.responses import list_responses
 from app.services.knowledge import rows as knowledge_rows
@@ -78,7 +78,9 @@ def create_type(
     *, slug: str, name: str, fields: dict[str, Any], actor: Actor, created_at: datetime | None = None
 ) -> EntityType:
     """A kind of record. `fields` maps each field's name to its JSON schema."""
-    _check_new_slug(slug, "deal", actor)
+    actor.check_admin("Only an admin changes what records there are.")
+    if not SLUG.fullmatch(slug):
+        raise Invalid.of({"slug": "Small letters, digits, dashes and underscores, at most 60; such as deal."})
     for field, schema in fields.items():
         if not isinstance(schema, dict) or schema.get("type") not in OF_KIND:
             raise Invalid.of({f"fields.{field}": f"Say its type: one of {', '.join(OF_KIND)}."})
@@ -88,12 +90,6 @@ def create_type(
     _save(row, f"There is already an entity type {slug}.")
     audit.record(actor, "entity_type.created", "entity_type", row.id, slug=slug)
     return row
-
-
-def _check_new_slug(slug: str, example: str, actor: Actor) -> None:
-    actor.check_admin("Only an admin changes what records there are.")
-    if not SLUG.fullmatch(slug):
-        raise Invalid.of({"slug": f"Small letters, digits, dashes and underscores, at most 60; such as {example}."})
 
 
 def find_type(slug: str, *, actor: Actor) -> EntityType:
@@ -204,27 +200,7 @@ def list_work(entity_id: UUID, *, actor: Actor) -> Sequence[Any]:
     ).all()
 
 
-def create_criteria_set(
-    *, slug: str, name: str, dimensions: dict[str, Any], actor: Actor, created_at: datetime | None = None
-) -> CriteriaSet:
-    """What responses are judged by. `dimensions` maps a name to its kind, weight and tolerance."""
-    _check_new_slug(slug, "deal-terms", actor)
-    if not dimensions or not all(isinstance(item, dict) and item.get("kind") for item in dimensions.values()):
-        raise Invalid.of({"dimensions": "At least one, each with its kind."})
-    row = CriteriaSet(tenant_id=actor.tenant_id, slug=slug, name=name.strip() or slug, dimensions=dimensions)
-    if created_at:
-        row.created_at = row.updated_at = created_at
-    _save(row, f"There is already a criteria set {slug}.")
-    audit.record(actor, "criteria_set.created", "criteria_set", row.id, slug=slug)
-    return row
-
-
-def list_criteria_sets(*, actor: Actor) -> list[CriteriaSet]:
-    wanted = select(CriteriaSet).where(CriteriaSet.tenant_id == actor.tenant_id).order_by(CriteriaSet.name)
-    return list(db.session.scalars(wanted))
-
-
-def _save(row: EntityType | CriteriaSet, sentence: str) -> None:
+def _save(row: EntityType, sentence: str) -> None:
     try:
         with db.session.begin_nested():
             db.session.add(row)

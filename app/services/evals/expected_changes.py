@@ -30,6 +30,7 @@ from app.evals.expected.pairs import Pair, read_pairs, write_pairs
 from app.evals.trace import Run, calls_of, find_tool
 from app.formats.ids import parse_id
 from app.models import AgentSession, CriteriaSet, Entity, EntityType
+from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
 from app.services.evals.expected import OWN_RECORD, Tools, find_records, fit_fields, tools_of, values_error
 from app.services.evals.snapshot import recorded_run
@@ -63,7 +64,7 @@ class Choices:
 def load_choices(session: AgentSession, run: Run, *, actor: Actor) -> Choices:
     """Everything that can be chosen for a session, with the records that it touched. Six queries at most."""
     kinds = {kind.slug: kind for kind in _all(EntityType, actor)}
-    criteria = {str(one.id): one for one in entity_store.list_criteria_sets(actor=actor)}
+    criteria = {str(one.id): one for one in criteria_store.list_criteria_sets(actor=actor)}
     tools = tools_of(session, run, actor=actor)
     known = Known(
         {slug: {"properties": {"name": {"type": "string"}, **kind.fields}} for slug, kind in kinds.items()},

@@ -17,6 +17,7 @@ from app.formats.ids import parse_id
 from app.formats.response_values import MAX_SOURCE, MAX_TEXT, NUMERIC, RANKED, wrap_value
 from app.models import CriteriaSet, EntityType
 from app.security.access import access
+from app.services.entities import criteria as criteria_store
 from app.services.entities import responses as entity_responses
 from app.services.entities import store as entity_store
 from app.services.entities.responses import NewResponse
@@ -157,7 +158,7 @@ def _show_detail(
 ) -> Response:
     read = _detail_context(entity_id) | {"reject": reject, "flag": flag}
     if respond is None and (wanted := request.args.get("respond")):
-        sets = entity_store.list_criteria_sets(actor=g.actor)
+        sets = criteria_store.list_criteria_sets(actor=g.actor)
         respond = blank_form(sets, parse_id(wanted), read["entity_type"])
     read["respond"] = respond or ResponseForm()
     in_panel = request.args.get("panel") == "1"
@@ -224,7 +225,7 @@ def _values(row: Any, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
 def respond(entity_id: UUID) -> Any:
     """Submit a person's own values about the record."""
     kind = entity_store.get_entity(entity_id, actor=g.actor).entity_type
-    sets = entity_store.list_criteria_sets(actor=g.actor)
+    sets = criteria_store.list_criteria_sets(actor=g.actor)
     form = posted_form(sets, parse_id(form_text("criteria_set_id")), kind)
     criteria = form.chosen.id if form.chosen else None
     new = NewResponse(entity_id=entity_id, criteria_set_id=criteria, values=form.values())

@@ -12,7 +12,7 @@ from app.evals.compare.dimensions import PASS_AT
 from app.evals.stats import smallest_regression
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.entities import store as entity_store
+from app.services.entities import criteria as criteria_store
 from app.services.evals import expected_changes, golden_lists, revisions, run_lists
 from app.services.evals import golden as eval_golden
 from app.services.evals import runs as eval_runs
@@ -188,7 +188,7 @@ def _golden_page(session_id: UUID, status: int = 200, **more: Any) -> Any:
         replays=golden_lists.list_replays(session_id, actor=g.actor),
         marks=golden_lists.health_of(row.set_name, [session_id], actor=g.actor)[session_id],
         set_names=[one.name for one in eval_golden.list_sets(actor=g.actor)],
-        criteria_sets=entity_store.list_criteria_sets(actor=g.actor),
+        criteria_sets=criteria_store.list_criteria_sets(actor=g.actor),
         **{"errors": {}, "given": kept, **more},
     )
 

@@ -13,7 +13,7 @@ from app.db import transaction
 from app.errors import Invalid, Problem, Refused, Unprocessable
 from app.formats.ids import parse_id
 from app.security.access import access
-from app.services.entities import store as entity_store
+from app.services.entities import criteria as criteria_store
 from app.services.evals import candidates, promotion
 from app.services.evals import golden as eval_golden
 from app.services.evals.golden import DEFAULT_SET
@@ -106,7 +106,7 @@ def load_promote_form(session_id: UUID, form: PromoteForm | None = None) -> dict
         "offer": offer,
         "form": form,
         "set_names": sets,
-        "criteria_sets": entity_store.list_criteria_sets(actor=g.actor),
+        "criteria_sets": criteria_store.list_criteria_sets(actor=g.actor),
         "check": form.check,
         **load_fields(form.expect, offer["material"], form.errors),
     }
