@@ -104,13 +104,9 @@ def _load_conversation(chat_id: UUID) -> dict[str, Any]:
     shown = here[:PAGE_MESSAGES]
     behind = session_transcript.sessions_behind(chat_id, actor=g.actor)
     work = session_transcript.load_work_events({m.session_id for m in shown if m.session_id}, actor=g.actor)
-    turns = transcript_turns.build_chat_turns(
-        shown,
-        person=found.person or "someone",
-        agent=found.agent or "agent",
-        versions={row.id: f"v{row.agent_version}" for row in behind if row.agent_version},
-        work=work,
-    )
+    versions = {row.id: f"v{row.agent_version}" for row in behind if row.agent_version}
+    steps = transcript_turns.chat_steps(shown, versions=versions, work=work)
+    turns = transcript_turns.build_turns(steps, person=found.person or "someone", agent=found.agent or "agent")
     name_changed_records(turns)
     names = [str(chat_id), *([found.chat.external_id] if found.chat.external_id else [])]
     rows = feedback_lists.feedback_about(actor=g.actor, chats=names)

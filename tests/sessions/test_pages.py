@@ -152,7 +152,8 @@ def test_turns_keep_what_belongs_together() -> None:
         ),
         Happened("session.failed", {"error": "out of time"}, 62),
     ]
-    turns = transcript_turns.build_turns(events, person="Sam", agent="deal-analyst", version="v4")
+    steps = transcript_turns.session_steps(events, version="v4")
+    turns = transcript_turns.build_turns(steps, person="Sam", agent="deal-analyst")
 
     assert [(turn.name, turn.agent) for turn in turns] == [
         ("Sam", False), ("deal-analyst", True), ("Sam", False), ("deal-analyst", True),
@@ -179,7 +180,7 @@ def test_shapes_nobody_promised_are_shown_as_they_are() -> None:
         Happened("context.loaded", {"row_ids": "x", "token_count": "y"}, 6),
         Happened("knowledge.changed", {}, 7),
     ]
-    turns = transcript_turns.build_turns(events, person="Sam", agent="a")
+    turns = transcript_turns.build_turns(transcript_turns.session_steps(events), person="Sam", agent="a")
 
     assert len(turns) == 1
     assert turns[0].parts[0].text == "7"
@@ -224,7 +225,7 @@ def test_times_that_tell_nothing_are_not_shown() -> None:
     def took(after: float, told: dict[str, object] | None = None) -> float | None:
         call = Happened("tool.call", {"id": "1", "name": "look"}, 0)
         result = Happened("tool.result", {"call_id": "1", "output": 1, **(told or {})}, after)
-        return transcript_turns.build_turns([call, result], person="Sam", agent="a")[0].parts[0].ms
+        return next(transcript_turns.session_steps([call, result])).part.ms
 
     assert [took(0), took(0.0001), took(0.25)] == [None, None, 250]
     assert [took(0, {"duration_ms": 12}), took(1, {"duration_ms": True}), took(1, {"duration_ms": -1})] == [

@@ -70,7 +70,8 @@ def build_messages(
     hidden = {index for places in groups.values() for index in places} - visible
     sessions = {message.session_id for message in messages if message.session_id}
     work = session_transcript.load_work_events(sessions, actor=g.actor)
-    turns = transcript_turns.build_chat_turns(messages, person=g.actor.name or "You", agent=agent, work=work)
+    steps = transcript_turns.chat_steps(messages, work=work)
+    turns = transcript_turns.build_turns(steps, person=g.actor.name or "You", agent=agent)
     rows, learned = ({}, {}) if fresh else _own_rows(chat, messages)
     places = {index: tuple(group) for group in groups.values() for index in group if len(group) > 1}
     answered = {message.turn_id for message in messages if message.role == "agent"}

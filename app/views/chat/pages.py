@@ -339,5 +339,4 @@ def _lines(now: ChatState) -> list[transcript_turns.Part]:
     if now.run is None or not now.run.open:
         return []
     events = session_transcript.load_work_events({now.run.session_id}, actor=g.actor).get(now.run.session_id, [])
-    turns = transcript_turns.build_turns(events, person="", agent="")
-    return [part for turn in turns for part in turn.parts]
+    return [step.part for step in transcript_turns.session_steps(events)]

@@ -88,15 +88,14 @@ def _turns(row: FeedbackRow) -> tuple[list[Turn], Sequence[Any]]:
         behind = {row.session_id} if row.session_id else {message.session_id for message in chat.messages}
         work = session_transcript.load_work_events({session for session in behind if session}, actor=g.actor)
         versions = {row.session_id: version} if row.session_id and version else {}
-        turns = transcript_turns.build_chat_turns(
-            chat.messages, person=chat.person or "someone", agent=chat.agent or "agent", versions=versions, work=work
-        )
+        steps = transcript_turns.chat_steps(chat.messages, versions=versions, work=work)
+        turns = transcript_turns.build_turns(steps, person=chat.person or "someone", agent=chat.agent or "agent")
         events = work.get(row.session_id, ()) if row.session_id else ()
     elif row.session_id is not None:
         whole = session_store.get_session(row.session_id, actor=g.actor)
         events, _ = event_windows.read_window(row.session_id, actor=g.actor, most=MAX_EVENTS, most_bytes=MAX_BYTES)
-        person = whole.person or "someone"
-        turns = transcript_turns.build_turns(events, person=person, agent=whole.agent, version=version)
+        steps = transcript_turns.session_steps(events, version=version)
+        turns = transcript_turns.build_turns(steps, person=whole.person or "someone", agent=whole.agent)
     loaded = next((event.payload for event in events if event.event_type == "context.loaded"), None)
     return turns, load_known_rows(loaded) if loaded else []
 

@@ -100,13 +100,9 @@ def read_more(session_id: UUID, after: str, *, within_admin: bool = True) -> dic
 
 
 def _turns(found: Any, part: SessionPart) -> list[Turn]:
-    turns = transcript_turns.build_turns(
-        part.events,
-        person=found.person or "someone",
-        agent=found.agent,
-        version=f"v{found.agent_version}" if found.agent_version else "",
-        answers=part.answers,
-    )
+    version = f"v{found.agent_version}" if found.agent_version else ""
+    steps = transcript_turns.session_steps(part.events, version=version, answers=part.answers)
+    turns = transcript_turns.build_turns(steps, person=found.person or "someone", agent=found.agent)
     name_changed_records(turns)
     return turns
 

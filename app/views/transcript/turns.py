@@ -4,9 +4,10 @@ Payloads come from other people's agents: what is missing is left out, what has 
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import groupby, takewhile
 from typing import Any
 from uuid import UUID
 
@@ -49,7 +50,6 @@ class Turn:
     parts: list[Part] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     notes: list[Any] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
     target: bool = False
 
     @property
@@ -57,44 +57,75 @@ class Turn:
         return "\n\n".join(part.text for part in self.parts if part.kind == "say")
 
 
-def build_turns(
-    events: Sequence[Event], *, person: str, agent: str, version: str = "", answers: Sequence[Event] = ()
-) -> list[Turn]:
-    """The turns of a session in order. `answers` are results that come after the last of these events."""
+@dataclass(frozen=True)
+class Step:
+    """One part of a turn. Steps of one turn follow each other and share `turn`: its number and the role that speaks."""
+
+    turn: tuple[int, str]
+    part: Part
+    at: datetime
+    anchor: str
+    ids: set[str] = field(default_factory=set)
+    ended: datetime | None = None
+    version: str = ""
+    cut_off: bool = False
+
+
+def build_turns(steps: Iterable[Step], *, person: str, agent: str) -> list[Turn]:
+    """The turns of a session (`session_steps`) or of a chat (`chat_steps`) in order."""
+    names = {"user": person, "system": "system"}
+    turns = groupby(steps, key=lambda step: step.turn)
+    return [_turn(list(group), names.get(role, agent), role != "user") for (_, role), group in turns]
+
+
+def _turn(steps: Sequence[Step], name: str, agent: bool) -> Turn:
+    first = steps[0]
+    took = (max((step.ended for step in steps if step.ended), default=first.at) - first.at).total_seconds() * 1000
+    cut_off = "cut off" if any(step.cut_off for step in steps) else ""
+    detail = " · ".join(filter(None, (first.version, duration(took) if took >= 1 else "", cut_off)))
+    ids = set().union(*(step.ids for step in steps))
+    return Turn(name, agent, first.at, first.anchor, detail, [step.part for step in steps], ids)
+
+
+def session_steps(events: Sequence[Event], *, version: str = "", answers: Sequence[Event] = ()) -> Iterator[Step]:
+    """The steps of a session. `answers` are results that come after the last of these events."""
     results = results_by_call([*events, *answers])
-    turns: list[Turn] = []
-    waiting: list[Part] = []
-    asked: datetime | None = None
-    for event in events:
-        part, anchor = _part(event, results), f"e-{short_id(event.id)}"
-        if part is None:
-            continue
+    parts = [(event, part) for event in events if (part := _part(event, results))]
+    # What is loaded before anybody spoke belongs to the first answer.
+    loaded = [part for _, part in takewhile(lambda pair: pair[1].kind == "loaded", parts)]
+    number, asked = 0, None
+    for event, part in parts[len(loaded) :]:
+        anchor = f"e-{short_id(event.id)}"
         if event.event_type == "user.message":
-            asked = event.occurred_at
-            turns.append(Turn(person, False, asked, anchor, parts=[part], ids=event_ids(event)))
+            number, asked = number + 1, event.occurred_at
+            yield Step((number, "user"), part, asked, anchor, event_ids(event))
             continue
-        if part.kind == "loaded" and not turns:
-            # What is loaded before anybody spoke belongs to the first answer.
-            waiting.append(part)
-            continue
-        if not turns or not turns[-1].agent:
-            turns.append(Turn(agent, True, asked or event.occurred_at, anchor, parts=waiting))
-            waiting = []
-        turns[-1].parts.append(part)
-        turns[-1].ids |= event_ids(event)
-        turns[-1].events.append(event)
-    for turn in turns:
-        if turn.agent:
-            turn.detail = " · ".join(word for word in (version, *_how_it_went(turn, results)) if word)
-    return turns
+        turn, at = (number, "agent"), asked or event.occurred_at
+        for before in loaded:
+            yield Step(turn, before, at, anchor, version=version)
+        loaded = []
+        result = _result_of(event, results)
+        ended = max(event.occurred_at, result.occurred_at) if result else event.occurred_at
+        cut_off = is_truncated(event.event_type, event.payload)
+        yield Step(turn, part, at, anchor, event_ids(event), ended, version, cut_off)
 
 
-def _how_it_went(turn: Turn, results: Mapping[str, Event]) -> tuple[str, str]:
-    """How long an agent's turn took, and whether it was cut off."""
-    ends = [event.occurred_at for one in turn.events for event in (one, _result_of(one, results)) if event]
-    took = (max(ends) - turn.at).total_seconds() * 1000
-    cut_off = any(is_truncated(event.event_type, event.payload) for event in turn.events)
-    return duration(took) if took >= 1 else "", "cut off" if cut_off else ""
+def chat_steps(
+    messages: Sequence[Message],
+    *,
+    versions: Mapping[UUID, str] | None = None,
+    work: Mapping[UUID, Sequence[Event]] | None = None,
+) -> Iterator[Step]:
+    """The steps of a chat, a turn for each message. What an agent did since the message before precedes its words."""
+    before: datetime | None = None
+    for message in messages:
+        session_id = message.session_id if message.role == "agent" else None
+        version = (versions or {}).get(session_id, "") if session_id else ""
+        events = (work or {}).get(session_id, ()) if session_id else ()
+        turn, at, anchor = (message.message_index, message.role), message.created_at, f"m-{message.message_index}"
+        for part in (*_work_between(events, before, at), _spoken(message)):
+            yield Step(turn, part, at, anchor, message_ids(message), version=version)
+        before = at
 
 
 def event_ids(event: Event) -> set[str]:
@@ -204,32 +235,6 @@ def _loaded(payload: Mapping[str, Any]) -> str:
     rows, tokens = payload.get("row_ids"), payload.get("token_count")
     number = f"{len(rows)} row{'' if len(rows) == 1 else 's'}" if isinstance(rows, list) else "knowledge"
     return f"{number}, {tokens:,} tokens" if isinstance(tokens, int) else number
-
-
-def build_chat_turns(
-    messages: Sequence[Message],
-    *,
-    person: str,
-    agent: str,
-    versions: Mapping[UUID, str] | None = None,
-    work: Mapping[UUID, Sequence[Event]] | None = None,
-) -> list[Turn]:
-    """The turns of a chat, one for each message. What an agent did since the message before comes before its words."""
-    names = {"user": person, "system": "system"}
-    turns: list[Turn] = []
-    before: datetime | None = None
-    for message in messages:
-        turn = Turn(
-            names.get(message.role, agent), message.role != "user", message.created_at, f"m-{message.message_index}",
-            parts=[_spoken(message)], ids=message_ids(message),
-        )  # fmt: skip
-        if message.role == "agent" and message.session_id:
-            turn.detail = (versions or {}).get(message.session_id, "")
-            events = (work or {}).get(message.session_id, ())
-            turn.parts = [*_work_between(events, before, message.created_at), *turn.parts]
-        turns.append(turn)
-        before = message.created_at
-    return turns
 
 
 def message_ids(message: Message) -> set[str]:
