@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import BigInteger, CheckConstraint, Computed, ForeignKey, Uuid, text
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.orm import Mapped, mapped_column
 
-from app.db.types import json_object, text_list, timestamp, write_time
+from app.db.types import counter, flag, json_object, text_list, timestamp, write_time
 from app.models.base import KeyedRow, Row, addressable, index, one_of, search_vector, within
 
 SOURCES = ("chat", "response", "extraction", "tool", "session", "observation")
@@ -20,6 +22,7 @@ KINDS = (
     "reaction", "signal", "flag", "response_rejection", "extraction_rejection", "tool_observation",
     "session_failure", "replay_failure", "comment",
 )  # fmt: skip
+REVIEW_TRIGGERS = ("scheduled", "manual")
 
 
 class Feedback(Row):
@@ -149,3 +152,73 @@ class FeedbackDaily(KeyedRow):
     rating: Mapped[str] = mapped_column(primary_key=True)
     total: Mapped[int] = mapped_column(BigInteger)
     counted_at: Mapped[timestamp]
+
+
+class FeedbackPattern(Row):
+    """Feedback that complains about the same thing, as reviews found it. `shared_context_id` is the rule that was
+    proposed for it."""
+
+    __tablename__ = "feedback_patterns"
+    __table_args__ = (
+        addressable(),
+        within("agents", "agent_id", ondelete="SET NULL"),
+        within("entity_types", "entity_type_id", ondelete="SET NULL"),
+        within("shared_context", "shared_context_id", ondelete="SET NULL"),
+        index("feedback_patterns_recent_idx", "tenant_id, last_seen_at DESC, id DESC"),
+        index("feedback_patterns_agent_idx", "tenant_id, agent_id, last_seen_at DESC, id DESC"),
+        index("feedback_patterns_row_idx", "tenant_id, shared_context_id", where="shared_context_id IS NOT NULL"),
+        CheckConstraint("label <> ''", name="says_something"),
+        CheckConstraint("first_seen_at <= last_seen_at", name="seen_in_order"),
+    )
+
+    label: Mapped[str]
+    agent_id: Mapped[UUID | None]
+    entity_type_id: Mapped[UUID | None]
+    shared_context_id: Mapped[UUID | None]
+    first_seen_at: Mapped[datetime]
+    last_seen_at: Mapped[datetime]
+    signal_count: Mapped[int] = mapped_column(server_default=text("0"))
+
+
+class FeedbackPatternRow(KeyedRow):
+    """A feedback row in a pattern. A row is in one pattern at most."""
+
+    __tablename__ = "feedback_pattern_rows"
+    __table_args__ = (
+        within("feedback", "feedback_id", ondelete="CASCADE"),
+        within("feedback_patterns", "pattern_id", ondelete="CASCADE"),
+        index("feedback_pattern_rows_pattern_idx", "tenant_id, pattern_id, occurred_at DESC, feedback_id DESC"),
+    )
+
+    feedback_id: Mapped[UUID] = mapped_column(primary_key=True)
+    pattern_id: Mapped[UUID]
+    occurred_at: Mapped[datetime]
+
+
+class ReviewRun(KeyedRow):
+    """What a review did, known by its session. `fingerprint` says what it left behind: while that is the same, there is
+    nothing to review. `decisions` are listed by a dry run, which changes nothing."""
+
+    __tablename__ = "review_runs"
+    __table_args__ = (
+        within("sessions", "session_id", ondelete="CASCADE"),
+        index("review_runs_recent_idx", "tenant_id, created_at DESC, session_id DESC"),
+        CheckConstraint(one_of("trigger", REVIEW_TRIGGERS), name="trigger_known"),
+    )
+
+    session_id: Mapped[UUID] = mapped_column(primary_key=True)
+    trigger: Mapped[str]
+    dry_run: Mapped[flag]
+    model: Mapped[str | None]
+    total: Mapped[counter]
+    considered: Mapped[counter]
+    patterns: Mapped[counter]
+    proposed: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    merged: Mapped[list[UUID]] = mapped_column(ARRAY(Uuid), server_default=text("'{}'::uuid[]"))
+    dismissed: Mapped[counter]
+    left_pending: Mapped[counter]
+    refused: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"))
+    decisions: Mapped[list[dict[str, Any]]] = mapped_column(JSONB, server_default=text("'[]'::jsonb"), deferred=True)
+    fingerprint: Mapped[str | None]
+    created_at: Mapped[write_time] = mapped_column()
+    finished_at: Mapped[datetime | None]

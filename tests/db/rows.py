@@ -64,6 +64,11 @@ ROWS = {
     " agent_version_ids, golden_ids, golden_hashes, created_by)"
     " VALUES ('{shared_context}', 1, 'h', '{shared_context}', 1, '{eval_runs}', '{eval_runs}', '{{{agent_versions}}}',"
     " '{{{sessions}}}', '{{h}}', '{users}')",
+    "feedback_patterns": "(label, agent_id, shared_context_id, first_seen_at, last_seen_at)"
+    " VALUES ('Wrong figure', '{agents}', '{shared_context}', now(), now())",
+    "feedback_pattern_rows": "(feedback_id, pattern_id, occurred_at)"
+    " VALUES ('{feedback}', '{feedback_patterns}', now())",
+    "review_runs": "(session_id, trigger) VALUES ('{sessions}', 'manual')",
     "audit_log": "(actor_user_id, action, subject_type) VALUES ('{users}', 'created', 'agent')",
 }
 
@@ -125,6 +130,7 @@ def add(connection: Connection, table: str, tenant: UUID, ids: dict[str, Any]) -
     keys = dict.fromkeys(("shared_context_usage", "shared_context_embeddings"), "shared_context_id")
     keys |= {"feedback_daily": "tenant_id", "golden_sets": "tenant_id", "session_drafts": "session_id"}
     keys |= {"eval_verdicts": "run_id", "session_receptions": "session_id", "served_prompts": "user_id"}
+    keys |= {"feedback_pattern_rows": "feedback_id", "review_runs": "session_id"}
     key = keys.get(table, "id")
     statement = f"INSERT INTO {table} (tenant_id, {columns[1:]} VALUES ('{tenant}', {values} RETURNING {key} AS id"
     found: UUID = one(connection, statement)

@@ -13,7 +13,7 @@ from app.actor import Actor
 from app.db import db, get_own
 from app.db.paging import MAX_COUNT
 from app.errors import Invalid, Refused
-from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, SharedContext
+from app.models import Agent, AgentSession, Chat, EntityResponse, Feedback, FeedbackPattern, SharedContext
 from app.models.agents import Task
 from app.services import audit
 from app.services.agents import versions
@@ -46,7 +46,8 @@ def merge_agent(agent_id: UUID, target_id: UUID, *, actor: Actor) -> dict[str, i
     _check_merge(source, target, actor)
     moved = {name: _move(model, agent_id, target_id, actor) for name, model in MOVED.items()}
     moved["knowledge"] = _move_rules(source, target, actor)
-    _move(Task, agent_id, target_id, actor)
+    for model in (Task, FeedbackPattern):
+        _move(model, agent_id, target_id, actor)
     # Names that led to it lead to where it went, so that following is always one step.
     earlier = update(Agent).where(Agent.tenant_id == actor.tenant_id, Agent.merged_into == agent_id)
     db.session.execute(earlier.values(merged_into=target_id))

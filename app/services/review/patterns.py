@@ -1,0 +1,118 @@
+"""Patterns: groups of feedback that complain about the same thing, as reviews found them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import literal, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+
+from app.actor import Actor
+from app.db import db, get_own
+from app.db.paging import Page, Slice, read_page
+from app.models import Feedback, FeedbackPattern, FeedbackPatternRow, SharedContext
+
+# Counts, times and the label's scope follow the rows; a pattern that lost its last row is gone.
+RECOUNT = text("""
+    WITH seen AS (
+        SELECT p.id, count(r.feedback_id) AS number, min(r.occurred_at) AS first, max(r.occurred_at) AS last
+          FROM feedback_patterns AS p
+          LEFT JOIN feedback_pattern_rows AS r ON r.tenant_id = p.tenant_id AND r.pattern_id = p.id
+         WHERE p.tenant_id = :tenant AND p.id = ANY (:ids)
+         GROUP BY p.id),
+    gone AS (DELETE FROM feedback_patterns AS p USING seen WHERE p.id = seen.id AND seen.number = 0)
+    UPDATE feedback_patterns AS p
+       SET signal_count = seen.number, first_seen_at = seen.first, last_seen_at = seen.last
+      FROM seen WHERE p.tenant_id = :tenant AND p.id = seen.id AND seen.number > 0
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewPattern:
+    """A pattern as a review found it. `id` is that of a known pattern."""
+
+    label: str
+    agent_id: UUID | None
+    entity_type_id: UUID | None
+    rows: Sequence[tuple[UUID, datetime]]
+    id: UUID | None = None
+
+
+def list_patterns(page: Page, *, actor: Actor, agent_id: UUID | None = None) -> Slice[tuple[Any, ...]]:
+    """Patterns with the rule that was proposed for each, last seen first, as (pattern, its rule or None)."""
+    actor.check_admin("Only an admin sees patterns of feedback.")
+    pattern = FeedbackPattern
+    where: list[Any] = [pattern.tenant_id == actor.tenant_id]
+    if agent_id is not None:
+        where.append(pattern.agent_id == agent_id)
+    rule = (SharedContext.tenant_id == pattern.tenant_id) & (SharedContext.id == pattern.shared_context_id)
+    statement: Any = select(pattern, SharedContext).outerjoin(SharedContext, rule)
+    return read_page(statement, page, at=pattern.last_seen_at, id=pattern.id, where=where)
+
+
+def get_pattern(pattern_id: UUID, *, actor: Actor) -> FeedbackPattern:
+    actor.check_admin("Only an admin sees patterns of feedback.")
+    return get_own(FeedbackPattern, pattern_id, "pattern", actor=actor)
+
+
+def list_row_ids(pattern_id: UUID, page: Page, *, actor: Actor) -> Slice[UUID]:
+    """The feedback of a pattern, newest first."""
+    link = FeedbackPatternRow
+    where = [link.tenant_id == actor.tenant_id, link.pattern_id == pattern_id]
+    statement: Any = select(link.feedback_id)
+    found: Slice[Any] = read_page(statement, page, at=link.occurred_at, id=link.feedback_id, where=where)
+    return found.map(lambda row: row[0])
+
+
+def patterns_of(feedback_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, UUID]:
+    """The pattern of each of these rows that is in one. One query."""
+    link = FeedbackPatternRow
+    of_rows = link.tenant_id == actor.tenant_id, link.feedback_id.in_(feedback_ids)
+    return {row.feedback_id: row.pattern_id for row in db.session.execute(select(link).where(*of_rows)).scalars()}
+
+
+def save_pattern(new: NewPattern, *, actor: Actor) -> UUID:
+    """Put feedback into a pattern, a new one or the one that is known. A row that was in another one moves. Feedback
+    that was deleted meanwhile is left out."""
+    times = [at for _, at in new.rows]
+    pattern_id = new.id if new.id and _is_known(new.id, actor) else uuid4()
+    ids = [feedback_id for feedback_id, _ in new.rows]
+    left = {found for found in patterns_of(ids, actor=actor).values() if found != pattern_id}
+    pattern = insert(FeedbackPattern).values(
+        id=pattern_id,
+        tenant_id=actor.tenant_id,
+        label=new.label,
+        agent_id=new.agent_id,
+        entity_type_id=new.entity_type_id,
+        first_seen_at=min(times),
+        last_seen_at=max(times),
+    )
+    db.session.execute(pattern.on_conflict_do_nothing(index_elements=["id"]))
+    rows = select(Feedback.tenant_id, Feedback.id, literal(pattern_id), Feedback.occurred_at).where(
+        Feedback.tenant_id == actor.tenant_id, Feedback.id.in_(ids)
+    )
+    link = insert(FeedbackPatternRow).from_select(["tenant_id", "feedback_id", "pattern_id", "occurred_at"], rows)
+    moved = {"pattern_id": link.excluded.pattern_id, "occurred_at": link.excluded.occurred_at}
+    db.session.execute(link.on_conflict_do_update(index_elements=["tenant_id", "feedback_id"], set_=moved))
+    recount([pattern_id, *left], actor=actor)
+    return pattern_id
+
+
+def recount(pattern_ids: Collection[UUID], *, actor: Actor) -> None:
+    """Bring counts and times of patterns up to date with their rows."""
+    db.session.execute(RECOUNT, {"tenant": actor.tenant_id, "ids": list(pattern_ids)})
+    db.session.expire_all()
+
+
+def link_rule(pattern_ids: Collection[UUID], row_id: UUID, *, actor: Actor) -> None:
+    """Note the rule that was proposed for these patterns."""
+    of_workspace = FeedbackPattern.tenant_id == actor.tenant_id, FeedbackPattern.id.in_(pattern_ids)
+    db.session.execute(update(FeedbackPattern).where(*of_workspace).values(shared_context_id=row_id))
+
+
+def _is_known(pattern_id: UUID, actor: Actor) -> bool:
+    pattern = FeedbackPattern
+    of_workspace = pattern.tenant_id == actor.tenant_id, pattern.id == pattern_id
+    return db.session.scalar(select(pattern.id).where(*of_workspace)) is not None
