@@ -16,8 +16,8 @@ def fitted(split: str = "dev") -> dict[str, float]:
     """For each threshold a point of the widest stretch that gives the best F1, three quarters up: among thousands of
     rows nearly all pairs are neither, and a wrong finding costs more attention than a missed one."""
     return {
-        "T_DUP": best_threshold("duplicate", repeats, split),
-        "T_REL": best_threshold("contradiction", clash, split),
+        "DUPLICATE_NEARNESS": best_threshold("duplicate", repeats, split),
+        "RELATED_NEARNESS": best_threshold("contradiction", clash, split),
     }
 
 

@@ -19,8 +19,12 @@ MIN_LETTERS = 3
 # A full stop after one of these does not end a sentence.
 ABBREVIATIONS = frozenset("co corp dr e.g eg etc i.e inc jr ltd mr mrs ms no nr prof sr st vs".split())  # noqa: SIM905 - the same.
 WORD = re.compile(r"[^\W_]+")
+# A tool or a field as programs write it.
+IDENTIFIER = re.compile(r"\b(?:[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Za-z]\w*_\w+)\b")
+# An identifier; a number with its decimals; a word with its apostrophe; a sign that ends or opens something.
+TOKEN = re.compile(r"[A-Za-z]\w*(?:_\w+)+|\d+(?:[.,]\d+)*|%|[^\W\d_]+(?:['’][^\W\d_]+)?|[.;:!?,()=\n]")
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
+QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
 _END = re.compile(r"[.!?…]+(?=[\s\"”)]|$)")
 _BREAK = re.compile(r";|(?=\sthen\s)", re.IGNORECASE)
 _LOOSE = re.compile(r"^(?:[\s,;:]|and\b)+|(?:[\s,;]|\band\b)+$", re.IGNORECASE)
@@ -57,12 +61,12 @@ def drop_stop_words(text: str) -> str:
 
 def quotations(text: str) -> list[str]:
     """The texts in double quotes."""
-    return [first or second for first, second in _QUOTED.findall(text) if first or second]
+    return [first or second for first, second in QUOTED.findall(text) if first or second]
 
 
 def without_quotations(text: str) -> str:
     """The text with everything in double quotes blanked out; every other character stays where it was."""
-    return _QUOTED.sub(lambda found: " " * len(found[0]), text)
+    return QUOTED.sub(lambda found: " " * len(found[0]), text)
 
 
 def sentences(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from app.learning.hygiene.checks import CHECKS, Finding, Named, Row, World, chec
 from app.learning.hygiene.prompt_talk import find_prompt_talk
 from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.tools import tools_of
-from scripts.fit_hygiene import fitted
+from scripts.fit_hygiene import fitted, main
 from scripts.hygiene_data import OF_PAIRS, OF_ROWS, check_row, id_of, lines, score_of
 
 TODAY = date(2026, 11, 16)
@@ -43,7 +43,16 @@ def test_each_check_agrees_with_the_half_it_was_not_fitted_on(check: str) -> Non
 
 
 def test_the_thresholds_are_those_that_the_other_half_gives() -> None:
-    assert fitted("dev") == {"T_DUP": checks.DUPLICATE_NEARNESS, "T_REL": checks.RELATED_NEARNESS}
+    assert fitted("dev") == {
+        "DUPLICATE_NEARNESS": checks.DUPLICATE_NEARNESS,
+        "RELATED_NEARNESS": checks.RELATED_NEARNESS,
+    }
+
+
+def test_the_script_prints_a_line_for_each_check(capsys: pytest.CaptureFixture[str]) -> None:
+    main()
+    printed = capsys.readouterr().out
+    assert all(f"\n{check}" in printed for check in CHECKS)
 
 
 def test_every_family_of_injections_is_found() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from app.agents.offline.conversation import OfflineTool, is_id, iter_texts, record_name, records_in
 from app.formats.json_schema import fits_schema
 from app.learning.rules import TRAILING, Rules, normalise_name
-from app.text.words import STOP, WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
+from app.text.words import QUOTED, STOP, WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
 
 Schema = dict[str, Any]
 NOTHING = object()
@@ -30,7 +30,6 @@ PARSERS = {"date": date.fromisoformat, "date-time": datetime.fromisoformat}
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 # After the name of an argument, its value follows one of these.
 SIGNS = (r"\s?=\s?(?!=)", r"\s?:(?!//)\s?", r"\s+is\s+", r"(?:\s+(?:of|for)\s+[^,;:=]{1,80}?)?\s+to\s+")
-_QUOTED = re.compile(r'"([^"\n]*)"|“([^”\n]*)”')
 _ENDS = re.compile(
     r",(?!\d{3}(?!\d))|[;\n]|[.!?](?=\s|$)|\s(?:and|for|where|when|with|because|but|then)\s|\s\w+\s*[=:]\s*\S",
     re.IGNORECASE,
@@ -211,7 +210,7 @@ def values_after(name: str, text: str) -> Iterator[str]:
 
 
 def _values_in(rest: str, *, one_word: bool) -> Iterator[str]:
-    if quoted := _QUOTED.match(rest):
+    if quoted := QUOTED.match(rest):
         yield quoted[1] or quoted[2] or ""
         return
     end = _ENDS.search(rest)

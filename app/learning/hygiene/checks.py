@@ -14,9 +14,9 @@ from uuid import UUID
 
 from app.learning.hygiene.contradictions import find_contradiction, shared_words, tells_apart
 from app.learning.hygiene.prompt_talk import find_prompt_talk, shorten
-from app.learning.hygiene.words import EMPTY, IDENTIFIER, NAME, TOKEN, bag, content_stems, stem
+from app.learning.hygiene.words import EMPTY, NAME, bag, content_stems, stem
 from app.text.hidden_characters import describe_hidden, mixed_words, name_of, strip_hidden
-from app.text.words import quotations, without_quotations
+from app.text.words import IDENTIFIER, TOKEN, quotations, without_quotations
 
 CHECKS = ("duplicate", "contradiction", "vague", "unscoped", "addresses the model", "hidden", "stale")
 DUPLICATE_NEARNESS = 0.59

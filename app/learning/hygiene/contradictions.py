@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from app.learning.hygiene.words import IDENTIFIER, NUMBERS, TOKEN, bag, excludes, is_content_word, stem
+from app.learning.hygiene.words import NUMBERS, bag, excludes, is_content_word, stem
+from app.text.words import IDENTIFIER, TOKEN
 
 PAIR = re.compile(r"\b([A-Za-z]\w*)=(\"[^\"]*\"|[\w./%-]+)")
 NEGATORS = bag("never not don't doesn't cannot can't mustn't shouldn't won't isn't aren't avoid stop nor no")

@@ -13,9 +13,6 @@ def bag(line: str) -> frozenset[str]:
 
 # In a rule these verbs say what to do.
 STOP = words.STOP - bag("avoid give let like need prefer say tell use used uses using want")
-# A tool or a field as programs write it; a number with its sign; a word.
-TOKEN = re.compile(r"[A-Za-z]\w*(?:_\w+)+|\d+(?:[.,]\d+)*|%|[^\W\d_]+(?:['’][^\W\d_]+)?|[.;:!?,()=\n]")
-IDENTIFIER = re.compile(r"\b(?:[a-z]+(?:[A-Z][a-z0-9]*)+|[A-Za-z]\w*_\w+)\b")
 # Capitalised words within a sentence, and abbreviations.
 NAME = re.compile(r"(?<![.!?:;\n\"“(] )(?<!^)(?<=\s)(?:[A-Z][\w&-]+)|\b[A-Z]{2,}[A-Z0-9]*\b", re.MULTILINE)
 _COUNTED = "zero one two three four five six seven eight nine ten eleven twelve"
@@ -30,7 +27,7 @@ EMPTY = bag(
     reasonable remember reply respond response result right safe sense sensible smart something stuff sure task
     thing think thorough thought time try understand use useful user want way well work write wrong"""
 )
-ENDINGS = ("ingly", "edly", "ies", "ing", "ed", "ly", "es", "s", "e")
+LAST_LETTER = re.compile(r"(?<=\w{3})[ey]$")
 _OPPOSITES = """formal informal, include exclude, before after, newest oldest, newer older, earliest latest,
     earlier later, keep remove, keep delete, first last, gross net, with without, show hide, allow forbid, allow deny,
     add remove, open closed, open close, ascending descending, internal external, short long, higher lower,
@@ -52,19 +49,9 @@ _KINDS = """eur usd gbp chf sek nok dkk jpy pln czk euro dollar pound
 
 @lru_cache(maxsize=8192)
 def stem(word: str) -> str:
-    """A word without its ending. Closer than `text.words.stem`: forms of one word must agree, and no other words."""
+    """The stem of a word without the last letter that its forms do not share: compan(y), compan(ies)."""
     word = word.lower().replace("’", "'").removesuffix("'s")
-    if word in NUMBERS:
-        return NUMBERS[word]
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    for ending in ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            word = word[: -len(ending)]
-            break
-    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls":
-        word = word[:-1]
-    return word[:-1] if len(word) > 3 and word.endswith("e") else word
+    return NUMBERS.get(word) or LAST_LETTER.sub("", words.stem(word))
 
 
 OPPOSITES = {frozenset(map(stem, pair.split())) for pair in _OPPOSITES.split(",")}
@@ -84,4 +71,4 @@ def is_content_word(word: str) -> bool:
 
 
 def content_stems(text: str) -> set[str]:
-    return {stem(word) for word in TOKEN.findall(text) if is_content_word(word)}
+    return {stem(word) for word in words.TOKEN.findall(text) if is_content_word(word)}
