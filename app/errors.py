@@ -34,6 +34,11 @@ class Invalid(Problem):
         name, sentence = next(iter(fields.items()))
         return cls(f"{name}: {sentence}", fields)
 
+    @classmethod
+    def at(cls, field: str, sentence: str) -> Self:
+        """One sentence that is clear without the field's name, and belongs under it."""
+        return cls(sentence, {field: sentence})
+
 
 class SignInNeeded(Problem):
     status, title = 401, "Sign in first"

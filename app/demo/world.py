@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from app.actor import Actor
+from app.formats.ids import UUID_PATTERN
 from app.learning.prompt import KEY_DIGITS, MARK_DIGITS
 from app.services.agents import versions
 from app.services.entities import criteria as criteria_store
@@ -21,7 +22,7 @@ from app.services.workspaces import store as workspace_store
 DATA = Path(__file__).with_name("data")
 TALKS_FILE = DATA / "recorded.ndjson"
 RUNS_FILE = DATA / "replayed.ndjson"
-ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+ID = re.compile(rf"\b{UUID_PATTERN.pattern}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
 DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 REFERENCE = re.compile(r"ref:([a-z0-9_.-]*[a-z0-9])|\{at (-?[\d.]+)\}|\{iso (-?\d+)\}")

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from typing import Any
 
 from app.agents.offline.conversation import OfflineTool, is_id, iter_texts, record_name, records_in
+from app.formats.ids import UUID_PATTERN
 from app.formats.json_schema import fits_schema
 from app.learning.rules import TRAILING, Rules, normalise_name
 from app.text.words import QUOTED, STOP, WORD, drop_stop_words, quotations, split_name, stem, stems, without_quotations
@@ -18,7 +19,7 @@ MAX_DEPTH = 8
 MAX_WORDS = 12
 MAX_STRING = 4000
 FORMATS = {
-    "uuid": re.compile(r"(?<![\w-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![\w-])"),
+    "uuid": re.compile(rf"(?<![\w-]){UUID_PATTERN.pattern}(?![\w-])", re.IGNORECASE),
     "email": re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}"),
     "date": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}(?![\w-])"),
     "date-time": re.compile(r"(?<![\w-])\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2})?"),

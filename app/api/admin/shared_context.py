@@ -190,10 +190,9 @@ def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
 def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
     empty = next((name for name in ("content", "type", "pinned", "active") if sent.get(name, True) is None), None)
     if empty:
-        raise Invalid(f"Field `{empty}`: null is no value for it; leave it out.", {empty: "Leave it out."})
+        raise Invalid.of({empty: "null is no value for it; leave it out."})
     if {"content", "context"} & changes.keys() and sent.get("version") is None:
-        sentence = "New words need the version that was read."
-        raise Invalid(f"Field `version`: {sentence}", {"version": sentence})
+        raise Invalid.of({"version": "New words need the version that was read."})
     if not changes and "active" not in sent:
         raise Invalid("There is nothing to change; send at least one field.")
 

@@ -315,7 +315,7 @@ def _check_change(body: SessionChange) -> None:
     }
     for name, sentence in wrong.items():
         if sentence:
-            raise Invalid(f"Field `{name}`: {sentence}", {name: sentence})
+            raise Invalid.of({name: sentence})
 
 
 @route(

@@ -161,7 +161,7 @@ def prefer_answer(chat_id: UUID, index: int, text: str, *, actor: Actor) -> int:
     """Store the answer that the person wanted and return by how many percent it differs."""
     answer = get_answer(chat_id, index, actor=actor)
     if not text.strip():
-        raise Invalid("Write the answer that you wanted.", {"text": "Write the answer that you wanted."})
+        raise Invalid.at("text", "Write the answer that you wanted.")
     if answer.message.content.split() == text.split():
         raise Invalid("Nothing was changed.", {"text": "This is the answer as it was. Change it, or cancel."})
     _record(answer, "edit", actor, details={"preferred_answer": text})

@@ -124,8 +124,7 @@ def check_changes_decided(expected: Expected, run: Run, *, actor: Actor) -> None
     if changes and not names_writes(expected, calls_of(run, run.tools, Reader())):
         more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
         changed = f"It changed something: {changes[0][:200]}{more}."
-        sentence = f"{changed} Say whether that was right, or what it should change."
-        raise Invalid(sentence, {"kept": sentence})
+        raise Invalid.at("kept", f"{changed} Say whether that was right, or what it should change.")
 
 
 @dataclass(frozen=True)

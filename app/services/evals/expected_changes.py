@@ -1,7 +1,6 @@
 """Changes that a golden expects, between the rows of a form and what is stored: records and tools found by name."""
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from app.evals.expected.changes import (
 from app.evals.expected.expectations import find_conflict
 from app.evals.expected.pairs import Pair, read_pairs, write_pairs
 from app.evals.trace import Run, calls_of, find_tool
-from app.formats.ids import parse_id
+from app.formats.ids import UUID_PATTERN, parse_id
 from app.models import AgentSession, CriteriaSet, Entity, EntityType
 from app.services.entities import criteria as criteria_store
 from app.services.entities import store as entity_store
@@ -39,7 +38,6 @@ from app.text.values import Reader, holds_truncated
 MAX_TOUCHED = 40
 MAX_FOUND = 20
 MAX_SEARCHED_BYTES = 1_000_000
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def _touched(run: Run, actor: Actor) -> list[Choice]:
     """The records whose ids occur in the session, in their order."""
     ids: dict[UUID, None] = {}
     for event in run.events:
-        for found in _UUID.findall(json.dumps(event.payload, default=str)):
+        for found in UUID_PATTERN.findall(json.dumps(event.payload, default=str)):
             ids.setdefault(UUID(found))
     wanted = list(ids)[:1000]
     rows = _records(Entity.id.in_(wanted), actor) if wanted else []
@@ -347,8 +345,8 @@ def describe_effects(effects: Sequence[Mapping[str, Any]], *, actor: Actor) -> l
 
 def name_records(text: str, *, actor: Actor) -> str:
     """A sentence with the names of records in place of their ids, where only one is called so."""
-    names = unique_names(Entity, [UUID(found) for found in _UUID.findall(text)], actor)
-    return _UUID.sub(lambda found: names.get(found[0].lower(), found[0]), text)
+    names = unique_names(Entity, [UUID(found) for found in UUID_PATTERN.findall(text)], actor)
+    return UUID_PATTERN.sub(lambda found: names.get(found[0].lower(), found[0]), text)
 
 
 def unique_names(of: Any, ids: Collection[UUID], actor: Actor) -> dict[str, str]:

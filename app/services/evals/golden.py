@@ -182,8 +182,7 @@ def check_criteria_set(criteria_set_id: UUID | None, actor: Actor) -> None:
         return
     known = select(CriteriaSet.id).where(CriteriaSet.tenant_id == actor.tenant_id, CriteriaSet.id == criteria_set_id)
     if db.session.scalar(known) is None:
-        sentence = f"There is no criteria set {criteria_set_id} in this workspace."
-        raise Invalid(sentence, {"criteriaSetId": sentence})
+        raise Invalid.at("criteriaSetId", f"There is no criteria set {criteria_set_id} in this workspace.")
 
 
 def sets_of_agent(agent_id: UUID, *, actor: Actor) -> list[str]:

@@ -97,7 +97,7 @@ def promote_session(session_id: UUID, given: Promotion, *, actor: Actor, at: dat
     # Only a form asks whether the changes were right, and only a form must not leave a complaint unanswered.
     complained = given.kept is not None and negative.has_open_negative(session_id, actor=actor)
     if complained and not given.kept and not given.corrects and not given.recorded_is_right:
-        raise Invalid(COMPLAINED, {"should": COMPLAINED})
+        raise Invalid.at("should", COMPLAINED)
     signals = _signals(session_id, given, actor)
     set_name, note = clean_set_name(given.set_name or DEFAULT_SET), clean_note(given.note)
     if given.corrects and given.recorded_is_right:

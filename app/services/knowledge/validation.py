@@ -63,5 +63,4 @@ def check_signals(ids: list[UUID], actor: Actor) -> None:
     known = set(db.session.scalars(mine))
     missing = next((row_id for row_id in ids if row_id not in known), None)
     if missing:
-        sentence = f"There is no feedback {missing} in this workspace."
-        raise Invalid(sentence, {"source_feedback_id": sentence})
+        raise Invalid.at("source_feedback_id", f"There is no feedback {missing} in this workspace.")

@@ -12,6 +12,7 @@ from sqlalchemy import and_, exists, func, or_, select
 
 from app.actor import Actor
 from app.db import db
+from app.formats.ids import UUID_PATTERN
 from app.learning.reactions import LogEntry
 from app.models import AgentSession, AgentVersion, Entity, Message, SessionEvent, SharedContext
 from app.services.feedback.reactions import Conversation
@@ -19,7 +20,7 @@ from app.services.sessions.event_windows import LARGE_PAYLOAD, Event, shorten_pa
 
 MAX_EVENTS = 2000
 MAX_BYTES = 4_000_000
-RECORD_ID = re.compile(r"(?:entity )?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})")
+RECORD_ID = re.compile(rf"(?:entity )?({UUID_PATTERN.pattern})")
 MAX_NAMES = 500
 MAX_SESSIONS = 100
 WORK = ("context.loaded", "tool.call", "tool.result", "entity.created", "entity.updated", "response.submitted")

@@ -237,8 +237,7 @@ def _tool_row(tool: Row) -> Row:
 
 def _tool(row: Row, place: int) -> dict[str, Any]:
     if any(row["name"] == tool.name for group in describe_groups() for tool in group.tools):
-        sentence = f"{row['name']} is a tool of ours; give yours another name."
-        raise Invalid(sentence, {f"http_tools.{place}.name": sentence})
+        raise Invalid.at(f"http_tools.{place}.name", f"{row['name']} is a tool of ours; give yours another name.")
     return {name: row[name] for name in ("name", "description", "url")} | {
         "method": row["method"] or "GET",
         "parameters": _schema(row["parameters"], f"http_tools.{place}.parameters"),
@@ -257,8 +256,7 @@ def _schema(rows: list[Row], path: str) -> dict[str, Any]:
     for place, row in enumerate(rows):
         name = row["name"]
         if not name or name in properties:
-            sentence = f"There are two called {name}." if name else "Give it a name."
-            raise Invalid(sentence, {f"{path}.{place}.name": sentence})
+            raise Invalid.at(f"{path}.{place}.name", f"There are two called {name}." if name else "Give it a name.")
         properties[name] = {"type": row["type"] if row["type"] in TYPES else "string"}
         if row["description"]:
             properties[name]["description"] = row["description"]

@@ -201,7 +201,7 @@ def edit_golden(session_id: UUID) -> Any:
     try:
         criteria = parse_id(given["criteria"]) if given["criteria"] else None
         if given["criteria"] and criteria is None:
-            raise Invalid("Choose one of the list.", {"criteriaSetId": "Choose one of the list."})
+            raise Invalid.at("criteriaSetId", "Choose one of the list.")
         with transaction():
             changes = {"set": given["set"], "note": given["note"], "criteriaSetId": criteria}
             after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
