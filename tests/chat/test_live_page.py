@@ -209,15 +209,15 @@ def test_another_answer_keeps_the_first_and_is_a_weak_signal(person: Person, run
     assert (row.session_id, row.rating) == (first.session_id, "negative")
 
     part = soup(person.poll(old))
-    assert part.select_one("#moment-1[hx-swap-oob=delete]")
-    assert "Answer 2 of 2" in part.select_one("#moment-1:not([hx-swap-oob])").text
+    assert part.select_one("#message-1[hx-swap-oob=delete]")
+    assert "Answer 2 of 2" in part.select_one("#message-1:not([hx-swap-oob])").text
     page = person.page()
     assert not page.select_one("#m-1")
     assert not page.select_one("#m-2 .u-own"), "what was said about the first answer is not about the second"
     link = page.select_one("#m-2 .u-others a")
     assert link["aria-label"] == "The answer before"
     shown = soup(person.client.get(link["hx-get"], headers=HTMX))
-    assert "Answer 1 of 2" in shown.select_one("#moment-1 #m-1").text
+    assert "Answer 1 of 2" in shown.select_one("#message-1 #m-1").text
     assert "Asked for another answer" in shown.text
     whole = person.page("?answer=1")
     assert whole.select_one("#m-1")

@@ -168,7 +168,7 @@ def test_htmx_gets_the_say_about_one_answer(talk: Talk) -> None:
     assert block.select_one("input[name=do][value=retract]")
     assert block.select_one("form[aria-label='What was wrong']")
     assert answer.select_one("#spoken").text.startswith("Marked as not helpful")
-    closed = soup(talk.client.get(f"/chat/{talk.id}?said=1", headers=HTMX))
+    closed = soup(talk.client.get(f"/chat/{talk.id}?closed=1", headers=HTMX))
     assert not closed.select("form[aria-label='What was wrong']")
     assert closed.html is None
     panel = soup(talk.client.get(f"/chat/{talk.id}?panel=1", headers=HTMX))

@@ -34,7 +34,7 @@ class Form:
 
 @dataclass(frozen=True)
 class MessageView:
-    """One thing that was said. `places` are all answers to the same question, when there are several; `marks` say
+    """A message on the page. `places` are all answers to the same question, when there are several; `marks` say
     what to know about this one, `trouble` why a question has no answer."""
 
     turn: transcript_turns.Turn
@@ -59,14 +59,14 @@ class MessageView:
 
 
 def build_messages(
-    chat: Chat, stretch: Sequence[ChatMessage], agent: str, wish: Form | None = None, *, fresh: bool = False
+    chat: Chat, window: Sequence[ChatMessage], agent: str, form: Form | None = None, *, fresh: bool = False
 ) -> list[MessageView]:
-    """The messages as moments. Of several answers to one question the latest is shown, or the one that was wished
-    for. What is `fresh` was not received in any way yet. At most three queries."""
-    wish = wish or Form()
-    messages = [one.message for one in stretch]
+    """The messages as the page shows them. Of several answers to one question that is the latest, or the one that the
+    form is about. What is `fresh` has no feedback yet. At most three queries."""
+    form = form or Form()
+    messages = [one.message for one in window]
     groups = group_alternatives(messages)
-    visible = {wish.index if wish.index in places else places[-1] for places in groups.values()}
+    visible = {form.index if form.index in places else places[-1] for places in groups.values()}
     hidden = {index for places in groups.values() for index in places} - visible
     sessions = {message.session_id for message in messages if message.session_id}
     work = session_transcript.load_work_events(sessions, actor=g.actor)
@@ -77,14 +77,14 @@ def build_messages(
     answered = {message.turn_id for message in messages if message.role == "agent"}
     last = max((m.message_index for m in messages if m.role == "user"), default=-1)
     found = []
-    for turn, one in zip(turns, stretch, strict=True):
+    for turn, one in zip(turns, window, strict=True):
         message, index = one.message, one.message.message_index
         if index in hidden:
             continue
         received = None
         if message.role == "agent":
             answer = Answer(chat, message, rows.get(message.id, []))
-            received = answer_feedback(answer, learned, wish if index == wish.index else Form())
+            received = answer_feedback(answer, learned, form if index == form.index else Form())
         unanswered = message.role == "user" and message.turn_id not in answered and index != last
         trouble = _failure(one) if unanswered else ""
         found.append(MessageView(turn, index, received, places.get(index, ()), _marks(one), trouble))
@@ -141,10 +141,9 @@ def load_answer_feedback(chat_id: UUID, index: int, form: Form) -> dict[str, Any
 
 def answer_feedback(answer: Answer, learned: Mapping[UUID, Any], form: Form) -> dict[str, Any]:
     """Describe the feedback on an answer, with a form of this kind under it, or the one that was refused."""
-    said = answer.rows
-    thumbs = [row for row in said if row.signal in (*chat_own.UP, *chat_own.DOWN)]
+    thumbs = [row for row in answer.rows if row.signal in (*chat_own.UP, *chat_own.DOWN)]
     latest = max(thumbs, key=lambda row: row.occurred_at, default=None)
-    edit = next((row for row in said if row.signal == "edit"), None)
+    edit = next((row for row in answer.rows if row.signal == "edit"), None)
     wanted = str(edit.details.get("preferred_answer") or edit.comment or "") if edit else ""
     return {
         "chat_id": answer.chat.id,
@@ -153,7 +152,7 @@ def answer_feedback(answer: Answer, learned: Mapping[UUID, Any], form: Form) -> 
         "up": latest is not None and latest.signal in chat_own.UP,
         "down": latest is not None and latest.signal in chat_own.DOWN,
         "explained": any(row.comment or row.details for row in thumbs),
-        "rows": [describe_own(row, learned) for row in said if row is not edit],
+        "rows": [describe_own(row, learned) for row in answer.rows if row is not edit],
         "edit": describe_own(edit, learned) if edit else None,
         "diff": word_diff(answer.message.content, wanted) if edit else [],
         "form": form if form.errors else _form(form.kind, answer, wanted),

@@ -67,7 +67,7 @@ def _index(agent: str, message: str = "", errors: Mapping[str, str] | None = Non
 @bp.post("")
 @access("member")
 def begin() -> Any:
-    """A new conversation with what is said first in it."""
+    """Start a conversation with its first message."""
     agent, message = request.form.get("agent", ""), form_text("message")
     try:
         with transaction():
@@ -82,51 +82,51 @@ def begin() -> Any:
 @bp.get("/<uuid:chat_id>")
 @access("member")
 def detail(chat_id: UUID) -> Any:
-    """One conversation: as a page, as the panel of the list, only the say about one answer with a form open, or another
-    answer to the same question."""
-    wish = _open_form()
-    if wants_fragment() and wish.index is not None:
-        if wish.kind != "answer":
-            received = load_answer_feedback(chat_id, wish.index, wish)
+    """One conversation: as a page, as the panel of the list, only the feedback on one answer with a form open, or
+    another answer to the same question."""
+    form = _open_form()
+    if wants_fragment() and form.index is not None:
+        if form.kind != "answer":
+            received = load_answer_feedback(chat_id, form.index, form)
             return page("chat/_answer_feedback.html", "chat/_answer_feedback.html", received=received)
-        answer = chat_own.get_answer(chat_id, wish.index, actor=g.actor)
+        answer = chat_own.get_answer(chat_id, form.index, actor=g.actor)
         beside = chat_own.answers_in_turn(answer.message, actor=g.actor)
         agent = session_start.chat_state(chat_id, actor=g.actor).agent_name or "Agent"
-        found = next(m for m in build_messages(answer.chat, beside, agent, wish) if m.index == wish.index)
-        return page("chat/_message.html", "chat/_message.html", moment=found, chat=answer.chat)
-    return _chat_page(chat_id, wish)
+        found = next(m for m in build_messages(answer.chat, beside, agent, form) if m.index == form.index)
+        return page("chat/_message.html", "chat/_message.html", message=found, chat=answer.chat)
+    return _chat_page(chat_id, form)
 
 
 def _open_form() -> Form:
-    """`?why=3`, `?edit=3` or, to close them again, `?said=3`: which form to open under which answer; `?answer=3`: which
-    of several answers to show."""
-    for kind in (*FORMS, "said", "answer"):
+    """`?why=3` or `?edit=3`: which form to open under which answer; `?closed=3`: none; `?answer=3`: which of several
+    answers to show."""
+    for kind in (*FORMS, "closed", "answer"):
         place = parse_count(request.args.get(kind))
         if place is not None:
             return Form(kind, place)
     return Form()
 
 
-def _chat_page(chat_id: UUID, wish: Form, status: int = 200) -> Response:
+def _chat_page(chat_id: UUID, form: Form, status: int = 200) -> Response:
     template = "chat/detail.html"
     fragment = "chat/_panel.html" if request.args.get("panel") == "1" else template
-    return page(template, fragment, status=status, **_load(chat_id, wish))
+    return page(template, fragment, status=status, **_load(chat_id, form))
 
 
-def _load(chat_id: UUID, wish: Form) -> dict[str, Any]:
+def _load(chat_id: UUID, form: Form) -> dict[str, Any]:
     """What both the page and the panel show."""
-    at = wish.index if wish.index is not None else parse_count(request.args.get("at"))
+    at = form.index if form.index is not None else parse_count(request.args.get("at"))
     before = parse_count(request.args.get("before"))
     now = session_start.chat_state(chat_id, actor=g.actor)
-    said, earlier = chat_own.read_messages(now.chat, actor=g.actor, before=before, at=at)
+    window, earlier = chat_own.read_messages(now.chat, actor=g.actor, before=before, at=at)
     agent = now.agent_name or "Agent"
     return {
         "chat": now.chat,
         "agent": agent,
         "earlier": earlier,
-        "moments": build_messages(now.chat, said, agent, replace(wish, index=at)),
+        "messages": build_messages(now.chat, window, agent, replace(form, index=at)),
         "beside": chat_own.list_recent(chat_id, actor=g.actor),
-        **live_now(now, said[-1].message.message_index if said else -1),
+        **live_now(now, window[-1].message.message_index if window else -1),
     }
 
 
@@ -247,21 +247,21 @@ def follow_answer(chat_id: UUID) -> Any:
 @bp.post("/<uuid:chat_id>/messages")
 @access("member")
 def send_message(chat_id: UUID) -> Any:
-    """What the person says next."""
+    """Send the person's next message."""
     return _act(chat_id, lambda: session_start.send_message(chat_id, form_text("message"), actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/again")
 @access("member")
 def regenerate(chat_id: UUID) -> Any:
-    """Another answer to the last question."""
+    """Ask for another answer to the last question."""
     return _act(chat_id, lambda: session_start.ask_again(chat_id, actor=g.actor))
 
 
 @bp.post("/<uuid:chat_id>/stop")
 @access("member")
 def stop_answer(chat_id: UUID) -> Any:
-    """No more of this answer."""
+    """Stop writing this answer."""
     return _act(chat_id, lambda: session_start.stop_answer(chat_id, actor=g.actor))
 
 
@@ -290,15 +290,15 @@ def _live(now: ChatState, status: int = 200, *, error: str = "") -> Response:
     had = -1 if had is None else had
     fresh = chat_own.messages_after(now.chat_id, had, actor=g.actor)
     last = fresh[-1].message.message_index if fresh else had
-    moments, replaced = _moments(now, fresh, had)
-    spoken = _spoken(now, fresh)
+    messages, replaced = _new_messages(now, fresh, had)
+    spoken = _announcement(now, fresh)
     html = render_template(
-        "chat/_live.html", moments=moments, replaced=replaced, spoken=spoken, error=error, **_end(now, last)
+        "chat/_live.html", messages=messages, replaced=replaced, spoken=spoken, error=error, **_end(now, last)
     )
     return vary_by_htmx(make_response(html, status))
 
 
-def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
+def _new_messages(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[MessageView], int | None]:
     """Return the new messages, and the index of the message that the first of them replaces on the page."""
     agent = now.agent_name or "Agent"
     latest = fresh[0].message if fresh else None
@@ -311,11 +311,11 @@ def _moments(now: ChatState, fresh: list[ChatMessage], had: int) -> tuple[list[M
     return build_messages(now.chat, [*earlier, *fresh], agent, fresh=True), first
 
 
-def _spoken(now: ChatState, fresh: Sequence[ChatMessage]) -> str:
-    """What is said aloud: a whole answer, once, and never a part of one."""
-    said = [one.message.content for one in fresh if one.message.role == "agent"]
-    if said:
-        return f"{now.agent_name or 'The agent'}: {said[-1]}"[:MAX_SPOKEN_LENGTH]
+def _announcement(now: ChatState, fresh: Sequence[ChatMessage]) -> str:
+    """What a screen reader announces: a whole answer, once, and never a part of one."""
+    answers = [one.message.content for one in fresh if one.message.role == "agent"]
+    if answers:
+        return f"{now.agent_name or 'The agent'}: {answers[-1]}"[:MAX_SPOKEN_LENGTH]
     if now.run and now.run.status == "failed":
         return f"No answer. {now.run.error or ''}"[:MAX_SPOKEN_LENGTH]
     return ""

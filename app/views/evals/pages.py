@@ -190,7 +190,7 @@ def undo_dismissal() -> Any:
         raise Invalid("One of these ids is no id; load the page again.")
     with transaction():
         moved = candidates.undo_group([found for found in ids if found is not None], actor=g.actor)
-    toast = Toast(f"Put {moved:,} signal{'' if moved == 1 else 's'} back.")
+    toast = Toast(f"Restored {moved:,} signal{'' if moved == 1 else 's'}.")
     return swap(
         "evals/_candidates.html", fallback=_back(), toasts=[toast], **(load_candidates() if wants_fragment() else {})
     )

@@ -22,7 +22,7 @@ RETRY_SECONDS = 5
 
 # What happened, and what to do; the sentence of the error itself stands between them.
 WORDS = {
-    400: ("This request does not make sense here", "Go back, load the page again and try once more."),
+    400: ("That link isn't valid", "Go back, load the page again and try once more."),
     403: ("This is not open to you", "Ask an admin of your workspace if you need it."),
     404: ("There is nothing at this address", "It was removed, never existed, or belongs to another workspace."),
     405: ("This address cannot be used that way", "Go back and use the buttons of the page."),
