@@ -6,7 +6,7 @@ from uuid import UUID
 from pydantic import Field, model_validator
 
 from app.db.paging import Page
-from app.errors import Forbidden, Invalid, Refused
+from app.errors import Forbidden, Invalid
 from app.models import SharedContext
 from app.services.agents import versions
 from app.services.entities import store as entity_store
@@ -139,7 +139,7 @@ def add_insight(arguments: AddKnowledge, scope: ToolScope) -> Outcome:
 def _propose(kind: str, arguments: AddKnowledge, scope: ToolScope) -> Outcome:
     new = knowledge_rows.NewRow(type=kind, **arguments.model_dump())
     row = proposals.propose_row(new, actor=scope.actor, session_id=scope.session_id)
-    return _answer_change(row, "proposed")
+    return _answer_change(row, "proposed", kind="new")
 
 
 def _answer_change(row: SharedContext, action: str, **more: Any) -> Outcome:
@@ -150,34 +150,36 @@ def _answer_change(row: SharedContext, action: str, **more: Any) -> Outcome:
 
 @tool(GROUP, writes=True, scope="admin")
 def update_shared_context(arguments: UpdateSharedContext, scope: ToolScope) -> Outcome:
-    """Propose other words for a knowledge row, or take it out of use with active false. The row stays as it is until a
-    person approves the new words."""
+    """Propose other words for a knowledge row, or to take it out of use with active false. The row stays as it is until
+    a person approves. On a proposal of your own this changes or withdraws it."""
     words = arguments.model_dump(include={"content", "context"}, exclude_unset=True)
     if arguments.active:
         raise Forbidden("Only a person brings knowledge into use, on the Knowledge page or over the API.")
     if arguments.active is False and words:
         raise Invalid("Send new words or active false, not both.")
     if arguments.active is False:
-        return _deactivate(arguments.id, "Taken out of use by a tool.", scope)
+        return _propose_retirement(arguments.id, "A tool asked to take it out of use and gave no reason.", scope)
     if not words:
         raise Invalid("Send `content`, `context` or `active`.")
     if "content" in words and words["content"] is None:
         raise Invalid("`content`: Say what agents should know.")
     row = proposals.propose_edit(arguments.id, words, actor=scope.actor, session_id=scope.session_id)
-    return _answer_change(row, "edit_proposed", replaces=arguments.id)
+    more = {} if row.id == arguments.id else {"replaces": arguments.id}
+    return _answer_change(row, "edit_proposed", kind=proposals.kind_of(row), **more)
 
 
 @tool(GROUP, writes=True, scope="admin")
 def deactivate_shared_context(arguments: DeactivateSharedContext, scope: ToolScope) -> Outcome:
-    """Take a stale or wrong knowledge row out of use. Nothing is deleted; an admin can bring it back."""
-    return _deactivate(arguments.id, arguments.reason, scope)
+    """Propose to take a stale or wrong knowledge row out of use. It stays in use until a person approves. A proposal of
+    your own is withdrawn at once."""
+    return _propose_retirement(arguments.id, arguments.reason, scope)
 
 
-def _deactivate(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
-    row = proposals.get_model(row_id, actor=scope.actor)
-    if row.state != "active":
-        raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
-    return _answer_change(knowledge_rows.set_state(row_id, "inactive", actor=scope.actor, reason=reason), "deactivated")
+def _propose_retirement(row_id: UUID, reason: str, scope: ToolScope) -> Outcome:
+    row = proposals.propose_retirement(row_id, reason, actor=scope.actor, session_id=scope.session_id)
+    if row.id == row_id:
+        return _answer_change(row, "withdrawn", kind=proposals.kind_of(row))
+    return _answer_change(row, "retirement_proposed", kind="retire", retires=row_id)
 
 
 @tool(GROUP, writes=True, scope="feedback")

@@ -240,7 +240,11 @@ def test_a_row_stored_with_hidden_characters_is_in_no_prompt_and_says_so(
     assert "U+202E" in soup(stopped).select_one(".u-toast").text
     for name in ("correction", "proposed"):
         assert post(client, f"{URL}/{ids[name]}/set", HTMX, clean="1", version="1").status_code == 200
-    assert post(client, f"{URL}/{ids['proposed']}/state", HTMX, state="active").status_code == 200
+    asked = post(client, f"{URL}/{ids['proposed']}/state", HTMX, state="active")
+    assert "duplicate" in soup(asked).select_one(".u-asked").text, "a proposal that repeats a rule is asked about"
+    box = soup(asked).select_one("form")
+    sent = {field["name"]: field["value"] for field in box.select("input")}
+    assert client.post(box["action"], data=sent, headers=HTMX).status_code == 200
     assert "Not in prompts" not in soup(client.get(f"{URL}/{ids['correction']}")).text
     with app.app_context(), acting_as(actor):
         assert load_shared_context_prompt(workspace.id).text.count("Name the source of a ") == 2

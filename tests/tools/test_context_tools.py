@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -9,9 +10,10 @@ import pytest
 from sqlalchemy import select
 
 from app.db import db
-from app.errors import Stale
+from app.errors import Refused, Stale
 from app.learning.prompt import ParsedRow, parse_prompt
 from app.models import SharedContext, SharedContextFeedback, SharedContextHistory
+from app.services.agents import versions
 from app.services.knowledge import proposals
 from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge import usage as knowledge_usage
@@ -125,12 +127,17 @@ def test_no_tool_brings_a_row_into_use_or_moves_it(bench: Bench) -> None:
     assert row_of(bench, made["id"]).state == "proposed"
 
 
-def test_a_row_is_taken_out_of_use_with_a_reason(bench: Bench) -> None:
+def test_a_row_is_taken_out_of_use_by_a_person(bench: Bench) -> None:
     old = active_row(bench, "The index is newer.")
     assert "reason" in bench.refused("deactivateSharedContext", {"id": str(old)})
     outcome = bench.run("deactivateSharedContext", {"id": str(old), "reason": "It no longer is."})
-    assert outcome.output["state"] == "inactive"
-    assert outcome.events[0].payload["action"] == "deactivated"
+    made = UUID(str(outcome.output["id"]))
+    assert (outcome.output["state"], outcome.output["kind"]) == ("proposed", "retire")
+    assert outcome.events[0].payload["action"] == "retirement_proposed"
+    assert row_of(bench, str(old)).state == "active"
+
+    bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+    assert (row_of(bench, str(old)).state, row_of(bench, str(made)).state) == ("inactive", "superseded")
 
     def last() -> tuple[str | None, UUID | None]:
         behind = SharedContextHistory.shared_context_id == old
@@ -139,10 +146,72 @@ def test_a_row_is_taken_out_of_use_with_a_reason(bench: Bench) -> None:
         assert found is not None
         return found.reason, found.agent_id
 
-    assert bench.within(last) == ("It no longer is.", bench.agent_id)
+    assert bench.within(last) == ("It no longer is.", None)
     assert "inactive" in bench.refused("deactivateSharedContext", {"id": str(old), "reason": "Again."})
-    other = active_row(bench, "Say the source.")
-    assert bench.ok("updateSharedContext", {"id": str(other), "active": False})["state"] == "inactive"
+    bench.within(lambda: knowledge_rows.reopen_row(made, actor=bench.actor()))
+    assert (row_of(bench, str(old)).state, row_of(bench, str(made)).state) == ("active", "proposed")
+    bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+    assert row_of(bench, str(old)).state == "inactive"
+    with pytest.raises(Refused):
+        bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+
+
+def test_a_row_that_was_changed_since_is_not_retired(bench: Bench) -> None:
+    old = active_row(bench, "Say the source.")
+    made = UUID(bench.ok("updateSharedContext", {"id": str(old), "active": False})["id"])
+    bench.within(lambda: knowledge_rows.edit_row(old, {"content": "Say the source and page."}, 1, actor=bench.actor()))
+    with pytest.raises(Stale):
+        bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+    assert row_of(bench, str(old)).state == "active"
+    bench.within(lambda: knowledge_rows.set_state(made, "inactive", actor=bench.actor(), reason="It is right."))
+    with pytest.raises(Refused, match="was rejected"):
+        bench.within(lambda: knowledge_rows.set_state(made, "active", actor=bench.actor()))
+    assert bench.ok("deactivateSharedContext", {"id": str(old), "reason": "The words changed."})["kind"] == "retire"
+
+
+def test_a_row_that_a_person_kept_is_not_proposed_for_retirement_again(bench: Bench) -> None:
+    old = active_row(bench, "Say the source.")
+    made = UUID(bench.ok("deactivateSharedContext", {"id": str(old), "reason": "Noise."})["id"])
+    bench.within(lambda: knowledge_rows.set_state(made, "inactive", actor=bench.actor(), reason="It helps."))
+    assert "keep this row" in bench.refused("deactivateSharedContext", {"id": str(old), "reason": "Still noise."})
+
+
+def test_an_agent_replaces_and_withdraws_its_own_proposal_only(bench: Bench) -> None:
+    other = replace(bench.agent(), agent_id=bench.within(lambda: other_agent(bench)))
+    mine = bench.ok("addLesson", {"content": "Quote the page of every figure."})["id"]
+    assert "propose a row of your own" in bench.refused(
+        "updateSharedContext", {"id": mine, "content": "No."}, actor=other
+    )
+    gone = {"id": mine, "reason": "No."}
+    assert "propose a row of your own" in bench.refused("deactivateSharedContext", gone, actor=other)
+    person = bench.actor("admin")
+    assert "propose a row of your own" in bench.refused("deactivateSharedContext", gone, actor=person)
+    better = bench.ok("updateSharedContext", {"id": mine, "content": "Quote page and table of every figure."})
+    assert (better["id"], better["kind"]) == (mine, "new")
+    assert row_of(bench, mine).version == 2
+    assert bench.ok("deactivateSharedContext", gone)["state"] == "deleted"
+    assert bench.ok("addLesson", {"content": "Quote page and table of every figure."})["id"] != mine
+
+    old = active_row(bench, "Round to millions.")
+    first = bench.ok("updateSharedContext", {"id": str(old), "content": "Round to thousands."})["id"]
+    theirs = bench.ok("updateSharedContext", {"id": str(old), "content": "Never round figures."}, actor=other)["id"]
+    last = bench.ok("deactivateSharedContext", {"id": str(old), "reason": "Nobody rounds."})["id"]
+    states = [row_of(bench, one).state for one in (first, theirs, last, str(old))]
+    assert states == ["deleted", "proposed", "proposed", "active"]
+
+
+def other_agent(bench: Bench) -> UUID:
+    return versions.ensure_agent("other-agent", actor=bench.actor(), kind="builtin").id
+
+
+def test_what_a_person_rejected_does_not_come_back_in_other_words(bench: Bench) -> None:
+    made = UUID(bench.ok("addLesson", {"content": "Use the LTM EBITDA when comparing deals."})["id"])
+    bench.within(lambda: knowledge_rows.set_state(made, "inactive", actor=bench.actor(), reason="Not here."))
+    for kind in ("addLesson", "addCorrection"):
+        assert "rejected" in bench.refused(kind, {"content": "Use LTM EBITDA whenever comparing deals."})
+    narrower = {"content": "Use LTM EBITDA whenever comparing deals.", "agentId": str(bench.agent_id)}
+    assert bench.ok("addLesson", narrower)["state"] == "proposed", "another scope"
+    assert bench.ok("addLesson", {"content": "Convert amounts at the rate of the closing day."})["state"] == "proposed"
 
 
 def test_members_propose_and_change_nothing_else(bench: Bench) -> None:

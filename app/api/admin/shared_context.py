@@ -10,10 +10,11 @@ from app.api.admin import admin_route
 from app.api.kit.fields import Answer, Body, Id, Moment, Page
 from app.db import paging
 from app.errors import Invalid
-from app.services.knowledge import hygiene, validation
+from app.learning.hygiene.checks import Finding
+from app.services.knowledge import decisions, hygiene, proposals, validation
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import rows as knowledge_rows
-from app.services.knowledge.lists import KnowledgeFilters
+from app.services.knowledge.lists import KnowledgeFilters, KnowledgeRow
 
 Kind = Literal["correction", "lesson", "routing", "insight", "guideline"]
 State = Literal["proposed", "active", "inactive", "superseded", "deleted"]
@@ -50,7 +51,9 @@ class KnowledgeChange(Body):
     )
     reason: Reason | None = Field(None, description="Why; kept in the history.")
     override_reason: Reason | None = Field(
-        None, description="Why it is brought into use although its proof broke a golden; kept with the proof."
+        None,
+        description="Why it is brought into use although its proof broke a golden or a check found that it addresses"
+        " the model; kept.",
     )
     version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
         None, description="The version that was read. If someone changed the row since, nothing is changed."
@@ -103,6 +106,11 @@ class KnowledgeItem(Answer):
     sessions: int
     created_at: Moment
     updated_at: Moment
+    kind: Literal["new", "change", "retire"] = Field(description="What a proposal asks for.")
+    target_id: UUID | None = Field(description="The row that a proposal would change or retire.")
+    retire_reason: str | None
+    feedback_ids: list[UUID] = Field([], description="All signals behind it.")
+    findings: list[FindingAnswer] = Field([], description="What the checks say. In a list, of proposals only.")
 
 
 class KnowledgePage(Answer):
@@ -110,12 +118,6 @@ class KnowledgePage(Answer):
 
     items: list[KnowledgeItem]
     next_cursor: str | None
-
-
-class KnowledgeSaved(KnowledgeItem):
-    """A row and what the checks say of it. Findings are advice: the row is saved."""
-
-    findings: list[FindingAnswer]
 
 
 class SignalBehind(Answer):
@@ -129,7 +131,7 @@ class SignalBehind(Answer):
     created_at: Moment
 
 
-class KnowledgeRead(KnowledgeSaved):
+class KnowledgeRead(KnowledgeItem):
     """A row with the newest 100 signals behind it."""
 
     feedback: list[SignalBehind]
@@ -140,7 +142,15 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     """List knowledge. Last changed first. Deleted rows come only when `state=deleted` asks for them."""
     wanted = query.model_dump(exclude={"limit", "cursor"}, exclude_none=True)
     found = knowledge_lists.list_rows(KnowledgeFilters(**wanted), paging.Page(query.limit, query.cursor), actor=g.actor)
-    return KnowledgePage.model_validate(found)
+    signals = knowledge_lists.signal_ids_of([row.id for row in found.items], actor=g.actor)
+    findings = hygiene.check_rows([row.id for row in found.items if row.state == "proposed"], actor=g.actor)
+    items = [_describe(row, signals.get(row.id, []), findings.get(row.id, [])) for row in found.items]
+    return KnowledgePage.model_validate({"items": items, "next_cursor": found.next_cursor})
+
+
+def _describe(row: KnowledgeRow, signals: list[UUID], findings: list[Finding]) -> dict[str, Any]:
+    derived = {name: getattr(row, name) for name in ("active", "kind", "target_id")}
+    return {**vars(row), **derived, "feedback_ids": signals, "findings": findings}
 
 
 @admin_route(
@@ -150,11 +160,11 @@ def list_knowledge(query: KnowledgeQuery) -> KnowledgePage:
     idempotent=True,
     also={409: "An active row of this type says the same in the same scope."},
 )
-def add_knowledge(body: NewKnowledge) -> KnowledgeSaved:
+def add_knowledge(body: NewKnowledge) -> KnowledgeItem:
     """Write a knowledge row. It is active at once and in the next prompt of every agent in its scope. `findings` is
     what the checks say of it; they do not stop it, except that characters which nobody sees are refused."""
     row = knowledge_rows.add_row(knowledge_rows.NewRow(**body.model_dump()), actor=g.actor)
-    return KnowledgeSaved.model_validate(_read_checked(row.id))
+    return KnowledgeItem.model_validate(_read_checked(row.id))
 
 
 @admin_route("GET", "/api/admin/shared-context/<uuid:row_id>")
@@ -167,16 +177,37 @@ def read_knowledge(row_id: UUID) -> KnowledgeRead:
     "PATCH",
     "/api/admin/shared-context/<uuid:row_id>",
     also={
-        409: "Someone changed it first (`current` is what it says now), its state does not allow this, or its proof"
-        " broke goldens (`broken`)."
+        409: "Someone changed it first (`current` is what it says now), its state does not allow this, its proof broke"
+        " goldens (`broken`), or a check of a proposal is not answered (`findings`)."
     },
 )
-def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
+def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeItem:
     """Change a knowledge row. Words, kind, scope, pin and whether it is in use. `version` is needed for new words;
-    deactivating needs a `reason`. Deciding about a proposed row decides about the feedback behind it."""
+    deactivating needs a `reason`. Deciding about a proposed row decides about the feedback behind it; of two who decide
+    at once, the second is refused."""
     sent = body.model_dump(include=body.model_fields_set)
     changes = {name: sent[name] for name in knowledge_rows.EDITABLE if name in sent}
     _check_change(sent, changes)
+    if body.active is not None and proposals.get_model(row_id, actor=g.actor).state == "proposed":
+        _decide(row_id, body, changes)
+    else:
+        _change(row_id, body, changes)
+    return KnowledgeItem.model_validate(_read_checked(row_id))
+
+
+def _decide(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> None:
+    if body.active:
+        decisions.approve_proposal(
+            row_id, actor=g.actor, version=body.version, changes=changes, reason=body.reason,
+            override_reason=body.override_reason,
+        )  # fmt: skip
+    elif changes:
+        raise Invalid("Send new words or active false, not both; what is rejected is not edited.")
+    else:
+        decisions.reject_proposal(row_id, actor=g.actor, version=body.version, reason=body.reason)
+
+
+def _change(row_id: UUID, body: KnowledgeChange, changes: dict[str, Any]) -> None:
     if changes:
         knowledge_rows.edit_row(row_id, changes, body.version, actor=g.actor, reason=body.reason)
     if body.active is not None:
@@ -184,7 +215,6 @@ def change_knowledge(row_id: UUID, body: KnowledgeChange) -> KnowledgeSaved:
         knowledge_rows.set_state(
             row_id, state, actor=g.actor, reason=body.reason, version=version, override_reason=body.override_reason
         )
-    return KnowledgeSaved.model_validate(_read_checked(row_id))
 
 
 def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -197,6 +227,25 @@ def _check_change(sent: dict[str, Any], changes: dict[str, Any]) -> None:
         raise Invalid("There is nothing to change; send at least one field.")
 
 
+class MergeInto(Body):
+    """Where the signals of a proposal go."""
+
+    into: Id = Field(description="The active row whose words stay.")
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(None, description="The version that was read.")
+
+
+@admin_route(
+    "POST",
+    "/api/admin/shared-context/<uuid:row_id>/merge",
+    also={409: "It is no proposal any more, someone changed it first, or the other row is not active."},
+)
+def merge_knowledge(row_id: UUID, body: MergeInto) -> KnowledgeItem:
+    """Merge a proposal into an active row. Its signals join that row and are applied. Answers the row that stays."""
+    version = body.version or proposals.get_model(row_id, actor=g.actor).version
+    knowledge_rows.merge_row(row_id, body.into, actor=g.actor, version=version)
+    return KnowledgeItem.model_validate(_read_checked(body.into))
+
+
 @admin_route("DELETE", "/api/admin/shared-context/<uuid:row_id>", status=204)
 def delete_knowledge(row_id: UUID) -> None:
     """Delete a knowledge row. It leaves a tombstone: no prompt gets it again, and its history stays. Deleting twice is
@@ -207,4 +256,5 @@ def delete_knowledge(row_id: UUID) -> None:
 def _read_checked(row_id: UUID) -> dict[str, Any]:
     found = knowledge_lists.get_row(row_id, actor=g.actor)
     findings = hygiene.check_rows([row_id], actor=g.actor).get(row_id, [])
-    return {**vars(found.row), "active": found.row.active, "findings": findings, "feedback": found.signals}
+    signals = knowledge_lists.signal_ids_of([row_id], actor=g.actor).get(row_id, [])
+    return {**_describe(found.row, signals, findings), "feedback": found.signals}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from app.actor import Actor
 from app.db import db
+from app.errors import Refused
 from app.formats.agent_config import tool_names
 from app.learning.hygiene.checks import RELATED_NEARNESS, Finding, Named, Row, World, check_alone, compare
 from app.models import Agent, AgentVersion, EntityType, SharedContext, SharedContextUsage
@@ -20,8 +22,30 @@ from app.text.embeddings import near_pairs, nearness
 # How many active and proposed rows are looked at, the last changed first. Comparing grows with the square of it.
 MAX_ROWS = 2000
 CHECKED_STATES = ("active", "proposed")
-# What a person is asked about before a rule of theirs goes live. The other findings are advice.
+# What a person is asked about in the form before a rule goes live. The other findings are advice.
 CONFIRMED_CHECKS = ("duplicate", "contradiction", "vague", "addresses the model", "hidden")
+# What a program is asked about too. To a program the others are advice.
+FAILING_CHECKS = ("addresses the model", "hidden")
+
+
+class Unanswered(Refused):
+    """A rule would go live although the checks found something that nobody answered. Raised inside the transaction, so
+    that nothing of it is kept."""
+
+    title = "The checks found something"
+
+    def __init__(self, findings: Collection[Finding]) -> None:
+        self.findings = list(findings)
+        names = ", ".join(dict.fromkeys(one.check for one in self.findings))
+        said = [{"check": one.check, "reason": one.reason, "fix": one.fix} for one in self.findings]
+        super().__init__(
+            f"Not activated. The checks found: {names}. Edit the text or say why it is right.", findings=said
+        )
+
+
+def confirmation_of(findings: Collection[Finding]) -> str:
+    """The value that confirms exactly these findings. A changed text with other findings asks again."""
+    return sha256("\n".join(f"{one.check}: {one.reason}" for one in findings).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -55,11 +79,20 @@ def check_rows(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Fi
     return found
 
 
-def findings_to_confirm(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[Finding]]:
+def findings_to_confirm(
+    row_ids: Collection[UUID], *, actor: Actor, checks: Collection[str] = CONFIRMED_CHECKS
+) -> dict[UUID, list[Finding]]:
     """What a person is asked about before these rows go live; only rows with something to ask about."""
     found = check_rows(row_ids, actor=actor)
-    asked = {row_id: [one for one in findings if one.check in CONFIRMED_CHECKS] for row_id, findings in found.items()}
+    asked = {row_id: [one for one in findings if one.check in checks] for row_id, findings in found.items()}
     return {row_id: findings for row_id, findings in asked.items() if findings}
+
+
+def check_answered(row_id: UUID, confirm: str, *, actor: Actor, checks: Collection[str] = CONFIRMED_CHECKS) -> None:
+    """Refuse a rule that is about to go live unless `confirm` says that a person has read what the checks found."""
+    findings = findings_to_confirm([row_id], actor=actor, checks=checks).get(row_id, [])
+    if findings and confirm != confirmation_of(findings):
+        raise Unanswered(findings)
 
 
 def check_all(*, actor: Actor) -> Report:
@@ -117,7 +150,9 @@ def _are_compared(row: Row, other: Row) -> bool:
 def _read_rows(actor: Actor, also: Collection[UUID] = ()) -> tuple[list[Row], bool]:
     """The rows that agents get or may get, newest first, and whether there are more. One query."""
     row, used = SharedContext, SharedContextUsage
-    live = select(row.id).where(row.tenant_id == actor.tenant_id, row.state.in_(CHECKED_STATES))
+    # A proposal to retire a row has that row's words, and brings none into a prompt.
+    says_something = row.state.in_(CHECKED_STATES) & ~row.meta.has_key("retires")
+    live = select(row.id).where(row.tenant_id == actor.tenant_id, says_something)
     newest = live.order_by(row.updated_at.desc(), row.id.desc()).limit(MAX_ROWS + 1).subquery()
     wanted = union(select(newest.c.id), live.where(row.id.in_(also)))
     found = db.session.execute(

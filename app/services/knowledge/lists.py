@@ -1,6 +1,6 @@
 """Knowledge as it is read: the list, one row with its signals, its history, and the counts on the tab."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -88,6 +88,19 @@ class KnowledgeRow:
     replaces: UUID | None = None
     proposed_in: UUID | None = None
     author_agent_id: UUID | None = None
+    # The row that a proposal would take out of use, and why.
+    retires: UUID | None = None
+    retire_reason: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """What a proposal asks for."""
+        return "retire" if self.retires else "change" if self.replaces else "new"
+
+    @property
+    def target_id(self) -> UUID | None:
+        """The row that a proposal is about."""
+        return self.retires or self.replaces
 
     @property
     def hides_text(self) -> bool:
@@ -104,13 +117,24 @@ class KnowledgeRow:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What a row says now that a proposal is about."""
+
+    id: UUID
+    content: str
+    context: str | None
+    state: str
+    version: int
+
+
+@dataclass(frozen=True)
 class KnowledgeDetail:
     """A row, the newest feedback behind it, and the words of the rows that it is linked with."""
 
     row: KnowledgeRow
     signals: list[Any]
     superseded_by_content: str | None
-    replaces_content: str | None
+    target: Target | None
 
 
 def _count_signals(what: Any) -> Any:
@@ -136,7 +160,7 @@ def _select_rows() -> Any:
             func.coalesce(used.harmful, 0), _count_signals(Feedback.id), _count_signals(Feedback.created_by.distinct()),
             _count_signals(Feedback.session_id.distinct()), row.created_at, row.updated_at,
             cast(row.meta["replaces"]["id"].astext, Uuid), cast(row.meta["proposed"]["session_id"].astext, Uuid),
-            row.created_by_agent_id,
+            row.created_by_agent_id, cast(row.meta["retires"]["id"].astext, Uuid), row.meta["retires"]["reason"].astext,
         )
         .select_from(row)
         .outerjoin(Agent, Agent.id == row.agent_id)
@@ -166,13 +190,21 @@ def get_row(row_id: UUID, *, actor: Actor) -> KnowledgeDetail:
     if not found:
         raise NotFound("There is no such knowledge row in this workspace.")
     row = found[0]
-    linked = [other for other in (row.superseded_by, row.replaces) if other]
-    words: dict[UUID | None, str] = {}
-    if linked:
-        mine = SharedContext.tenant_id == actor.tenant_id, SharedContext.id.in_(linked)
-        words = dict(db.session.execute(select(SharedContext.id, SharedContext.content).where(*mine)).all())
+    linked = [other for other in (row.superseded_by, row.target_id) if other]
+    known = targets_of(linked, actor=actor)
     signals = evidence_of([row_id], actor=actor, each=MAX_SIGNALS).get(row_id, [])
-    return KnowledgeDetail(row, signals, words.get(row.superseded_by), words.get(row.replaces))
+    heir, target = (known.get(other) if other else None for other in (row.superseded_by, row.target_id))
+    return KnowledgeDetail(row, signals, heir.content if heir else None, target)
+
+
+def targets_of(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, Target]:
+    """What the rows say that proposals are about. One query, none for none."""
+    if not row_ids:
+        return {}
+    row = SharedContext
+    mine = row.tenant_id == actor.tenant_id, row.id.in_(row_ids)
+    columns = row.id, row.content, row.context, row.state, row.version
+    return {found.id: Target(*found) for found in db.session.execute(select(*columns).where(*mine))}
 
 
 def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
@@ -185,19 +217,20 @@ def get_rows(row_ids: Sequence[UUID], *, actor: Actor) -> list[KnowledgeRow]:
 
 
 def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict[UUID, list[Any]]:
-    """The newest feedback behind each of these rows, as `id, rating, comment, author, session_id, created_at`. One
-    query."""
+    """The feedback behind each of these rows, the clearest first, as `id, rating, comment, preferred_answer, author,
+    session_id, created_at`. One query."""
     if not row_ids:
         return {}
     link = SharedContextFeedback
-    newest = (Feedback.created_at.desc(), Feedback.id)
+    preferred = Feedback.details["preferred_answer"].astext
     behind = (
         select(
-            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment,
+            link.shared_context_id, Feedback.id, Feedback.rating, Feedback.comment, preferred.label("preferred_answer"),
             name_of(Feedback.created_by, actor, Feedback.origin == "user").label("author"),
             Feedback.session_id, Feedback.created_at,
-            func.row_number().over(partition_by=link.shared_context_id, order_by=newest).label("place"),
+            func.row_number().over(partition_by=link.shared_context_id, order_by=_clearest()).label("place"),
         )
+        .join(SharedContext, (SharedContext.tenant_id == link.tenant_id) & (SharedContext.id == link.shared_context_id))
         .join(Feedback, (Feedback.tenant_id == link.tenant_id) & (Feedback.id == link.feedback_id))
         .outerjoin(User, User.id == Feedback.created_by)
         .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
@@ -206,6 +239,32 @@ def evidence_of(row_ids: Sequence[UUID], *, actor: Actor, each: int = 3) -> dict
     found: dict[UUID, list[Any]] = {}
     for row in db.session.execute(select(behind).where(behind.c.place <= each).order_by(behind.c.place)):
         found.setdefault(row.shared_context_id, []).append(row)
+    return found
+
+
+def _clearest() -> tuple[Any, ...]:
+    """The order of signals behind a row: the one that it was made of, flags, edits, reasons, then the newest."""
+    return (
+        (Feedback.id == SharedContext.source_feedback_id).desc().nulls_last(),
+        (Feedback.kind == "flag").desc(),
+        Feedback.details.has_key("preferred_answer").desc(),
+        Feedback.comment.is_(None),
+        Feedback.created_at.desc(),
+        Feedback.id,
+    )
+
+
+def signal_ids_of(row_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, list[UUID]]:
+    """The ids of all feedback behind each of these rows, in the order in which it came. One query."""
+    link = SharedContextFeedback
+    behind = (
+        select(link.shared_context_id, link.feedback_id)
+        .where(link.tenant_id == actor.tenant_id, link.shared_context_id.in_(row_ids))
+        .order_by(link.created_at, link.id)
+    )
+    found: dict[UUID, list[UUID]] = {}
+    for row_id, feedback_id in db.session.execute(behind) if row_ids else ():
+        found.setdefault(row_id, []).append(feedback_id)
     return found
 
 

@@ -15,16 +15,21 @@ from app.services.feedback import review as feedback_review
 OPEN_STATUSES = ("pending", "reviewed")
 REJECTED_NOTE = "The rule made of it was rejected"
 LIVE_STATES = ("proposed", "active")
+# The actions in a row's history that put the feedback behind it to use.
+APPROVALS = ("active", "approved", "merged")
+
+
+def apply_signals(row: SharedContext, *, actor: Actor, led_to: UUID | None = None, at: datetime | None = None) -> None:
+    """Close the open feedback behind a rule as applied. `led_to` is the row that it changed, when that is another."""
+    outcome = {"kind": "knowledge", "id": str(led_to or row.id), "text": row.content}
+    _review_all(_open_signals_of(row), "applied", actor=actor, outcome=outcome, at=at)
 
 
 def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = None, at: datetime | None = None) -> None:
     """Close the open feedback behind a rule that was just decided about. Feedback behind another live rule stays open
     when this one is rejected."""
-    # Locked, so that none of it is decided about meanwhile.
-    behind = _signals_of(row).where(Feedback.status.in_(OPEN_STATUSES)).with_for_update(of=Feedback)
     if row.active:
-        outcome = {"kind": "knowledge", "id": str(row.id), "text": row.content}
-        _review_all(behind, "applied", actor=actor, outcome=outcome, at=at)
+        apply_signals(row, actor=actor, at=at)
         return
     link = aliased(SharedContextFeedback)
     other = exists().where(
@@ -36,18 +41,24 @@ def settle_signals(row: SharedContext, *, actor: Actor, reason: str | None = Non
     )
     said = (reason or "").strip()
     notes = f"{REJECTED_NOTE}: {said}"[: feedback_review.MAX_NOTE_LENGTH] if said else f"{REJECTED_NOTE}."
-    _review_all(behind.where(~other), "dismissed", actor=actor, notes=notes, at=at)
+    _review_all(_open_signals_of(row).where(~other), "dismissed", actor=actor, notes=notes, at=at)
 
 
 def reopen_signals(row: SharedContext, decided: SharedContextHistory, *, actor: Actor) -> None:
     """Reopen the feedback that a decision about a rule closed, unless it was decided again since."""
+    led_to = decided.after.get("superseded_by") or str(row.id)
     closed = (
-        Feedback.outcome["id"].astext == str(row.id)
-        if decided.action == "active"
+        Feedback.outcome["id"].astext == led_to
+        if decided.action in APPROVALS
         else (Feedback.status == "dismissed") & Feedback.review_notes.startswith(REJECTED_NOTE, autoescape=True)
     )
     since = Feedback.reviewed_at >= decided.created_at
     _review_all(_signals_of(row).where(since, closed), "reopen", actor=actor)
+
+
+def _open_signals_of(row: SharedContext) -> Any:
+    """Locked, so that none of it is decided about meanwhile."""
+    return _signals_of(row).where(Feedback.status.in_(OPEN_STATUSES)).with_for_update(of=Feedback)
 
 
 def _signals_of(row: SharedContext) -> Any:

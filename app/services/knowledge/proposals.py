@@ -5,17 +5,32 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select, text
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select, text
+from sqlalchemy.dialects.postgresql import array
 
 from app.actor import Actor
 from app.db import db, get_own
 from app.errors import Forbidden, Invalid, Refused, Throttled
+from app.learning.hygiene.checks import DUPLICATE_NEARNESS, says_alike
 from app.models import SharedContext, SharedContextHistory
 from app.services import audit
-from app.services.knowledge.rows import NewRow, add_row, embed_content, link_signals, signals_of
+from app.services.knowledge.rows import (
+    NewRow,
+    add_row,
+    embed_content,
+    is_own_proposal,
+    link_signals,
+    revise_proposal,
+    signals_of,
+    withdraw_proposal,
+)
 from app.services.knowledge.validation import check_signals, clean_text
+from app.services.knowledge.vectors import get_vectors
+from app.text.embeddings import nearness
 
 MAX_PER_HOUR = 20
+# How many rejected proposals of a scope a new one is compared with, the newest first.
+MAX_REJECTED = 500
 EDITABLE_BY_TOOLS = ("content", "context")
 REFUSALS = {
     "active": "An active row of this type says the same in the same scope.",
@@ -27,7 +42,8 @@ CONTENT_HASH = "md5(lower(regexp_replace(btrim(:content), '\\s+', ' ', 'g')))"
 
 
 def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
-    """Propose a rule. The same proposal again adds its signals to the first; a rejected one is refused."""
+    """Propose a rule. The same proposal again adds its signals to the first; what a person rejected is refused, also in
+    other words."""
     vector = embed_content(clean_text(new.content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
     known = _find_same(new, actor)
@@ -36,20 +52,22 @@ def propose_row(new: NewRow, *, actor: Actor, session_id: UUID | None = None) ->
         return known
     if known is not None and (refusal := REFUSALS.get(known.state)):
         raise Refused(refusal, current=known.state)
-    if known is not None and _was_rejected(known, actor):
-        raise Refused("This was proposed before, and a person rejected it.", current=known.state)
+    _check_rejected(new, vector, actor)
     return _write(new, {}, vector, actor, session_id)
 
 
 def propose_edit(
     row_id: UUID, changes: Mapping[str, Any], *, actor: Actor, session_id: UUID | None = None
 ) -> SharedContext:
-    """Propose other words for an active row. The row stays in the prompts as it is until a person approves."""
+    """Propose other words for an active row, which stays in the prompts as it is until a person approves. Whoever
+    proposed something changes that instead: their proposal about this row, or the proposal itself."""
     actor.check_admin("Only an admin's tools propose changes to knowledge.")
     unknown = set(changes) - set(EDITABLE_BY_TOOLS)
     if unknown:
         raise Forbidden(f"Only a person changes {min(unknown)}; a tool proposes other words.")
     row = get_model(row_id, actor=actor)
+    if row.state == "proposed" and "retires" not in row.meta:
+        return revise_proposal(row_id, changes, actor=actor)
     if row.state != "active":
         raise Refused(f"This row is {row.state}; only an active row is changed, and a new one proposed.")
     content, context = (changes.get(name, getattr(row, name)) for name in EDITABLE_BY_TOOLS)
@@ -59,7 +77,45 @@ def propose_edit(
     new = NewRow(**same, content=content, context=context, feedback_ids=signals_of(row))
     vector = embed_content(clean_text(content))
     db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
+    _check_rejected(new, vector, actor, of_row=row)
+    _withdraw_earlier(row, actor)
     return _write(new, {"replaces": {"id": str(row.id), "version": row.version}}, vector, actor, session_id)
+
+
+def propose_retirement(row_id: UUID, reason: str, *, actor: Actor, session_id: UUID | None = None) -> SharedContext:
+    """Propose to take an active row out of use. On a proposal of one's own, withdraw it."""
+    actor.check_admin("Only an admin's tools propose changes to knowledge.")
+    row = get_model(row_id, actor=actor)
+    if row.state == "proposed":
+        return withdraw_proposal(row_id, reason, actor=actor)
+    if row.state != "active":
+        raise Refused(f"This row is {row.state}; only an active row is taken out of use.", current=row.state)
+    same = {name: getattr(row, name) for name in ("type", "content", "context", "agent_id", "entity_type_id")}
+    vector = embed_content(row.content)
+    db.session.execute(LOCK_PROPOSALS, {"tenant": str(actor.tenant_id)})
+    kept = SharedContext.meta["retires"].contains({"id": str(row.id), "version": row.version})
+    if db.session.scalar(select(SharedContext.id).where(was_rejected(actor), kept).limit(1)):
+        raise Refused("A person decided to keep this row as it is.", current=row.state)
+    _withdraw_earlier(row, actor)
+    about = {"id": str(row.id), "version": row.version, "reason": reason}
+    return _write(NewRow(**same), {"retires": about}, vector, actor, session_id)
+
+
+def kind_of(row: SharedContext) -> str:
+    """What a proposal asks for: a new row, other words for a row, or to take one out of use."""
+    return "retire" if "retires" in row.meta else "change" if "replaces" in row.meta else "new"
+
+
+def was_rejected(actor: Actor) -> ColumnElement[bool]:
+    """The condition that a row of the workspace is a proposal that a person turned down."""
+    history = SharedContextHistory
+    approved_or_withdrawn = exists().where(
+        history.tenant_id == SharedContext.tenant_id,
+        history.shared_context_id == SharedContext.id,
+        history.action.in_(("active", "withdrawn")),
+    )
+    off = SharedContext.tenant_id == actor.tenant_id, SharedContext.state.in_(("inactive", "deleted"))
+    return and_(*off, SharedContext.meta.has_key("proposed"), ~approved_or_withdrawn)
 
 
 def get_model(row_id: UUID, *, actor: Actor) -> SharedContext:
@@ -86,22 +142,51 @@ def _find_same(new: NewRow, actor: Actor) -> SharedContext | None:
             SharedContext.agent_id.is_not_distinct_from(new.agent_id),
             SharedContext.entity_type_id.is_not_distinct_from(new.entity_type_id),
             text(f"shared_context.content_hash = {CONTENT_HASH}").bindparams(content=new.content),
-            ~SharedContext.meta.has_key("replaces"),
+            ~SharedContext.meta.has_any(array(["replaces", "retires"])),
         )
         .order_by(order, SharedContext.created_at.desc())
         .limit(1)
     )
 
 
-def _was_rejected(row: SharedContext, actor: Actor) -> bool:
-    """A tool's proposal that never came into force."""
-    if "proposed" not in row.meta:
-        return False
-    history = SharedContextHistory
-    approved = select(history.id).where(
-        history.tenant_id == actor.tenant_id, history.shared_context_id == row.id, history.action == "active"
+def _check_rejected(new: NewRow, vector: list[float], actor: Actor, of_row: SharedContext | None = None) -> None:
+    """Refuse what says the same as a rejected proposal in the same scope. New words for a row are compared with those
+    that were rejected for it."""
+    replaced = SharedContext.meta["replaces"]["id"].astext
+    rejected: Any = db.session.execute(
+        select(SharedContext.id, SharedContext.content, SharedContext.content_hash.label("digest"))
+        .where(
+            was_rejected(actor),
+            ~SharedContext.meta.has_key("retires"),
+            SharedContext.agent_id.is_not_distinct_from(new.agent_id),
+            SharedContext.entity_type_id.is_not_distinct_from(new.entity_type_id),
+            replaced == str(of_row.id) if of_row else replaced.is_(None),
+        )
+        .order_by(SharedContext.updated_at.desc())
+        .limit(MAX_REJECTED)
+    ).all()
+    vectors = get_vectors(rejected)
+    near = nearness(vector, [vectors[one.id] for one in rejected])
+    if any(_says_same(new.content, one.content, by) for one, by in zip(rejected, near, strict=True)):
+        raise Refused("This was proposed before, and a person rejected it.", current="inactive")
+
+
+def _says_same(one: str, other: str, near: float) -> bool:
+    if one.lower().split() == other.lower().split():
+        return True
+    return near >= DUPLICATE_NEARNESS and says_alike(one, other)
+
+
+def _withdraw_earlier(row: SharedContext, actor: Actor) -> None:
+    """A proposal about a row takes the place of the one that the same agent made before."""
+    waiting = select(SharedContext).where(
+        SharedContext.tenant_id == actor.tenant_id,
+        SharedContext.state == "proposed",
+        or_(*(SharedContext.meta[link]["id"].astext == str(row.id) for link in ("replaces", "retires"))),
     )
-    return db.session.scalar(approved.limit(1)) is None
+    for earlier in db.session.scalars(waiting).all():
+        if is_own_proposal(earlier, actor):
+            withdraw_proposal(earlier.id, "Replaced by a newer proposal.", actor=actor)
 
 
 def _add_signals(row: SharedContext, new: NewRow, actor: Actor) -> None:

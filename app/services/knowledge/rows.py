@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.actor import Actor
@@ -34,8 +34,9 @@ FROM: dict[str, tuple[str, ...]] = {
     "superseded": ("active",),
     "deleted": ("proposed", "active", "inactive", "superseded"),
     "rolled_back": ("proposed", "active", "inactive"),
-    "reopened": ("active", "inactive"),
+    "reopened": ("active", "inactive", "superseded"),
     "merged": ("proposed",),
+    "withdrawn": ("proposed",),
 }
 # After these, prompts may get words that a person has not seen before.
 CHECKED_ACTIONS = ("edited", "active", "rolled_back")
@@ -44,6 +45,7 @@ REFUSALS = {
     "rolled_back": "This row is {state}; nothing of it is in use.",
     "reopened": "Only the last decision about a proposal can be taken back.",
     "merged": "This row is {state}; only a proposed one is merged.",
+    "withdrawn": "This row is {state}; only a proposal that waits is withdrawn.",
 }
 # A rollback restores whether a row was in use, but never that it was proposed or superseded.
 RESTORED_STATES = ("active", "inactive")
@@ -174,6 +176,8 @@ def _edit(
     row = _lock_row(row_id, actor)
     _check_version(row, version)
     _check_move(row, action)
+    if "retires" in row.meta:
+        raise Refused("A proposal to retire a row has no words of its own; approve or reject it.", current=row.state)
     now = {"type": row.type, "content": row.content, "context": row.context} | values
     check_text(now["type"], now["content"], now["context"])
     check_scope(values.get("agent_id"), values.get("entity_type_id"), actor)
@@ -206,12 +210,14 @@ def set_state(
     into use whose proof broke a golden. Deciding about a proposed rule decides about the feedback behind it."""
     if state not in KNOWLEDGE_STATES:
         raise Invalid(f"state: Use one of {', '.join(KNOWLEDGE_STATES)}.")
-    row = _lock_row(row_id, actor, retiring=state == "inactive")
+    row = _lock_row(row_id, actor)
     _check_version(row, version)
     before = row.state
     if before == state:
         return row
     _check_move(row, state)
+    if state == "active" and "retires" in row.meta:
+        return _approve_retirement(row, actor, reason, at)
     if before == "active" and state == "inactive" and not (reason or "").strip():
         raise Invalid.of({"reason": "Say why it should no longer apply."})
     if state == "superseded":
@@ -227,6 +233,21 @@ def set_state(
     _change(row, state, {"state": state, "superseded_by": heir}, actor, reason, at)
     if before == "proposed":
         outcomes.settle_signals(row, actor=actor, reason=reason, at=at)
+    return row
+
+
+def _approve_retirement(row: SharedContext, actor: Actor, reason: str | None, at: datetime | None) -> SharedContext:
+    """Take the row out of use that a proposal is about, if it is still what it was then. The proposal has no use of its
+    own afterwards."""
+    if row.state != "proposed":
+        raise Refused("This proposal was rejected; undo that or deactivate the row itself.", current=row.state)
+    target = row.meta["retires"]
+    old = _lock_row(UUID(target["id"]), actor)
+    if old.version != target["version"]:
+        raise Stale("The row to retire was changed since; decide about that one instead.", _versioned_values(old))
+    _change(old, "inactive", {"state": "inactive"}, actor, reason or target["reason"], at)
+    _change(row, "approved", {"state": "superseded", "superseded_by": old.id}, actor, reason, at)
+    outcomes.apply_signals(row, actor=actor, led_to=old.id, at=at)
     return row
 
 
@@ -255,44 +276,66 @@ def deactivate_all(
 
 
 def reopen_row(row_id: UUID, *, actor: Actor) -> SharedContext:
-    """Take back the decision about a proposal, unless the row was changed since. The row it replaced is active again,
-    and the feedback that the decision closed is open again."""
+    """Take back the decision about a proposal, unless the row was changed since. The row it replaced or retired is
+    active again, signals that it passed on come back, and the feedback that the decision closed is open again."""
     row = _lock_row(row_id, actor)
     decided = _history_at(row_id, row.version, actor)
     _check_move(row, "reopened")
     if decided is None or decided.before.get("state") != "proposed":
         raise Refused(REFUSALS["reopened"], current=row.state)
     approved = row.active
-    _change(row, "reopened", {"state": "proposed"}, actor)
+    _change(row, "reopened", {"state": "proposed", "superseded_by": None}, actor)
     if approved and "replaces" in row.meta:
-        _bring_back_replaced(row, actor)
+        _bring_back(row, "replaces", actor, "The new wording was taken back.")
+    if decided.action == "approved":
+        _bring_back(row, "retires", actor, "Its retirement was taken back.")
+    if decided.action == "merged":
+        _take_signals_back(row, UUID(decided.after["superseded_by"]))
     outcomes.reopen_signals(row, decided, actor=actor)
     return row
 
 
-def _bring_back_replaced(row: SharedContext, actor: Actor) -> None:
+def _bring_back(row: SharedContext, link: str, actor: Actor, reason: str) -> None:
     """The proposal is about that row as it is now, so that it can be approved once more."""
-    old = _lock_row(UUID(row.meta["replaces"]["id"]), actor)
-    if old.superseded_by != row.id:
-        raise Refused("The row that this replaced was changed since; edit that one instead.", current=old.state)
-    _change(old, "active", {"state": "active", "superseded_by": None}, actor, "The new wording was taken back.")
-    row.meta = {**row.meta, "replaces": {"id": str(old.id), "version": old.version}}
+    old = _lock_row(UUID(row.meta[link]["id"]), actor)
+    since = _history_at(old.id, old.version, actor)
+    if old.superseded_by not in (None, row.id) or since is None or since.after["state"] == since.before.get("state"):
+        raise Refused("The row that this was about was changed since; edit that one instead.", current=old.state)
+    _change(old, "active", {"state": "active", "superseded_by": None}, actor, reason)
+    row.meta = {**row.meta, link: row.meta[link] | {"version": old.version}}
     db.session.flush()
 
 
-def merge_row(row_id: UUID, into: UUID, *, actor: Actor) -> SharedContext:
+def _take_signals_back(row: SharedContext, target_id: UUID) -> None:
+    """Take from a row the signals that a merge put behind it."""
+    link, moved = SharedContextFeedback, [UUID(one) for one in row.meta.get("passed_on", ())]
+    of_target = (link.tenant_id == row.tenant_id) & (link.shared_context_id == target_id)
+    db.session.execute(delete(link).where(of_target, link.feedback_id.in_(moved)))
+    mine = (SharedContext.tenant_id == row.tenant_id) & (SharedContext.id == target_id)
+    clearest = update(SharedContext).where(mine, SharedContext.source_feedback_id.in_(moved))
+    db.session.execute(clearest.values(source_feedback_id=None))
+    row.meta = {name: value for name, value in row.meta.items() if name != "passed_on"}
+    db.session.flush()
+
+
+def merge_row(row_id: UUID, into: UUID, *, actor: Actor, version: int | None = None) -> SharedContext:
     """Merge a proposal into an active row: its signals move there, and the row supersedes it."""
     if into == row_id:
         raise Invalid.of({"into": "Choose another row."})
     # Locked in the order of their ids, so that two who merge crosswise wait instead of blocking each other.
     locked = {one: _lock_row(one, actor) for one in sorted((row_id, into))}
     row, target = locked[row_id], locked[into]
+    _check_version(row, version)
     _check_move(row, "merged")
+    if "retires" in row.meta:
+        raise Refused("A proposal to retire a row is approved or rejected, not merged.", current=row.state)
     if target.state != "active":
         raise Refused(f"The other row is {target.state}; merge into one that is active.", current=target.state)
     known = signals_of(target)
-    link_signals(target, [signal for signal in signals_of(row) if signal not in known])
+    moved = [signal for signal in signals_of(row) if signal not in known]
+    link_signals(target, moved)
     target.source_feedback_id = target.source_feedback_id or row.source_feedback_id
+    row.meta = {**row.meta, "passed_on": [str(one) for one in moved]}
     _change(row, "merged", {"state": "superseded", "superseded_by": into}, actor, into=str(into))
     outcomes.settle_signals(target, actor=actor)
     return row
@@ -303,9 +346,43 @@ def _clean_context(context: str | None) -> str | None:
     return clean_text(context) if context and context.strip() else None
 
 
-def _lock_row(row_id: UUID, actor: Actor, *, retiring: bool = False) -> SharedContext:
-    """The row, locked until the transaction ends. Agents of admins may take a row out of use, and nothing else."""
-    if not actor.is_admin or (actor.agent_id and not retiring):
+def revise_proposal(row_id: UUID, values: Mapping[str, Any], *, actor: Actor) -> SharedContext:
+    """Let the one who proposed a row change its words while it waits."""
+    words: dict[str, Any] = {"context": _clean_context(values["context"])} if "context" in values else {}
+    if "content" in values:
+        words["content"] = clean_text(values["content"])
+    vector = embed_content(words["content"]) if "content" in words else None
+    row = _lock_own_proposal(row_id, actor)
+    check_text(row.type, words.get("content", row.content), words.get("context", row.context))
+    if _change(row, "edited", words, actor) and vector:
+        save_vector(row_id, vector, actor=actor)
+    return row
+
+
+def withdraw_proposal(row_id: UUID, reason: str | None, *, actor: Actor) -> SharedContext:
+    """Let the one who proposed a row take it back. That decides nothing about the feedback behind it."""
+    row = _lock_own_proposal(row_id, actor)
+    _change(row, "withdrawn", {"state": "deleted"}, actor, reason)
+    return row
+
+
+def is_own_proposal(row: SharedContext, actor: Actor) -> bool:
+    """Whether a tool of this agent, or of this person where no agent acts, proposed the row."""
+    by_agent = row.created_by_agent_id == actor.agent_id
+    return "proposed" in row.meta and by_agent and (actor.agent_id is not None or row.created_by_user_id == actor.id)
+
+
+def _lock_own_proposal(row_id: UUID, actor: Actor) -> SharedContext:
+    row: SharedContext = get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
+    _check_move(row, "withdrawn")
+    if not is_own_proposal(row, actor):
+        raise Forbidden("Another agent or person proposed this; propose a row of your own.")
+    return row
+
+
+def _lock_row(row_id: UUID, actor: Actor) -> SharedContext:
+    """The row, locked until the transaction ends."""
+    if not actor.is_admin or actor.agent_id:
         raise Forbidden("Only an admin changes knowledge; agents propose it.")
     return get_own(SharedContext, row_id, "knowledge row", actor=actor, lock=True)
 

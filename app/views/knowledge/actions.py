@@ -7,7 +7,7 @@ from uuid import UUID
 from flask import g, request, url_for
 from werkzeug.wrappers import Response
 
-from app.db import transaction
+from app.db import db, transaction
 from app.db.paging import Page
 from app.errors import Invalid, NotFound, Refused
 from app.formats.ids import parse_id
@@ -21,17 +21,19 @@ from app.services.knowledge import hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import prompt as knowledge_prompt
 from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.hygiene import Unanswered
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
 from app.text.hidden_characters import strip_hidden
 from app.views.forms import parse_count, selected_ids
 from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
-from app.views.knowledge.form import Unconfirmed, read_choice
+from app.views.knowledge.form import read_choice
 from app.views.knowledge.pages import (
     REVERSIBLE,
     UNCHECKED_STATES,
     check_return,
+    decision_toast,
     detail_context,
     edit_toast,
     list_context,
@@ -131,9 +133,10 @@ def merge(row_id: UUID) -> Any:
     into = read_choice(request.form.get("into", ""))
     if into is None:
         return _choose_again(row_id, "Choose the row whose text stays.")
+    version = parse_count(request.form.get("version"))
     with transaction():
-        knowledge_rows.merge_row(row_id, into, actor=g.actor)
-    return show_card(row_id, Toast("Merged. Its signals are behind the other row now."))
+        knowledge_rows.merge_row(row_id, into, actor=g.actor, version=version)
+    return show_card(row_id, decision_toast(row_id, "proposed", "superseded"))
 
 
 @bp.post("/<uuid:row_id>/replace")
@@ -156,7 +159,7 @@ def decide_many() -> Any:
     try:
         with transaction():
             toast = _decide_rows(request.form.get("state", ""), _read_reason())
-    except Unconfirmed:
+    except Unanswered:
         toast = Toast("Not activated. Some are vague or repeat another rule. Activate those one by one.", "error")
     except Invalid as refusal:
         toast = Toast(refusal.detail, "error")
@@ -175,18 +178,24 @@ def _decide_rows(wanted: str, reason: str | None) -> Toast:
         raise Invalid("Say why they should not apply.")
     moved: dict[UUID, str] = {}
     broken: list[str] = []
+    asked = 0
     for row in knowledge_lists.get_rows(ids, actor=g.actor):
         try:
-            if move_row(row.id, wanted, reason).version != row.version:
-                moved[row.id] = row.state
+            with db.session.begin_nested():
+                if move_row(row, wanted, reason).version != row.version:
+                    moved[row.id] = row.state
         except BreaksGoldens as refusal:
             broken += refusal.titles.values()
+        except Unanswered:
+            asked += 1
         except (Invalid, Refused):
             continue
     check_return([row_id for row_id, state in moved.items() if wanted == "active" and state in UNCHECKED_STATES])
     text = f"{DONE_WORDS[wanted]}: {len(moved)}{'' if len(moved) == len(ids) else f' of {len(ids)}'}."
     if broken:
         text += f" Not what breaks “{broken[0]}”{f' and {len(broken) - 1} more' if len(broken) > 1 else ''}."
+    if asked:
+        text += f" The checks found something in {asked}. Decide about {'it' if asked == 1 else 'those'} one by one."
     # Rows that were not all the same before have no one way back.
     before = set(moved.values())
     if len(before) != 1 or (back := before.pop(), wanted) not in REVERSIBLE or len(moved) > MAX_IN_COOKIE:

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from app.errors import Invalid, Problem, Stale
 from app.formats.ids import parse_id
 from app.learning.hygiene.checks import Finding
+from app.services.knowledge.hygiene import Unanswered, confirmation_of
 from app.services.knowledge.lists import KnowledgeRow
 from app.text.diff import Part, word_diff
 from app.text.hidden_characters import hidden_signs, strip_hidden
 from app.views.forms import parse_count
-
-
-class Unconfirmed(Exception):
-    """A rule would go live although the checks found something that a person has not confirmed. Raised inside the
-    transaction, so that nothing of it is kept."""
-
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        super().__init__(f"{len(findings)} findings")
-        self.findings = list(findings)
-
-
-def confirmation_of(findings: Sequence[Finding]) -> str:
-    """The value that confirms exactly these findings. A changed text with other findings asks again."""
-    return sha256("\n".join(f"{one.check}: {one.reason}" for one in findings).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -68,8 +54,8 @@ class KnowledgeForm:
             version=parse_count(form.get("version")) or 0,
         )
 
-    def asking(self, unconfirmed: Unconfirmed) -> KnowledgeForm:
-        return replace(self, findings=unconfirmed.findings, confirm=confirmation_of(unconfirmed.findings))
+    def asking(self, unanswered: Unanswered) -> KnowledgeForm:
+        return replace(self, findings=unanswered.findings, confirm=confirmation_of(unanswered.findings))
 
     def as_changes(self) -> dict[str, Any]:
         ids = {name: read_choice(getattr(self, name), name) for name in ("agent_id", "entity_type_id")}

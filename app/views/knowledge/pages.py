@@ -18,17 +18,19 @@ from app.security.access import access
 from app.services.agents import versions
 from app.services.entities import store as entity_store
 from app.services.evals.proof import report as proof_report
-from app.services.knowledge import hygiene
+from app.services.knowledge import decisions, hygiene
 from app.services.knowledge import lists as knowledge_lists
 from app.services.knowledge import proofs as knowledge_proofs
 from app.services.knowledge import rows as knowledge_rows
+from app.services.knowledge.hygiene import Unanswered, confirmation_of
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
 from app.text.diff import Part, word_diff
 from app.views import lists as listing
+from app.views.forms import parse_count
 from app.views.htmx import Toast, page, swap
 from app.views.knowledge import bp
-from app.views.knowledge.form import KnowledgeForm, Unconfirmed, confirmation_of
+from app.views.knowledge.form import KnowledgeForm
 from app.views.layout import saved_views
 
 DONE = {
@@ -37,8 +39,16 @@ DONE = {
     "deleted": "Deleted.",
     "proposed": "Proposed again.",
 }
+DECIDED = {
+    "active": "Approved. It is in the next prompt.",
+    "inactive": "Rejected.",
+    "superseded": "Merged. Its signals are behind the other row now.",
+}
 STATE_WORDS = {"proposed": "Proposed", "inactive": "Inactive", "superseded": "Replaced"}
-REVERSIBLE = {("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive")}
+REVERSIBLE = {
+    ("active", "inactive"), ("inactive", "active"), ("proposed", "active"), ("proposed", "inactive"),
+    ("proposed", "superseded"),
+}  # fmt: skip
 PAGE_SIZE = 25
 CHECKED_FIELDS = ("content", "context", "agent_id", "entity_type_id")
 # States from which a row comes back without anybody having looked at its checks on the way.
@@ -117,13 +127,6 @@ def _new_form(form: KnowledgeForm, status: int = 200, row: Any = None) -> Respon
     return page("knowledge/form.html", "knowledge/_form.html", status=status, form=form, row=row, **scope_choices())
 
 
-def _check_confirmed(form: KnowledgeForm, row_id: UUID) -> None:
-    """Let a rule go live only if the person has read what the checks found in it."""
-    findings = hygiene.findings_to_confirm([row_id], actor=g.actor).get(row_id, [])
-    if findings and form.confirm != confirmation_of(findings):
-        raise Unconfirmed(findings)
-
-
 @bp.post("")
 @access("admin")
 def add() -> Any:
@@ -133,9 +136,9 @@ def add() -> Any:
     try:
         with transaction():
             row_id = knowledge_rows.add_row(knowledge_rows.NewRow(**form.as_changes()), actor=g.actor).id
-            _check_confirmed(form, row_id)
-    except Unconfirmed as unconfirmed:
-        return _new_form(form.asking(unconfirmed), 422)
+            hygiene.check_answered(row_id, form.confirm, actor=g.actor)
+    except Unanswered as unanswered:
+        return _new_form(form.asking(unanswered), 422)
     except (Invalid, Refused) as refusal:
         return _new_form(form.refused(refusal), 422)
     found = hygiene.check_rows([row_id], actor=g.actor)
@@ -187,17 +190,9 @@ def edit(row_id: UUID) -> Any:
     approves = request.form.get("approve") == "1" or bool(form.confirm and before.state == "proposed")
     try:
         with transaction():
-            reason = form.reason or None
-            row = knowledge_rows.edit_row(row_id, form.as_changes(), form.version, actor=g.actor, reason=reason)
-            if approves:
-                knowledge_rows.set_state(row_id, "active", actor=g.actor)
-            version = row.version
-            # Pinning a rule says nothing new.
-            reads_differently = any(getattr(before, name) != getattr(row, name) for name in CHECKED_FIELDS)
-            if row.active and (approves or reads_differently):
-                _check_confirmed(form, row_id)
-    except Unconfirmed as unconfirmed:
-        return _form(row_id, form.asking(unconfirmed), 422)
+            version = (_approve_form if approves else _save_form)(form, before).version
+    except Unanswered as unanswered:
+        return _form(row_id, form.asking(unanswered), 422)
     except Stale as stale:
         return _form(row_id, form.overtaken(stale), 409)
     except (Invalid, Refused) as refusal:
@@ -205,9 +200,25 @@ def edit(row_id: UUID) -> Any:
     shown = detail_context(row_id, checked=True)
     advice = _findings_hint(shown["findings"].get(row_id, []))
     if approves:
-        return show_card(row_id, _decision_toast(row_id, "proposed", "active", advice), shown=shown)
-    text = f"Saved. It is in the next prompt.{advice}" if row.active else f"Saved.{advice}"
+        return show_card(row_id, decision_toast(row_id, "proposed", "active", advice), shown=shown)
+    text = f"Saved. It is in the next prompt.{advice}" if shown["row"].active else f"Saved.{advice}"
     return show_card(row_id, edit_toast(row_id, form.version, version, text), shown=shown)
+
+
+def _approve_form(form: KnowledgeForm, before: knowledge_lists.KnowledgeRow) -> SharedContext:
+    return decisions.approve_proposal(
+        before.id, actor=g.actor, version=form.version, changes=form.as_changes(), reason=form.reason or None,
+        confirm=form.confirm,
+    )  # fmt: skip
+
+
+def _save_form(form: KnowledgeForm, before: knowledge_lists.KnowledgeRow) -> SharedContext:
+    changes, reason = form.as_changes(), form.reason or None
+    row = knowledge_rows.edit_row(before.id, changes, form.version, actor=g.actor, reason=reason)
+    # Pinning a rule says nothing new.
+    if row.active and any(getattr(before, name) != getattr(row, name) for name in CHECKED_FIELDS):
+        hygiene.check_answered(row.id, form.confirm, actor=g.actor)
+    return row
 
 
 def _findings_hint(findings: list[Any]) -> str:
@@ -233,18 +244,29 @@ def _form(row_id: UUID, form: KnowledgeForm, status: int = 200) -> Response:
 def state(row_id: UUID) -> Any:
     """Approve, retire, bring back or delete a row, or take the decision about a proposal back."""
     wanted, reason = request.form.get("state", ""), request.form.get("reason", "").strip() or None
-    override = request.form.get("override_reason", "").strip() or None
-    before = knowledge_lists.get_row(row_id, actor=g.actor).row.state
+    row = knowledge_lists.get_row(row_id, actor=g.actor).row
     try:
         with transaction():
-            move_row(row_id, wanted, reason, override)
-            check_return([row_id] if wanted == "active" and before in UNCHECKED_STATES else [])
+            move_row(row, wanted, reason, parse_count(request.form.get("version")))
+            check_return([row_id] if wanted == "active" and row.state in UNCHECKED_STATES else [])
     except BreaksGoldens as refusal:
         return _show_blocked(row_id, refusal)
-    except Unconfirmed as unconfirmed:
-        row, asked = knowledge_lists.get_row(row_id, actor=g.actor).row, unconfirmed.findings
-        return page("knowledge/activate.html", "knowledge/_activate_swap.html", status=422, row=row, asked=asked)
-    return show_card(row_id, _decision_toast(row_id, before, wanted))
+    except Unanswered as unanswered:
+        return _ask_about(row_id, unanswered)
+    return show_card(row_id, decision_toast(row_id, row.state, wanted, kind=row.kind))
+
+
+def _ask_about(row_id: UUID, unanswered: Unanswered) -> Response:
+    """What the checks found in a row that was to go live, where that was asked for."""
+    row = knowledge_lists.get_row(row_id, actor=g.actor).row
+    return page(
+        "knowledge/activate.html",
+        "knowledge/_activate_swap.html",
+        status=422,
+        row=row,
+        asked=unanswered.findings,
+        confirm=confirmation_of(unanswered.findings) if row.state == "proposed" else "1",
+    )
 
 
 def _show_blocked(row_id: UUID, refusal: BreaksGoldens) -> Response:
@@ -260,10 +282,22 @@ def _show_blocked(row_id: UUID, refusal: BreaksGoldens) -> Response:
     )
 
 
-def move_row(row_id: UUID, wanted: str, reason: str | None, override: str | None = None) -> SharedContext:
+def move_row(
+    row: knowledge_lists.KnowledgeRow, wanted: str, reason: str | None, version: int | None = None
+) -> SharedContext:
+    """Make the move that a button asks for. Buttons of a proposal send the version that they were shown with, so that
+    they decide nothing else."""
+    override = request.form.get("override_reason", "").strip() or None
     if wanted == "proposed":
-        return knowledge_rows.reopen_row(row_id, actor=g.actor)
-    return knowledge_rows.set_state(row_id, wanted, actor=g.actor, reason=reason, override_reason=override)
+        return knowledge_rows.reopen_row(row.id, actor=g.actor)
+    if wanted == "active" and (version or row.state == "proposed"):
+        return decisions.approve_proposal(
+            row.id, actor=g.actor, version=version or row.version, reason=reason, override_reason=override,
+            confirm=request.form.get("confirm", ""),
+        )  # fmt: skip
+    if wanted == "inactive" and (version or row.state == "proposed"):
+        return decisions.reject_proposal(row.id, actor=g.actor, version=version or row.version, reason=reason)
+    return knowledge_rows.set_state(row.id, wanted, actor=g.actor, reason=reason, override_reason=override)
 
 
 def check_return(row_ids: list[UUID]) -> None:
@@ -271,11 +305,13 @@ def check_return(row_ids: list[UUID]) -> None:
     undo confirms by itself: the rows were in use a moment ago."""
     found = hygiene.findings_to_confirm(row_ids, actor=g.actor) if row_ids else {}
     if found and request.form.get("confirm") != "1":
-        raise Unconfirmed([finding for findings in found.values() for finding in findings])
+        raise Unanswered([finding for findings in found.values() for finding in findings])
 
 
-def _decision_toast(row_id: UUID, before: str, after: str, advice: str = "") -> Toast:
-    decided = {"active": "Approved. It is in the next prompt.", "inactive": "Rejected."} if before == "proposed" else {}
+def decision_toast(row_id: UUID, before: str, after: str, advice: str = "", kind: str = "new") -> Toast:
+    decided = DECIDED if before == "proposed" else {}
+    if kind == "retire" and before == "proposed":
+        decided = {**decided, "active": "Retired. No prompt gets it any more."}
     text = (decided.get(after) or DONE.get(after, "Done.")) + advice
     if (before, after) not in REVERSIBLE:
         return Toast(text)

@@ -182,7 +182,7 @@ def gate_of_row(row_id: UUID, score: Score, *, actor: Actor) -> str | None:
 def gate_refusal(row: Any, score: Score, *, actor: Actor) -> str | None:
     """Why the gate does not open for a proposed row: a sentence, or empty where it opens. None where the gate has no
     say: the workspace lets people decide, or a person wrote the row."""
-    if row.state != "proposed" or "proposed" not in row.meta:
+    if row.state != "proposed" or "proposed" not in row.meta or "retires" in row.meta:
         return None
     if workspace_store.get_settings(actor).knowledge_gate != GATE:
         return None

@@ -230,7 +230,9 @@ def unproved_rows(*, actor: Actor) -> list[UUID]:
     """Proposed rows without a proof that still holds, the newest first."""
     newest = (SharedContext.updated_at.desc(), SharedContext.id)
     proposed = select(SharedContext.id).where(
-        SharedContext.tenant_id == actor.tenant_id, SharedContext.state == "proposed"
+        SharedContext.tenant_id == actor.tenant_id,
+        SharedContext.state == "proposed",
+        ~SharedContext.meta.has_key("retires"),
     )
     ids = list(db.session.scalars(proposed.order_by(*newest).limit(10 * MAX_ROWS)))
     known = knowledge_proofs.proofs_of(ids, actor=actor)
