@@ -6,29 +6,18 @@ from sqlalchemy import text
 
 from app.actor import Actor
 from app.db import db
+from app.services.evals.charts.dropped import COUNTED_RUN, dropped_statements
 
 MAX_COUNT = 1000
-# The newest run of each set that counts for it (see `evals.run_lists.counts_for_set`), with its figures. `{which}` says
-# of which set, and before which run.
-_RUN = """
-    SELECT run.id, run.set_name, run.created_at, round(found.accuracy * found.judged)::int AS passed, found.judged
-      FROM eval_runs AS run, jsonb_to_record(run.figures) AS found(accuracy float, judged int)
-     WHERE run.tenant_id = :tenant AND run.status = 'completed' AND NOT run.options ? 'trial' AND {which}
-     ORDER BY run.created_at DESC, run.id DESC LIMIT 1
-"""
+_SETS, _LATEST, _DROPPED = dropped_statements(":tenant")
 _BEFORE_LAST = "run.set_name = last.set_name AND (run.created_at, run.id) < (last.created_at, last.id)"
-# Sets are walked through the index of goldens, each found by the one before it.
+_OLDER = COUNTED_RUN.format(tenant=":tenant", which=_BEFORE_LAST)
 COUNTS = text(f"""
-    WITH RECURSIVE sets(name) AS (
-        SELECT min(golden_set) FROM sessions WHERE tenant_id = :tenant AND golden_set IS NOT NULL
-        UNION ALL
-        SELECT (SELECT min(golden_set) FROM sessions WHERE tenant_id = :tenant AND golden_set > sets.name)
-          FROM sets WHERE sets.name IS NOT NULL
-    ), latest AS (SELECT newest.* FROM sets, LATERAL ({_RUN.format(which="run.set_name = sets.name")}) AS newest),
+    WITH RECURSIVE {_SETS}, latest AS ({_LATEST}),
     last AS (SELECT * FROM latest ORDER BY created_at DESC, id DESC LIMIT 1),
     before AS (
         SELECT passed, judged FROM latest WHERE id <> (SELECT id FROM last)
-        UNION ALL SELECT older.passed, older.judged FROM last, LATERAL ({_RUN.format(which=_BEFORE_LAST)}) AS older
+        UNION ALL SELECT older.passed, older.judged FROM last, LATERAL ({_OLDER}) AS older
     ), pending AS NOT MATERIALIZED (
         SELECT created_at, assignee_id FROM feedback WHERE tenant_id = :tenant AND status = 'pending'
     )
@@ -39,6 +28,7 @@ COUNTS = text(f"""
                                   LIMIT {MAX_COUNT}) AS one) AS knowledge,
            (SELECT count(*) FROM (SELECT FROM tasks WHERE tenant_id = :tenant AND enabled AND last_outcome = 'failed'
                                   LIMIT {MAX_COUNT}) AS one) AS tasks,
+           (SELECT count(*) FROM ({_DROPPED}) AS one) AS dropped,
            (SELECT sum(passed)::float / nullif(sum(judged), 0) FROM latest) AS accuracy,
            (SELECT sum(passed)::float / nullif(sum(judged), 0) FROM before) AS accuracy_before
 """)
@@ -47,7 +37,8 @@ COUNTS = text(f"""
 def count_tabs(*, actor: Actor) -> dict[str, Any]:
     """Pending feedback, what of it the actor has taken on, and proposed knowledge, each counted up to `MAX_COUNT`: a
     tab says "1,000+" and stays quick. `oldest` is since when feedback waits, `tasks` how many schedules failed,
-    `evals` the accuracy over all sets and its change with the newest run. One query."""
+    `dropped` how many sets pass less than in their last scheduled run, `evals` the accuracy over all sets and how it
+    changed with the newest run. One query."""
     found = dict(db.session.execute(COUNTS, {"tenant": actor.tenant_id, "me": actor.id}).mappings().one())
     now, before = found.pop("accuracy"), found.pop("accuracy_before")
     change = now - before if now is not None and before is not None else None

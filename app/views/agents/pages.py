@@ -327,6 +327,11 @@ def _show_form(form: AgentForm, agent: Agent | None, status: int = 200) -> Respo
     )
 
 
+def compare_versions(before: Any, after: Any) -> list[tuple[Change, list[tuple[str, str]]]]:
+    """What differs between the contents of two versions, in words."""
+    return _readable(diff_versions(before, after))
+
+
 def _readable(changes: list[Change]) -> list[tuple[Change, list[tuple[str, str]]]]:
     """Each change with its words compared, where it is a text."""
     return [(one, text_diff(one.before, one.after) if one.shape == "text" else []) for one in changes]
@@ -352,7 +357,7 @@ def versions(agent_id: UUID, refusal: str = "", status: int = 200) -> Any:
         more=rows[VERSIONS_SHOWN - 1].version if len(rows) > VERSIONS_SHOWN else None,
         older=older,
         newer=newer,
-        changes=_readable(diff_versions(contents[older], contents[newer])),
+        changes=compare_versions(contents[older], contents[newer]),
         refusal=refusal,
     )
 

@@ -1,0 +1,76 @@
+"""Sets that dropped: fewer of their goldens pass now than in the last scheduled run before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from app.actor import Actor
+from app.db import run
+from app.services.evals.run_lists import Score
+
+# Sets are walked through the index of goldens, each found by the one before it.
+SETS = """
+    sets(name) AS (
+        SELECT min(golden_set) FROM sessions WHERE tenant_id = {tenant} AND golden_set IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(golden_set) FROM sessions WHERE tenant_id = {tenant} AND golden_set > sets.name)
+          FROM sets WHERE sets.name IS NOT NULL
+    )
+"""
+# The newest run that counts for a set (see `run_lists.counts_for_set`), with its figures. `{which}` says of which set,
+# and before which run.
+COUNTED_RUN = """
+    SELECT run.id, run.set_name, run.created_at, run.completed_at, run.triggered_by,
+           round(found.accuracy * found.judged)::int AS passed, found.judged
+      FROM eval_runs AS run, jsonb_to_record(run.figures) AS found(accuracy float, judged int)
+     WHERE run.tenant_id = {tenant} AND run.status = 'completed' AND NOT run.options ? 'trial' AND {which}
+     ORDER BY run.created_at DESC, run.id DESC LIMIT 1
+"""
+LATEST = "SELECT newest.* FROM sets, LATERAL ({run}) AS newest"
+# Needs `latest`. A share is compared without dividing: a run may have judged nothing.
+DROPPED = """
+    SELECT latest.set_name, scheduled.passed AS passed_before, scheduled.judged AS judged_before, latest.passed,
+           latest.judged, scheduled.id AS before_id, latest.id, latest.completed_at
+      FROM latest, LATERAL ({run}) AS scheduled
+     WHERE latest.passed * scheduled.judged < scheduled.passed * latest.judged
+"""
+BEFORE_LATEST = "run.set_name = latest.set_name AND (run.created_at, run.id) < (latest.created_at, latest.id)"
+
+
+def dropped_statements(tenant: str) -> tuple[str, str, str]:
+    """The parts of a query over sets, for a query with others: `sets`, `latest` and `dropped`."""
+    latest = COUNTED_RUN.format(tenant=tenant, which="run.set_name = sets.name")
+    scheduled = COUNTED_RUN.format(tenant=tenant, which=f"run.triggered_by = 'scheduled' AND {BEFORE_LATEST}")
+    return SETS.format(tenant=tenant), LATEST.format(run=latest), DROPPED.format(run=scheduled)
+
+
+_SETS, _LATEST, _DROPPED = dropped_statements("%(tenant)s")
+LIST_DROPPED = f"WITH RECURSIVE {_SETS}, latest AS ({_LATEST}) {_DROPPED} ORDER BY latest.set_name"
+
+
+@dataclass(frozen=True)
+class DroppedSet:
+    """A set whose newest run passed a smaller share than its last scheduled run before."""
+
+    set_name: str
+    before: Score
+    now: Score
+    before_run_id: UUID
+    run_id: UUID
+    at: datetime
+
+    @property
+    def points(self) -> int:
+        return round(((self.before.share or 0.0) - (self.now.share or 0.0)) * 100)
+
+
+def list_dropped_sets(*, actor: Actor) -> list[DroppedSet]:
+    """The sets that dropped since their last scheduled run, by name. One query."""
+    rows = run(LIST_DROPPED, {"tenant": actor.tenant_id})
+    return [
+        DroppedSet(name, Score(*before), Score(*now), *rest)
+        for name, *figures in rows
+        for before, now, rest in [(figures[:2], figures[2:4], figures[4:])]
+    ]

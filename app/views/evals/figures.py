@@ -1,0 +1,248 @@
+"""Figures for the browser to draw. Their colours are names of our CSS tokens, which charts.js resolves by theme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.evals.verdict import ERRORED, FAIL, FLAKY, PASS, UNKNOWN
+from app.services.evals.charts.matrix import Cell, Column, GoldenRow
+from app.services.evals.charts.trend import Marker, Point
+from app.views.format import day, percent, score, value_line
+
+GLYPHS = {PASS: "✓", FAIL: "✗", FLAKY: "~", ERRORED: "!", UNKNOWN: "?"}
+# The place of each verdict in the colour scale.
+_SHADES = {FAIL: 0, FLAKY: 1, ERRORED: 2, UNKNOWN: 2, PASS: 3}
+_FILLS = ("var(--u-fail-fill)", "var(--u-warn-fill)", "var(--u-none-fill)", "var(--u-pass-fill)")
+MARKER_WORDS = {
+    "knowledge": ("knowledge change", "knowledge changes"),
+    "agent": ("agent version", "agent versions"),
+    "golden": ("edited golden", "edited goldens"),
+}
+_MARKER_LINES = {
+    "knowledge": {"color": "var(--u-ink-3)", "dash": "dot"},
+    "agent": {"color": "var(--u-accent)", "dash": "solid"},
+    "golden": {"color": "var(--u-warn-bar)", "dash": "dash"},
+}
+_INK, _FAINT = "var(--u-ink)", "var(--u-ink-3)"
+MAX_LABEL = 34
+
+
+def cell_text(cell: Cell | None) -> str:
+    """`✓ 0.97`, `! errored`; nothing where a golden was never replayed."""
+    if cell is None:
+        return ""
+    said = score(cell.accuracy) if cell.verdict in (PASS, FAIL, FLAKY) else cell.verdict
+    return f"{GLYPHS[cell.verdict]} {said}".rstrip()
+
+
+def header_lines(column: Column) -> tuple[str, str]:
+    """`✓ 5 ✗ 2`, and `+1 −2` where there is a column to compare with."""
+    counts = column.counts or {}
+    told = " ".join(f"{GLYPHS[verdict]} {counts[verdict]}" for verdict in GLYPHS if counts.get(verdict))
+    return told, f"+{column.better} −{column.worse}" if column.before is not None else ""
+
+
+def matrix_figure(
+    columns: Sequence[Column],
+    rows: Sequence[GoldenRow],
+    names: Mapping[str, str],
+    links: Mapping[tuple[str, str], str],
+    sorts: Mapping[str, tuple[str, str | None]],
+) -> dict[str, Any]:
+    """A heat map, the first row on top. A click on a cell opens its diff, one on a header sorts."""
+    import plotly.graph_objects as go
+
+    cells = [[row.cells.get(column.key) for column in columns] for row in rows]
+    heat = go.Heatmap(
+        x=list(range(len(columns))),
+        y=list(range(len(rows))),
+        z=[[None if cell is None else _SHADES[cell.verdict] for cell in line] for line in cells],
+        text=[[cell_text(cell) for cell in line] for line in cells],
+        customdata=[[links.get((row.id, column.key), "") for column in columns] for row in rows],
+        hovertext=[[_cell_hover(row, column, names) for column in columns] for row in rows],
+        hovertemplate="%{hovertext}<extra></extra>",
+        texttemplate="%{text}",
+        textfont={"color": _INK, "size": 12},
+        colorscale=[step for place, fill in enumerate(_FILLS) for step in ((place / 4, fill), ((place + 1) / 4, fill))],
+        zmin=-0.5,
+        zmax=3.5,
+        showscale=False,
+        xgap=3,
+        ygap=3,
+    )
+    headers = [_header(place, column, names[column.key]) for place, column in enumerate(columns)]
+    layout = _layout(
+        margin={"l": 210, "r": 4, "t": 64, "b": 4},
+        height=72 + 30 * len(rows),
+        annotations=headers,
+        xaxis={
+            **_AXIS,
+            "range": [-0.5, len(columns) - 0.5],
+            "showgrid": False,
+            "showline": False,
+            "showticklabels": False,
+        },
+        yaxis={
+            **_AXIS,
+            "range": [len(rows) - 0.5, -0.5],
+            "showgrid": False,
+            "showline": False,
+            "ticklabelstandoff": 8,
+            "tickvals": list(range(len(rows))),
+            "ticktext": [_escape(value_line(row.title, MAX_LABEL)) for row in rows],
+            "tickfont": {"color": _INK, "size": 12},
+        },
+        meta={"links": [sorts[column.key][0] for column in columns], "column": 62},
+    )
+    return _plain(go.Figure(heat, layout))
+
+
+def _cell_hover(row: GoldenRow, column: Column, names: Mapping[str, str]) -> str:
+    cell = row.cells.get(column.key)
+    if cell is None:
+        return ""
+    apart = "<br>baseline was rejected, not counted" if cell.rejected else ""
+    return f"{_escape(row.title)}<br>{_escape(names[column.key])}: {cell.verdict} {score(cell.accuracy)}{apart}"
+
+
+def _header(place: int, column: Column, name: str) -> dict[str, Any]:
+    told, change = header_lines(column)
+    lines = [_escape(value_line(name, 24)), told, change]
+    return {
+        "x": place, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "captureevents": True,
+        "text": "<br>".join(line for line in lines if line), "font": {"size": 11.5, "color": "var(--u-ink-2)"},
+    }  # fmt: skip
+
+
+def trend_figure(
+    points: Sequence[Point], gaps: Sequence[Sequence[Marker]], runs: Sequence[str], changes: Sequence[str]
+) -> dict[str, Any]:
+    """Runs at equal distances, counted ones joined by a line with their interval as a band, trial runs hollow. A click
+    on a point opens its run, one on a marker what changed."""
+    import plotly.graph_objects as go
+
+    judged = [(place, point) for place, point in enumerate(points) if point.accuracy is not None]
+    counted = [one for one in judged if not one[1].trial]
+    trials = [one for one in judged if one[1].trial]
+    lines, labels, links = _marker_lines(gaps, changes)
+    figure = go.Figure(
+        [
+            _edge(counted, 1),
+            _edge(counted, 0, fill="tonexty", fillcolor="var(--u-accent-soft)"),
+            _dots(counted, runs, "lines+markers", {"size": 7, "color": "var(--u-accent)"}),
+            _dots(trials, runs, "markers", _HOLLOW),
+        ],
+        _layout(
+            margin={"l": 44, "r": 14, "t": 22, "b": 26},
+            height=290,
+            shapes=lines,
+            annotations=labels,
+            xaxis={**_AXIS, "range": [-0.6, len(points) - 0.4], "showgrid": False, **_day_ticks(points)},
+            yaxis={**_AXIS, "range": [0, 104], "showline": False, **_PERCENT_TICKS},
+            meta={"links": links},
+        ),
+    )
+    return _plain(figure)
+
+
+_PERCENTS = (0, 25, 50, 75, 100)
+_PERCENT_TICKS = {"tickvals": list(_PERCENTS), "ticktext": [f"{share}%" for share in _PERCENTS]}
+_HOLLOW = {"size": 8, "color": "var(--u-surface)", "line": {"color": "var(--u-accent)", "width": 1.6}}
+
+
+def _edge(judged: Sequence[tuple[int, Point]], side: int, **more: Any) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", **more,
+        "x": [place for place, _ in judged], "y": [point.interval[side] * 100 for _, point in judged],
+    }  # fmt: skip
+
+
+def _dots(
+    judged: Sequence[tuple[int, Point]], runs: Sequence[str], mode: str, marker: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": mode, "marker": marker, "line": {"color": "var(--u-accent)", "width": 2},
+        "x": [place for place, _ in judged], "y": [(point.accuracy or 0.0) * 100 for _, point in judged],
+        "customdata": [runs[place] for place, _ in judged], "hovertext": [_point_hover(point) for _, point in judged],
+        "hovertemplate": "%{hovertext}<extra></extra>", "cliponaxis": False,
+    }  # fmt: skip
+
+
+def _point_hover(point: Point) -> str:
+    low, high = point.interval
+    version = f"<br>{_escape(point.agent)} v{point.version}" if point.agent and point.version else ""
+    trial = "<br>trial run" if point.trial else ""
+    share = f"{point.passed} of {point.judged} pass, {percent(point.accuracy or 0.0)}"
+    return f"{share}<br>95% CI {low * 100:.0f}–{high * 100:.0f}%{version}<br>{day(point.at)}{trial}"
+
+
+def _marker_lines(
+    gaps: Sequence[Sequence[Marker]], changes: Sequence[str]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """A line for each kind of change between two runs, with a short label, and where a click on the label leads."""
+    lines, labels, links = [], [], []
+    for place, markers in enumerate(gaps):
+        kinds = [kind for kind in MARKER_WORDS if any(marker.kind == kind for marker in markers)]
+        for at, kind in enumerate(kinds, 1):
+            x = place - 1 + at / (len(kinds) + 1)
+            own = [marker for marker in markers if marker.kind == kind]
+            lines.append({
+                "type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper",
+                "line": {"width": 1.2, **_MARKER_LINES[kind]},
+            })  # fmt: skip
+            labels.append({
+                "x": x, "y": 1, "yref": "paper", "yanchor": "bottom", "showarrow": False, "captureevents": True,
+                "text": _marker_label(kind, own), "hovertext": _marker_hover(kind, own),
+                "font": {"size": 10.5, "color": "var(--u-accent-text)" if kind == "agent" else "var(--u-ink-2)"},
+            })  # fmt: skip
+            links.append(f"{changes[place]}&kind={kind}")
+    return lines, labels, links
+
+
+def _marker_label(kind: str, markers: Sequence[Marker]) -> str:
+    """`v4`, `2 rules`, `1 edit`: there is little room."""
+    if kind == "agent":
+        return f"v{markers[-1].number}"
+    word = "rule" if kind == "knowledge" else "edit"
+    return f"{len(markers)} {word}{'' if len(markers) == 1 else 's'}"
+
+
+def _marker_hover(kind: str, markers: Sequence[Marker]) -> str:
+    one, many = MARKER_WORDS[kind]
+    titles = [_escape(value_line(marker.title, 60)) for marker in markers[:4]]
+    more = [f"{len(markers) - 4} more"] if len(markers) > 4 else []
+    return "<br>".join([f"{len(markers)} {one if len(markers) == 1 else many}", *titles, *more])
+
+
+def _day_ticks(points: Sequence[Point]) -> dict[str, Any]:
+    """The day of a run where it is another than that of the run before, of a few runs."""
+    days = [day(point.at) for point in points]
+    places = [place for place, name in enumerate(days) if place == 0 or name != days[place - 1]]
+    places = places[:: max(1, -(-len(places) // 6))]
+    return {"tickvals": places, "ticktext": [days[place] for place in places]}
+
+
+_AXIS: dict[str, Any] = {
+    "gridcolor": "var(--u-line)", "linecolor": "var(--u-line-2)", "zeroline": False, "ticks": "", "fixedrange": True,
+    "tickangle": 0, "tickfont": {"color": _FAINT, "size": 11},
+}  # fmt: skip
+
+
+def _layout(**more: Any) -> dict[str, Any]:
+    return {
+        "template": "none", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "showlegend": False,
+        "dragmode": False, "hovermode": "closest", "font": {"size": 12, "color": "var(--u-ink-2)"},
+        "hoverlabel": {"bgcolor": "var(--u-surface)", "bordercolor": "var(--u-line-2)", "font": {"color": _INK}},
+        **more,
+    }  # fmt: skip
+
+
+def _escape(text: str) -> str:
+    """Plotly reads a few tags in its texts. Our own are line breaks only: others would set inline styles."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _plain(figure: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = figure.to_plotly_json()
+    return plain

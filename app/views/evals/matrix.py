@@ -1,0 +1,162 @@
+"""The matrix of a set as a page: a heat map, and the same as a table that sorts without a script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flask import g, request, url_for
+
+from app.errors import Invalid
+from app.formats.ids import parse_id
+from app.models.evals import CONTEXT_MODES
+from app.security.access import access
+from app.services.evals import golden as eval_golden
+from app.services.evals import golden_lists
+from app.services.evals.charts.matrix import (
+    Column,
+    GoldenRow,
+    MatrixFilters,
+    compare_columns,
+    differing_rows,
+    load_matrix,
+    newest_columns,
+    sort_rows,
+    tried_rows,
+)
+from app.services.lists.filters import parse_choice
+from app.views.evals import bp
+from app.views.evals.figures import matrix_figure
+from app.views.format import query, value_line, with_version
+from app.views.forms import parse_count
+from app.views.htmx import page
+
+MAX_ROWS = 25
+MAX_COLUMNS = 12
+# Beside other things on the Evals tab there is room for fewer.
+CARD_ROWS = 12
+CARD_COLUMNS = 8
+
+
+@dataclass(frozen=True)
+class MatrixPage:
+    """What the address asks for."""
+
+    set_name: str
+    filters: MatrixFilters
+    baseline: str | None
+    differing: bool
+    sort: str
+    start: int
+    skip: int
+
+    @classmethod
+    def from_request(cls) -> MatrixPage:
+        given = request.args
+        row = given.get("row", "")
+        if row and parse_id(row) is None:
+            raise Invalid.of({"row": "Give the id of a knowledge row."})
+        filters = MatrixFilters(
+            by=parse_choice("by", given.get("by") or "version", ("version", "knowledge")),
+            context=parse_choice("context", given["context"], CONTEXT_MODES) if given.get("context") else None,
+            row=parse_id(row),
+        )
+        return cls(
+            set_name=given.get("set", ""),
+            filters=filters,
+            baseline=given.get("baseline") or None,
+            differing=given.get("differ") == "1",
+            sort=given.get("sort", ""),
+            start=parse_count(given.get("from")) or 0,
+            skip=parse_count(given.get("skip")) or 0,
+        )
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The query of the page without its place in the rows."""
+        by = None if self.filters.by == "version" else self.filters.by
+        return {
+            "set": self.set_name, "by": by, "context": self.filters.context, "row": self.filters.row,
+            "baseline": self.baseline, "differ": "1" if self.differing else None, "sort": self.sort,
+            "skip": self.skip or None,
+        }  # fmt: skip
+
+
+@bp.get("/matrix")
+@access("admin")
+def show_matrix() -> Any:
+    """The goldens of a set by agent version or by knowledge; as a card, only the heat map. Four queries at most."""
+    asked = MatrixPage.from_request()
+    as_card = request.args.get("part") == "card"
+    shown = load_page(asked, *((CARD_ROWS, CARD_COLUMNS) if as_card else (MAX_ROWS, MAX_COLUMNS)))
+    if as_card:
+        return page("evals/matrix.html", "evals/_matrix_card.html", **shown)
+    sets = [one.name for one in eval_golden.list_sets(actor=g.actor)]
+    return page("evals/matrix.html", "evals/_matrix.html", sets=sets, **shown)
+
+
+def load_page(asked: MatrixPage, most_rows: int, most_columns: int) -> dict[str, Any]:
+    whole = load_matrix(asked.set_name, asked.filters, actor=g.actor)
+    matrix = compare_columns(newest_columns(whole, most_columns, asked.skip), asked.baseline)
+    rows = differing_rows(matrix)
+    differing = len(rows)
+    rows = _sorted(rows if asked.differing else matrix.rows, asked.sort, matrix.columns)
+    shown = rows[asked.start : asked.start + most_rows]
+    contents = golden_lists.row_contents(tried_rows(matrix.columns), actor=g.actor)
+    agents = {column.agent for column in whole.columns}
+    names = {column.key: _column_name(column, len(agents) > 1, contents) for column in matrix.columns}
+    own = url_for("evals.show_matrix")
+    sorts = {key: _sort_link(own, asked, key) for key in ("golden", *names)}
+    return {
+        "asked": asked,
+        "args": asked.args,
+        "own": own,
+        "columns": matrix.columns,
+        "column_count": len(whole.columns),
+        "names": names,
+        "sorts": sorts,
+        "rows": shown,
+        "total": len(rows),
+        "goldens": len(whole.rows),
+        "differing": differing,
+        "links": cell_links(shown),
+        "older": asked.skip + most_columns if asked.skip + most_columns < len(whole.columns) else None,
+        "newer": max(asked.skip - most_columns, 0) if asked.skip else None,
+        "following": asked.start + most_rows if asked.start + most_rows < len(rows) else None,
+        "previous": max(asked.start - most_rows, 0) if asked.start else None,
+        "figure": matrix_figure(matrix.columns, shown, names, cell_links(shown), sorts),
+    }
+
+
+def _sorted(rows: Sequence[GoldenRow], sort: str, columns: Sequence[Column]) -> list[GoldenRow]:
+    key = sort.removeprefix("-")
+    if key in {column.key for column in columns}:
+        return sort_rows(rows, key, reverse=sort.startswith("-"))
+    return list(reversed(rows)) if sort == "-golden" else list(rows)
+
+
+def _sort_link(own: str, asked: MatrixPage, key: str) -> tuple[str, str | None]:
+    """The address that sorts by a column, and how the page is sorted by it now. A second click turns the order."""
+    now = asked.sort or "golden"
+    state = {key: "ascending", f"-{key}": "descending"}.get(now)
+    return query(own, asked.args, sort=f"-{key}" if now == key else key), state
+
+
+def _column_name(column: Column, several: bool, contents: Mapping[str, str]) -> str:
+    """`v4`, `deal-analyst v4` where there are several agents, `v4 live`, `v4 frozen + “Use LTM EBITDA”`."""
+    words = [with_version(column.agent if several else None, column.version) or "no version"]
+    words += [column.context_mode] if column.context_mode else []
+    for sign, row in ((one[0], one[1:]) for one in column.knowledge):
+        words.append(f"{'+' if sign == '+' else '−'} “{value_line(contents.get(row, 'a deleted row'), 40)}”")
+    return " ".join(words)
+
+
+def cell_links(rows: Sequence[GoldenRow]) -> dict[tuple[str, str], str]:
+    """The diff of each cell, by golden and column."""
+    start = url_for("evals.index")
+    return {
+        (row.id, key): f"{start}/diff/{row.id}/{cell.replay_session_id}"
+        for row in rows
+        for key, cell in row.cells.items()
+    }
