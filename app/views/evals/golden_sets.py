@@ -116,9 +116,9 @@ def _policy(before: dict[str, Any]) -> dict[str, Any]:
         for part in ("thresholds", "decides")
     )
     for dimension in LABELS:
-        said = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
-        if said:
-            thresholds[dimension] = _share(said)
+        text = form.get(f"threshold.{dimension}", "").strip().replace(",", ".")
+        if text:
+            thresholds[dimension] = _share(text)
         if form.get(f"decides.{dimension}") in ("yes", "no"):
             decides[dimension] = form[f"decides.{dimension}"] == "yes"
     wrong = {f"threshold.{name}": "A number from 0 to 1." for name in LABELS if thresholds.get(name, 0) is None}
@@ -206,7 +206,7 @@ def edit_golden(session_id: UUID) -> Any:
             changes = {"set": given["set"], "note": given["note"], "criteriaSetId": criteria}
             after = eval_golden.edit_golden(session_id, changes, actor=g.actor)
     except Invalid as refusal:
-        errors = {"criteria" if name == "criteriaSetId" else name: said for name, said in refusal.fields.items()}
+        errors = {"criteria" if name == "criteriaSetId" else name: text for name, text in refusal.fields.items()}
         return _golden_page(session_id, 422, errors=errors, given=given)
     back = url_for(".show_set", name=after["set"]) + f"#golden-{session_id}"
     return leave(back, Toast("Saved."))
