@@ -17,6 +17,7 @@ from app.services.evals import expected_changes, golden_lists, revisions, run_li
 from app.services.evals import golden as eval_golden
 from app.services.evals import runs as eval_runs
 from app.services.evals.baselines import changes_of
+from app.services.evals.charts.dropped import find_drop
 from app.views import lists as listing
 from app.views.evals import bp
 from app.views.evals.pages import spark_points
@@ -53,6 +54,7 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
     runs = run_lists.list_newest_runs(name, run_lists.MAX_SPARK_RUNS, actor=g.actor)
     # A trial of another version or other knowledge says nothing about the agents as they are.
     telling = [run for run in runs if run.status == "completed" and not run.trial]
+    course = run_lists.SetTrend.of_runs(telling[: run_lists.MAX_SPARK_RUNS])
     last = telling[0] if telling else None
     run_id = last.id if last else None
     found = golden_lists.list_goldens(wanted, actor=g.actor, set_name=name, run_id=run_id, count=here.sessions)
@@ -73,7 +75,9 @@ def _set_page(name: str, status: int = 200, errors: dict[str, str] | None = None
         under_way=next((run.id for run in runs if run.completed_at is None), None),
         score=last.score if last else None,
         least=smallest_regression(last.score.judged) if last else None,
-        points=spark_points([run.accuracy for run in reversed(telling) if run.accuracy is not None]),
+        points=spark_points(course.accuracies) if course else [],
+        change=course.change if course else None,
+        dropped=find_drop(telling),
         policy=here.policy,
         dimensions=[(name, label, PASS_AT[name]) for name, label in LABELS.items()],
         **listing.pager_links(found),
