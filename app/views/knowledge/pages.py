@@ -27,7 +27,7 @@ from app.services.knowledge import rows as knowledge_rows
 from app.services.knowledge.hygiene import Unanswered, confirmation_of
 from app.services.knowledge.lists import KnowledgeFilters
 from app.services.knowledge.proofs import BreaksGoldens
-from app.text.diff import GONE, Part, exact_diff, word_diff
+from app.text.diff import SAME, Part, exact_diff, word_diff
 from app.views import lists as listing
 from app.views.forms import parse_count
 from app.views.htmx import Toast, page, swap
@@ -197,7 +197,7 @@ def compare_targets(rows: Sequence[knowledge_lists.KnowledgeRow]) -> dict[str, A
 def _compare_texts(row: knowledge_lists.KnowledgeRow, target: knowledge_lists.Target) -> Difference:
     stale = target.version != row.target_version
     if row.kind == "retire":
-        return Difference([(GONE, target.content)], [(GONE, target.context or "")], stale)
+        return Difference([(SAME, target.content)], [(SAME, target.context or "")], stale)
     context = exact_diff(target.context or "", row.context or "")
     return Difference(exact_diff(target.content, row.content), context, stale)
 
