@@ -18,8 +18,9 @@ from app.agents.history import History, add_agent_message, add_user_message, bui
 from app.agents.outside.endpoint import Endpoint
 from app.agents.outside.tools import RunConnections
 from app.agents.replay_tools import RecordedTools
+from app.agents.review import Reviewer
 from app.agents.slots import FOR_PEOPLE, FOR_REPLAYS, NO_LIMIT, ModelAccess, Rank, next_rank, run_of_agent, server_named
-from app.agents.turn import Answer, RunFailed, Threads, Turn, Usage
+from app.agents.turn import Answer, RunFailed, StopRequested, Threads, Turn, Usage
 from app.config import Settings, redact, redact_text
 from app.errors import Problem
 from app.evals.trace import Run as Trace
@@ -37,10 +38,6 @@ from app.tools import Tool, find_tool, tailor_tools, tools_of
 log = logging.getLogger("upshot")
 INTERNAL_ERROR = "Something broke inside Upshot while this session ran; the server's log says what."
 Injected = Callable[[UUID, list[UUID]], None]
-
-
-class StopRequested(Exception):
-    """A person asked the run to stop."""
 
 
 @dataclass(eq=False)
@@ -71,6 +68,9 @@ class Run:
         try:
             work, history = await self._prepare()
             limits = work.config.limits
+            if work.dry_run is not None:
+                await self._end(await self._review(work))
+                return
             # Waiting for a turn is not the agent's time.
             async with run_of_agent(work.actor.agent_id, limits.runs, self.rank):
                 async with asyncio.timeout(limits.seconds) as self.deadline:
@@ -154,6 +154,13 @@ class Run:
             if not prompt:
                 return self._completed(work, answer, events)
             await self._record([*events, *prompt])
+
+    async def _review(self, work: RunInputs) -> RunOutcome:
+        """Review feedback, which takes as long as there is feedback; the agent's limits hold for each group that its
+        model is asked about."""
+        reviewer = Reviewer(self.lease, self.threads, work.actor, bool(work.dry_run))
+        said = await reviewer.run()
+        return self._completed(work, Answer(said), [NewEvent("agent.message", {"text": said})])
 
     async def _answer(self, work: RunInputs, history: History) -> Answer:
         if work.kind == "endpoint":

@@ -17,6 +17,7 @@ COMMANDS = {
     "import": ("app.cli.intake", "Take in recorded work."),
     "feedback": ("app.cli.intake", "Give feedback."),
     "evals": ("app.cli.eval_run", "Compare sessions and run golden sets."),
+    "review": ("app.cli.review", "Review feedback."),
     "signin-link": ("app.cli.people", "Print a link that signs someone in once."),
 }
 

@@ -15,9 +15,6 @@ from app.formats.messages import field_errors, must
 ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:]{2,45}\]|[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?)(?::([0-9]{1,5}))?")
 
 
-MODEL_NAME = "Give the name of a model, such as openai:gpt-5, or nothing for the server's default."
-
-
 @lru_cache(maxsize=1)
 def timezones() -> frozenset[str]:
     """Every zone this machine knows; UTC also where it has no list of zones."""
@@ -47,6 +44,7 @@ class WorkspaceSettings(BaseModel):
 
     review_enabled: bool = False
     review_cron: Annotated[str, AfterValidator(check_cron)] = "0 * * * *"
+    review_wait_days: Annotated[int, Field(ge=1, le=365)] = 14
     knowledge_gate: Literal["propose", "proved"] = "propose"
     author_private: bool = False
     timezone: Annotated[
@@ -58,12 +56,6 @@ class WorkspaceSettings(BaseModel):
     feedback_origins: Annotated[list[Origin], Field(max_length=50), AfterValidator(unique)] = []
     mask_emails: bool = False
     mask_phones: bool = False
-    judge_model: Annotated[
-        str, Field(max_length=200), must(lambda name: name == name.strip() and name.isprintable(), MODEL_NAME)
-    ] = ""
-    judge_concurrency: Annotated[int, Field(ge=1, le=100)] = 16
-    judge_seconds: Annotated[int, Field(ge=1, le=600)] = 60
-    judge_daily_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 5_000_000
 
     @classmethod
     def stored(cls, values: dict[str, Any]) -> WorkspaceSettings:
@@ -77,8 +69,6 @@ class WorkspaceSettings(BaseModel):
 
 # What is kept for a part of the product that is not there yet, and what holds until then. No page offers these.
 NOT_YET = {
-    "review_enabled": "Kept. The review agent does not run in this version, so admins review feedback themselves.",
-    "review_cron": "Kept. The review agent does not run in this version.",
     "retention_days": "Kept. Nothing is deleted by age in this version.",
     "training_consent": "Kept. This version has no export for training.",
 }
@@ -91,13 +81,10 @@ def without_effect(settings: WorkspaceSettings) -> dict[str, str]:
 
 
 SENTENCES = {
+    "review_wait_days": "Give a number of days from 1 to 365.",
     "knowledge_gate": "Choose `propose` or `proved`.",
     "retention_days": "Give a number of days from 1 to 3650, or nothing to keep everything.",
     "context_top_n": "Give a number from 1 to 50.",
-    "judge_model": MODEL_NAME,
-    "judge_concurrency": "Give a number from 1 to 100.",
-    "judge_seconds": "Give a number of seconds from 1 to 600.",
-    "judge_daily_tokens": "Give a number of tokens from 0 to 1,000,000,000.",
 }
 
 

@@ -15,10 +15,10 @@ from app.models.agents import REPLAYABLE_KINDS
 from app.security.access import access
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
-from app.services.evals.charts.dropped import list_dropped_sets
 from app.services.sessions import start as session_start
 from app.services.tasks import schedules as task_schedules
 from app.services.tasks.schedules import Plan
+from app.services.workspaces.store import REVIEW_TASK
 from app.views.htmx import leave, render, vary_by_htmx
 
 bp = Blueprint("tasks", __name__)
@@ -29,13 +29,12 @@ USUAL = ("0 * * * *", "0 */6 * * *", "0 7 * * *", "0 7 * * 1-5", "0 7 * * 1", "0
 @bp.get("/tasks")
 @access("member")
 def index() -> Any:
-    """Scheduled work, open work and the last outcomes; for admins also the sets that dropped."""
+    """Scheduled work, open work and the last outcomes."""
     return render_template(
         "tasks/index.html",
         tasks=task_schedules.list_tasks(actor=g.actor),
         open_work=task_schedules.list_open(actor=g.actor),
         done=task_schedules.list_done(actor=g.actor),
-        dropped=list_dropped_sets(actor=g.actor) if g.actor.is_admin else [],
     )
 
 
@@ -78,6 +77,8 @@ def create_schedule() -> Any:
 @access("admin")
 def show_schedule(task_id: UUID) -> Any:
     task, agent = task_schedules.get_task(task_id, actor=g.actor)
+    if task.slug == REVIEW_TASK:
+        return redirect(url_for("settings.show_review"), 303)
     form = {"name": task.name, "agent": agent or "", "message": task.message, "cron": task.cron}
     return _form(task, form | (task.replay or {}))
 

@@ -188,7 +188,7 @@ def test_a_short_name_belongs_to_one_agent(workspace: Any) -> None:
             agent_edit.edit_agent(one, draft("other"), version=1, actor=actor)
 
 
-def test_of_the_workspaces_own_agent_only_model_and_limits_change(workspace: Any) -> None:
+def test_of_the_workspaces_own_agent_only_words_model_and_limits_change(workspace: Any) -> None:
     actor = workspace.actor()
     with acting_as(actor):
         review = called("feedback-review-agent", actor)
@@ -198,7 +198,7 @@ def test_of_the_workspaces_own_agent_only_model_and_limits_change(workspace: Any
         with transaction():
             agent_edit.edit_agent(review.id, taken, version=1, actor=actor)
         held = versions.read_contents(review.id, [2], actor=actor)[2]
-        assert (held["model"], held["instructions"]) == ("openai:gpt-5", "")
+        assert (held["model"], held["instructions"]) == ("openai:gpt-5", "x")
         assert held["tool_groups"] == before["tool_groups"]
         after = called("feedback-review-agent", actor)
         assert (after.kind, after.name, after.is_system) == ("builtin", review.name, True)

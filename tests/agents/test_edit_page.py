@@ -268,7 +268,10 @@ def test_the_workspaces_own_agent_shows_only_what_may_change(app: Flask, workspa
     client: Any = sign_in(workspace.actor())
     row = soup(client.get(BASE)).select_one("tbody .u-main a")
     sent = form_at(client.get(f"{row['href']}/edit"))
-    assert {name.partition(".")[0] for name in sent} == {"csrf_token", "version", "model", "limits", "note"}
+    assert {name.partition(".")[0] for name in sent} == {
+        "csrf_token", "version", "instructions", "model", "limits", "note",
+    }  # fmt: skip
+    assert "one group of feedback at a" in sent["instructions"]
     assert client.post(f"{row['href']}/edit", data=sent | {"model": "offline", "slug": "mine"}).status_code == 303
     held = stored(app, workspace, "feedback-review-agent")
     assert held["model"] == "offline"

@@ -16,6 +16,7 @@ PATH = "/api/admin/settings"
 DEFAULTS = {
     "review_enabled": False,
     "review_cron": "0 * * * *",
+    "review_wait_days": 14,
     "knowledge_gate": "propose",
     "author_private": False,
     "timezone": "UTC",
@@ -23,15 +24,12 @@ DEFAULTS = {
     "training_consent": False,
     "context_top_n": 8,
     "feedback_origins": [],
-    "judge_model": "",
-    "judge_concurrency": 16,
-    "judge_seconds": 60,
-    "judge_daily_tokens": 5_000_000,
     "without_effect": {},
 }
 CHANGED = {
     "review_enabled": True,
     "review_cron": "15 */2 * * 1-5",
+    "review_wait_days": 30,
     "knowledge_gate": "proved",
     "author_private": True,
     "timezone": "Europe/Berlin",
@@ -39,10 +37,6 @@ CHANGED = {
     "training_consent": True,
     "context_top_n": 50,
     "feedback_origins": ["https://app.example.com"],
-    "judge_model": "openai:gpt-5",
-    "judge_concurrency": 2,
-    "judge_seconds": 30,
-    "judge_daily_tokens": 0,
 }
 
 
@@ -68,6 +62,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(workspace: Workspace, api
     admin = api(workspace.actor("admin"))
     wrong = {
         "review_cron": "every hour",
+        "review_wait_days": 0,
         "knowledge_gate": "off",
         "timezone": "Mars/Olympus",
         "retention_days": 0,

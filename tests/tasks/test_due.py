@@ -15,7 +15,7 @@ from flask import Flask
 from sqlalchemy import select, update
 
 from app.db import acting_as, db, transaction
-from app.errors import Forbidden, Invalid, NotFound, Refused
+from app.errors import Forbidden, Invalid, Refused
 from app.formats.cron import next_after
 from app.jobs.process import start_due_tasks
 from app.models import AgentSession, AuditEntry, Task, TaskTick
@@ -24,6 +24,7 @@ from app.services.sessions import lists as session_lists
 from app.services.sessions import start as session_start
 from app.services.tasks import schedules as task_schedules
 from app.services.workspaces import people
+from app.services.workspaces import store as workspace_store
 from tests.agents.running import Desk
 
 
@@ -190,17 +191,16 @@ def test_a_task_that_is_off_does_not_run_and_run_now_does(office: Office, run_se
     assert office.ticks(task_id)[0].id == tick.id
 
 
-def test_the_review_task_is_unknown_until_it_can_run(office: Office) -> None:
+def test_the_review_task_is_switched_and_never_taken_away(office: Office) -> None:
     with office.at_work() as admin:
-        review = db.session.scalar(select(Task.id).where(Task.tenant_id == admin.tenant_id))
-        assert review is not None
-        for refused in (
-            lambda: task_schedules.switch_task(review, True, actor=admin),
-            lambda: task_schedules.start_task(review, actor=admin),
-            lambda: task_schedules.delete_task(review, actor=admin),
-        ):
-            with pytest.raises(NotFound):
-                refused()
+        review = task_schedules.review_task(actor=admin).id
+        for on in (True, False):
+            with transaction():
+                task = task_schedules.switch_task(review, on, actor=admin)
+                assert (task.enabled, task.next_run_at is not None) == (on, on)
+            assert workspace_store.get_settings(admin).review_enabled is on
+        with pytest.raises(Refused, match="belongs to the workspace"):
+            task_schedules.delete_task(review, actor=admin)
 
 
 @pytest.mark.parametrize(

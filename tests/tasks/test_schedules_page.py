@@ -130,14 +130,15 @@ def test_a_failed_schedule_is_red_there_and_in_the_header(
     assert not soup(client.get("/tasks")).select(".u-alarm, .u-failed")
 
 
-def test_the_review_task_is_hidden_until_it_can_run(desk: Desk, sign_in: SignIn) -> None:
+def test_the_review_task_leads_to_its_settings(desk: Desk, sign_in: SignIn) -> None:
     client = sign_in(desk.workspace.actor("admin"))
     review = task_of(desk, "Feedback Review")
-    assert "Feedback Review" not in soup(client.get("/tasks")).text
-    assert client.get(f"/tasks/{review.id}").status_code == 404
-    for action in ("", "/switch", "/run", "/delete"):
-        assert post(client, f"/tasks/{review.id}{action}", enabled="1").status_code == 404
-    assert task_of(desk, "Feedback Review").enabled is False
+    [link] = [link for link in soup(client.get("/tasks")).select("td.u-main a") if link.text == "Feedback Review"]
+    assert link["href"] == "/admin/settings/review"
+    assert client.get(f"/tasks/{review.id}").location == "/admin/settings/review"
+    assert post(client, f"/tasks/{review.id}/delete").status_code == 409
+    assert post(client, f"/tasks/{review.id}/switch", enabled="1").status_code == 303
+    assert task_of(desk, "Feedback Review").enabled is True
 
 
 def test_work_is_stopped_by_its_person_and_by_admins(desk: Desk, sign_in: SignIn) -> None:

@@ -14,10 +14,9 @@ from app.services.workspaces import store as workspace_store
 class SettingsChange(Body):
     """What to change; what is left out stays."""
 
-    review_enabled: bool = Field(False, description="Kept for the Feedback Review Agent, which does not run yet.")
-    review_cron: str = Field(
-        "0 * * * *", max_length=100, description="When it would run, as five cron fields; kept, nothing runs yet."
-    )
+    review_enabled: bool = Field(False, description="Whether feedback is reviewed on a schedule.")
+    review_cron: str = Field("0 * * * *", max_length=100, description="When, as five cron fields in UTC.")
+    review_wait_days: int = Field(14, description="How many days a single signal waits for a second one, 1 to 365.")
     knowledge_gate: Literal["propose", "proved"] = Field(
         "propose", description="Who lets knowledge from feedback become active: a person, or later proof by goldens."
     )
@@ -31,12 +30,6 @@ class SettingsChange(Body):
     )
     context_top_n: int = Field(8, description="How many rows of each type a prompt gets, 1 to 50.")
     feedback_origins: list[str] = Field([], max_length=50, description="Sites whose pages may send feedback.")
-    judge_model: str = Field(
-        "", max_length=200, description="The model that judges replays by criteria; empty for the server's default."
-    )
-    judge_concurrency: int = Field(16, description="How many replays are judged at once, 1 to 100.")
-    judge_seconds: int = Field(60, description="How long the judge may take for an answer, 1 to 600 seconds.")
-    judge_daily_tokens: int = Field(5_000_000, description="How many tokens the judge may take in 24 hours.")
 
 
 class WorkspaceSettingsAnswer(SettingsChange, Answer):

@@ -34,6 +34,7 @@ SLUG_FORM = "Small letters, digits, dots, dashes and underscores, at most 120; s
 
 # What a version holds besides the configuration.
 NAMED = ("kind", "slug", "name", "description")
+SYSTEM_EDITABLE = ("instructions", "skills", "model", "limits")
 Content = dict[str, Any]
 
 
@@ -57,11 +58,11 @@ def edit_agent(
     agent_id: UUID, content: Content, *, version: int, actor: Actor, note: str = "", allow: str = ""
 ) -> AgentVersion | None:
     """Save an agent over the version that was read; return None when it changes nothing. Of the workspace's own agent
-    only the model and the limits change, whatever else is sent."""
+    only what it is told, the model and the limits change, whatever else is sent."""
     agent, current = _lock_agent(agent_id, actor)
     before = content_of(agent, current.config)
     if agent.is_system:
-        content = before | {name: content[name] for name in ("model", "limits") if name in content}
+        content = before | {name: content[name] for name in SYSTEM_EDITABLE if name in content}
     content = _check_content(content, allow)
     if current.version != version:
         raise Stale(f"Someone saved version {current.version} meanwhile.", before)
@@ -75,7 +76,7 @@ def restore_version(agent_id: UUID, number: int, *, version: int, actor: Actor, 
     about what the agent does."""
     agent, current = _lock_agent(agent_id, actor)
     if agent.is_system:
-        raise Refused(f"{agent.slug} belongs to the workspace; only its model and its limits change.")
+        raise Refused(f"{agent.slug} belongs to the workspace; edit what it is told instead.")
     if current.version != version:
         raise Stale(f"Someone saved version {current.version} meanwhile; look at it first.")
     wanted = _get_version(agent, number)

@@ -14,6 +14,7 @@ from app.db import db, get_own
 from app.db.paging import Page, Slice, read_page
 from app.models import Feedback, FeedbackPattern, FeedbackPatternRow, SharedContext
 
+LIVE_STATES = ("proposed", "active")
 # Counts, times and the label's scope follow the rows; a pattern that lost its last row is gone.
 RECOUNT = text("""
     WITH seen AS (
@@ -110,6 +111,17 @@ def link_rule(pattern_ids: Collection[UUID], row_id: UUID, *, actor: Actor) -> N
     """Note the rule that was proposed for these patterns."""
     of_workspace = FeedbackPattern.tenant_id == actor.tenant_id, FeedbackPattern.id.in_(pattern_ids)
     db.session.execute(update(FeedbackPattern).where(*of_workspace).values(shared_context_id=row_id))
+
+
+def live_rules(pattern_ids: Collection[UUID], *, actor: Actor) -> dict[UUID, UUID]:
+    """The rule of each of these patterns whose rule is proposed or active. One query."""
+    pattern, rule = FeedbackPattern, SharedContext
+    rows: Any = db.session.execute(
+        select(pattern.id, rule.id)
+        .join(rule, (rule.tenant_id == pattern.tenant_id) & (rule.id == pattern.shared_context_id))
+        .where(pattern.tenant_id == actor.tenant_id, pattern.id.in_(pattern_ids), rule.state.in_(LIVE_STATES))
+    )
+    return dict(rows.all())
 
 
 def _is_known(pattern_id: UUID, actor: Actor) -> bool:

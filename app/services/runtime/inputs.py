@@ -15,8 +15,10 @@ from app.services.chats.store import earlier_messages
 from app.services.evals.replays import Replay, load_replay
 from app.services.knowledge.memories import MemorySection, format_section, memory_section
 from app.services.knowledge.prompt import load_shared_context_prompt
+from app.services.review.runs import is_dry_run
 from app.services.sessions.event_windows import Event, events_of
 from app.services.sessions.leases import Lease, LeasedSession
+from app.services.workspaces.store import REVIEW_AGENT
 
 # The agent with its version, the person who started the session, and its record.
 LOAD_SURROUNDINGS = """
@@ -61,7 +63,8 @@ class Surroundings(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
-    """A session that is about to run, or to go on after an attempt that died."""
+    """A session that is about to run, or to go on after an attempt that died. `dry_run` says of a review of
+    feedback whether it changes nothing; other sessions have none."""
 
     lease: Lease
     kind: str
@@ -84,6 +87,7 @@ class RunInputs:
     live: bool = False
     replay: Replay | None = None
     criteria_set_id: UUID | None = None
+    dry_run: bool | None = None
 
 
 def load_inputs(session: LeasedSession) -> RunInputs:
@@ -120,6 +124,7 @@ def _run_inputs(session: LeasedSession, around: Surroundings, person: Actor) -> 
         "prompt": _live_prompt(session, record),
         "memories": memory_section(None if person.role == "system" else person.id, actor=session.product),
         "live": session.chat_id is not None or bool(meta.get("live")),
+        "dry_run": is_dry_run(session.id, actor=session.product) if around.slug == REVIEW_AGENT else None,
     }
 
 

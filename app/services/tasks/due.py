@@ -18,8 +18,10 @@ from app.formats.cron import next_after
 from app.models import Agent, AgentSession, EvalRun, Membership, Task, TaskTick, User
 from app.services.evals import runs as eval_runs
 from app.services.evals.runs import NewRun
+from app.services.review import runs as review_runs
 from app.services.sessions import start as session_start
 from app.services.sessions.task_outcome import note_outcome
+from app.services.workspaces.store import REVIEW_TASK
 
 DUE = text("SELECT task_id, tenant_id FROM door_due(clock_timestamp())")
 OPEN_STATUSES = ("pending", "queued", "running")
@@ -56,7 +58,7 @@ def run_due(task_id: UUID, *, owner: str, actor: Actor) -> TaskTick | None:
     db.session.flush()
     tick = _claim(task, scheduled_for, owner) or _claim_again(task, scheduled_for, owner, now)
     if tick is not None:
-        _start_or_skip(task, tick)
+        _start_or_skip(task, tick, actor)
     return tick
 
 
@@ -107,21 +109,28 @@ def _claim_again(task: Task, scheduled_for: datetime, owner: str, now: datetime)
     return _claim(task, now, owner) if claimed_at is not None and claimed_at > now else None
 
 
-def _start_or_skip(task: Task, tick: TaskTick) -> None:
+def _start_or_skip(task: Task, tick: TaskTick, actor: Actor) -> None:
     if _is_busy(task, besides=tick.id):
         _close(tick, "skipped", BUSY)
         return
+    if task.slug == REVIEW_TASK and review_runs.is_unchanged(actor=actor):
+        _close(tick, "skipped", review_runs.NOTHING_CHANGED)
+        return
     try:
         with db.session.begin_nested():
-            _start(task, tick, _actor_of(task))
+            _start(task, tick, actor if task.slug == REVIEW_TASK else _actor_of(task), scheduled=True)
     except Problem as refusal:
         _close(tick, "failed", refusal.detail)
         note_outcome(task.tenant_id, task.id, "failed", refusal.detail, tick.created_at)
 
 
-def _start(task: Task, tick: TaskTick, person: Actor) -> None:
-    """Ask the agent, or replay the set that the task names, with its agent's current version where it names one."""
-    if task.replay:
+def _start(task: Task, tick: TaskTick, person: Actor, *, scheduled: bool = False) -> None:
+    """Review feedback, ask the agent, or replay the set that the task names, with its agent's current version where it
+    names one."""
+    if task.slug == REVIEW_TASK:
+        trigger = "scheduled" if scheduled else "manual"
+        tick.session_id = review_runs.start_review(actor=person, trigger=trigger, task_id=task.id)
+    elif task.replay:
         new = NewRun(
             set_name=task.replay["set"],
             agent_id=task.agent_id,

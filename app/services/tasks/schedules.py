@@ -21,7 +21,7 @@ from app.services import audit
 from app.services.agents import versions
 from app.services.evals import golden as eval_golden
 from app.services.tasks import due
-from app.services.workspaces.store import REVIEW_TASK
+from app.services.workspaces.store import REVIEW_TASK, change_settings
 
 MAX_MESSAGE = 10_000
 MAX_TASKS = 200
@@ -60,7 +60,7 @@ def create_task(plan: Plan, *, actor: Actor) -> Task:
 
 def change_task(task_id: UUID, plan: Plan, *, actor: Actor) -> Task:
     """Save a task. From now on it runs as the actor."""
-    task = _lock_task(task_id, actor)
+    task = _lock_own_task(task_id, actor)
     before = {"name": task.name, "cron": task.cron}
     _set_plan(task, _check_plan(plan, actor), actor)
     audit.record(actor, "task.changed", "task", task.id, before=before, after={"name": task.name, "cron": task.cron})
@@ -82,6 +82,10 @@ def _set_next_run(task: Task) -> None:
 def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
     """Enable or disable a task. A run under way continues."""
     task = _lock_task(task_id, actor)
+    if task.slug == REVIEW_TASK:
+        change_settings({"review_enabled": enabled}, actor=actor)
+        db.session.refresh(task)
+        return task
     if task.enabled == enabled:
         return task
     task.enabled = enabled
@@ -92,7 +96,7 @@ def switch_task(task_id: UUID, enabled: bool, *, actor: Actor) -> Task:
 
 def delete_task(task_id: UUID, *, actor: Actor) -> str:
     """Take a task away; its name. The sessions of its runs stay."""
-    task = _lock_task(task_id, actor)
+    task = _lock_own_task(task_id, actor)
     audit.record(actor, "task.deleted", "task", task.id, name=task.name)
     db.session.execute(delete(Task).where(Task.tenant_id == actor.tenant_id, Task.id == task.id))
     return task.name
@@ -116,6 +120,11 @@ def get_task(task_id: UUID, *, actor: Actor) -> tuple[Task, str | None]:
     if row is None:
         raise NotFound("There is no such task in this workspace.")
     return row[0], row[1]
+
+
+def review_task(*, actor: Actor) -> Task:
+    """The task that reviews feedback."""
+    return db.session.scalars(select(Task).where(Task.tenant_id == actor.tenant_id, Task.slug == REVIEW_TASK)).one()
 
 
 def list_runs(task_id: UUID, *, actor: Actor) -> Sequence[TaskTick]:
@@ -142,9 +151,16 @@ def _lock_task(task_id: UUID, actor: Actor) -> Task:
     return task
 
 
+def _lock_own_task(task_id: UUID, actor: Actor) -> Task:
+    """The same, if people made it."""
+    task = _lock_task(task_id, actor)
+    if task.slug == REVIEW_TASK:
+        raise Refused("This task belongs to the workspace; change it under Settings, Review.")
+    return task
+
+
 def _task_conditions(task_id: UUID, actor: Actor) -> tuple[ColumnElement[bool], ...]:
-    """A task that people see. That of the review agent is kept for it, and unknown until there is something to run."""
-    return Task.tenant_id == actor.tenant_id, Task.id == task_id, Task.slug != REVIEW_TASK
+    return Task.tenant_id == actor.tenant_id, Task.id == task_id
 
 
 def _check_plan(plan: Plan, actor: Actor) -> dict[str, object]:
@@ -195,17 +211,16 @@ def _check_cron(given: str) -> str:
 
 
 def list_tasks(*, actor: Actor) -> Sequence[Any]:
-    """What is scheduled, by name, with the outcome of its last run and where that led. The task of the review agent is
-    left out until there is something to run. One query."""
+    """What is scheduled, by name, with the outcome of its last run and where that led. One query."""
     statement = (
         select(
             Task.id, Task.name, Agent.slug.label("agent"), Task.cron, Task.enabled, Task.next_run_at, Task.last_run_at,
             Task.last_outcome.label("outcome"), Task.last_detail.label("detail"),
             Task.replay["set"].astext.label("set_name"), _latest(TaskTick.session_id).label("session_id"),
-            _latest(TaskTick.eval_run_id).label("run_id"),
+            _latest(TaskTick.eval_run_id).label("run_id"), (Task.slug == REVIEW_TASK).label("is_review"),
         )
         .outerjoin(Agent, Agent.id == Task.agent_id)
-        .where(Task.tenant_id == actor.tenant_id, Task.slug != REVIEW_TASK)
+        .where(Task.tenant_id == actor.tenant_id)
         .order_by(Task.name, Task.id)
         .limit(200)
     )  # fmt: skip

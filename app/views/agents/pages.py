@@ -211,7 +211,7 @@ def _read_try(agent_id: UUID, progress: Progress) -> dict[str, Any]:
         "progress": progress,
         "seen": _mark(progress),
         "ended": progress.status in ENDED,
-        "status_text": _progress_text(progress, found["turns"]),
+        "said": _progress_text(progress, found["turns"]),
     }
 
 
@@ -300,7 +300,7 @@ def _stale_form(agent_id: UUID, form: AgentForm, stale: Stale) -> Response:
     agent = agent_versions.get_agent(agent_id, actor=g.actor)
     mine, current = form.as_content(), dict(stale.current or {})
     if agent.is_system:
-        mine = current | {name: mine[name] for name in ("model", "limits")}
+        mine = current | {name: mine[name] for name in agent_edit.SYSTEM_EDITABLE}
     return _show_form(form.overtaken(stale.detail, diff_versions(current, mine), agent.current_version), agent, 409)
 
 

@@ -82,12 +82,12 @@ class PromoteForm:
         return replace(self, expect=self.expect.pressed(button), check=check)
 
     def with_errors(self, refusal: Problem) -> PromoteForm:
-        wrong = Invalid(
+        said = Invalid(
             refusal.detail, {"confirm_incomplete" if isinstance(refusal, Incomplete) else "set": refusal.detail}
         )
         if isinstance(refusal, Invalid) and refusal.fields:
-            wrong = refusal
-        errors = place_errors(self.expect, wrong, PLACES)
+            said = refusal
+        errors = place_errors(self.expect, said, PLACES)
         return replace(self, errors=dict(sorted(errors.items(), key=lambda one: _order(one[0]))))
 
 

@@ -1,0 +1,229 @@
+"""Carries out a review: reads open feedback part by part, decides, and writes each decision in a short transaction of
+its own with its events. No transaction is open while it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from app.actor import Actor
+from app.agents.turn import StopRequested, Threads
+from app.errors import Problem, Throttled
+from app.learning.review.plan import plan_review
+from app.learning.review.types import Dismissal, KnownPattern, Merge, Pattern, Plan, Proposal, Signal
+from app.services.review import decisions, patterns, runs
+from app.services.review.batch import World, load_known, load_part, load_spread, load_world
+from app.services.review.decisions import Batch, Done
+from app.services.review.patterns import NewPattern
+from app.services.sessions import leases
+from app.services.sessions.events import NewEvent
+from app.services.sessions.leases import Lease
+from app.services.workspaces.store import get_settings
+
+Result = TypeVar("Result")
+Decision = Proposal | Merge | Dismissal
+# Asks a model what to do about the feedback of a proposal; None leaves it pending.
+Judge = Callable[[Proposal, Batch, World], Awaitable[None]]
+PATTERNS_AT_ONCE = 50
+RETURNED = "It is in a pattern that has this rule."
+APPLY: dict[type, Callable[..., Done]] = {
+    Proposal: lambda decision, batch, actor, session_id: decisions.propose(
+        decision, batch, actor=actor, session_id=session_id
+    ),
+    Merge: lambda decision, batch, actor, _: decisions.merge(decision, batch, actor=actor),
+    Dismissal: lambda decision, batch, actor, _: decisions.dismiss(decision, batch, actor=actor),
+}
+
+
+@dataclass
+class Reviewer:
+    """One attempt at a review. `actor` is the review agent; `judge` asks its model, if it has one."""
+
+    lease: Lease
+    threads: Threads
+    actor: Actor
+    dry_run: bool
+    model: str | None = None
+    judge: Judge | None = None
+    throttled: bool = False
+    complete: bool = True
+    wait_days: int = 14
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    async def run(self) -> str:
+        """Review all that is open, and say what was done."""
+        backlog = await self._transact(lambda: runs.begin_run(self.lease.session_id, self.model, actor=self.actor))
+        self.wait_days = await self._transact(lambda: get_settings(self.actor).review_wait_days)
+        for agent_id in backlog.by_agent:
+            await self._review_agent(agent_id)
+        return await self._transact(
+            lambda: runs.finish_run(self.lease.session_id, complete=self.complete, actor=self.actor)
+        )
+
+    async def _review_agent(self, agent_id: UUID | None) -> None:
+        """Review the feedback about one agent. Where it came in several parts, the patterns that are spread over them
+        are looked at once more as wholes."""
+        after: Signal | None = None
+        seen: list[UUID] = []
+        parts = 0
+        while part := await self._load(agent_id, after):
+            seen += await self._review_part(part, agent_id)
+            after, parts = part[-1], parts + 1
+        if parts > 1 and not self.dry_run:
+            for start in range(0, len(seen), PATTERNS_AT_ONCE):
+                some = seen[start : start + PATTERNS_AT_ONCE]
+                spread = await self._transact(partial(load_spread, some, self.now, actor=self.actor))
+                if spread:
+                    await self._review_part(spread, agent_id, counted=False)
+
+    async def _load(self, agent_id: UUID | None, after: Signal | None) -> list[Signal]:
+        return await self._transact(lambda: load_part(agent_id, after, self.now, actor=self.actor))
+
+    async def _review_part(self, part: Sequence[Signal], agent_id: UUID | None, *, counted: bool = True) -> list[UUID]:
+        """Decide about a part of the feedback, and return the patterns in it that are still without a rule."""
+        world, known, rules = await self._transact(lambda: self._surroundings(part, agent_id))
+        plan = await self.threads.call(lambda: self._plan(part, world, known))
+        plan = join_returning(plan, rules)
+        rejected = [rule for rule in world.rules if rule.rejected]
+        batch = Batch({signal.id: signal for signal in part}, rejected)
+        saved = await self._save_patterns(plan, batch)
+        settled: list[Decision] = [*plan.dismissals, *plan.merges]
+        for decision in settled:
+            await self.apply(decision, batch, saved)
+        for proposal in plan.proposals:
+            if self.judge is not None and not self.dry_run:
+                await self.judge(proposal, replace(batch.of(proposal.signal_ids), by_model=True), world)
+            else:
+                await self.apply(proposal, batch, saved)
+        decided = {id for decision in [*settled, *plan.proposals] for id in decision.signal_ids}
+        if counted:
+            waits = len(batch.signals.keys() - decided)
+            await self._note([], considered=len(part), patterns=len(plan.patterns), left_pending=waits)
+        return [saved[id] for id in batch.signals.keys() - decided if id in saved]
+
+    def _surroundings(
+        self, part: Sequence[Signal], agent_id: UUID | None
+    ) -> tuple[World, list[KnownPattern], dict[UUID, UUID]]:
+        known = load_known(part, agent_id, actor=self.actor)
+        rules = patterns.live_rules([pattern.id for pattern in known], actor=self.actor)
+        return load_world(actor=self.actor), known, rules
+
+    def _plan(self, part: Sequence[Signal], world: World, known: Sequence[KnownPattern]) -> Plan:
+        return plan_review(
+            part,
+            agents=world.agents,
+            entity_types=world.entity_types,
+            rules=world.rules,
+            now=self.now,
+            known=known,
+            wait_days=self.wait_days,
+        )
+
+    async def _save_patterns(self, plan: Plan, batch: Batch) -> dict[UUID, UUID]:
+        """Store the patterns, and return the pattern of each row."""
+        if self.dry_run:
+            return {}
+        saved: dict[UUID, UUID] = {}
+        for start in range(0, len(plan.patterns), PATTERNS_AT_ONCE):
+            some = plan.patterns[start : start + PATTERNS_AT_ONCE]
+            saved |= await self._transact(partial(self._save, some, batch))
+        return saved
+
+    def _save(self, some: Sequence[Pattern], batch: Batch) -> dict[UUID, UUID]:
+        saved: dict[UUID, UUID] = {}
+        for pattern in some:
+            rows = [(id, batch.signals[id].occurred_at) for id in pattern.signal_ids]
+            new = NewPattern(
+                label=pattern.label or "No words",
+                agent_id=pattern.agent_id,
+                entity_type_id=pattern.entity_type_id,
+                rows=rows,
+                id=pattern.known_id,
+            )
+            saved |= dict.fromkeys(pattern.signal_ids, patterns.save_pattern(new, actor=self.actor))
+        return saved
+
+    async def apply(self, decision: Decision, batch: Batch, saved: dict[UUID, UUID]) -> str | None:
+        """Carry out a decision, and return why the server refused it."""
+        if self.dry_run:
+            await self._note([], decisions=[describe(decision)], **self._planned(decision))
+            return None
+        if isinstance(decision, Proposal) and self.throttled:
+            self.complete = False
+            await self._note([], left_pending=len(decision.signal_ids))
+            return "No more proposals in this hour."
+        try:
+            await self._transact(lambda: self._carry_out(decision, batch, saved))
+        except Problem as refusal:
+            self.throttled = self.throttled or isinstance(refusal, Throttled)
+            self.complete = self.complete and not isinstance(refusal, Throttled)
+            await self.refuse(describe(decision), refusal.detail)
+            await self._note([], left_pending=len(decision.signal_ids))
+            return refusal.detail
+        return None
+
+    def _carry_out(self, decision: Decision, batch: Batch, saved: dict[UUID, UUID]) -> None:
+        done = APPLY[type(decision)](decision, batch, self.actor, self.lease.session_id)
+        if done.row_id is not None:
+            found = {saved[id] for id in decision.signal_ids if id in saved}
+            patterns.link_rule(found, done.row_id, actor=self.actor)
+        self._write(done.events)
+        runs.note_step(self.lease.session_id, actor=self.actor, **self._done(decision, done))
+
+    def _done(self, decision: Decision, done: Done) -> dict[str, Any]:
+        if isinstance(decision, Dismissal):
+            return {"dismissed": len(done.moved)}
+        return {"proposed" if isinstance(decision, Proposal) else "merged": [done.row_id]}
+
+    def _planned(self, decision: Decision) -> dict[str, Any]:
+        if isinstance(decision, Dismissal):
+            return {"dismissed": len(decision.signal_ids)}
+        return {"merged": [decision.rule_id]} if isinstance(decision, Merge) else {}
+
+    async def refuse(self, what: dict[str, Any], why: str) -> None:
+        """Report what was tried and not allowed."""
+        await self._note([], refused=[{**what, "why": why}])
+
+    async def _note(self, events: Sequence[NewEvent], **done: Any) -> None:
+        def work() -> None:
+            self._write(events)
+            runs.note_step(self.lease.session_id, actor=self.actor, **done)
+
+        await self._transact(work)
+
+    def _write(self, events: Sequence[NewEvent]) -> None:
+        """Write events under the lease. Whoever lost it writes nothing of the step."""
+        if leases.record(self.lease, events):
+            raise StopRequested
+
+    async def _transact(self, work: Callable[[], Result]) -> Result:
+        return await self.threads.transact(self.actor, work)
+
+
+def join_returning(plan: Plan, rules: dict[UUID, UUID]) -> Plan:
+    """Feedback of a known pattern that has a rule already joins the rule instead of waiting."""
+    merges = []
+    for pattern in plan.patterns:
+        waiting = tuple(id for id in pattern.signal_ids if id in plan.pending)
+        if pattern.known_id in rules and waiting:
+            merges.append(Merge(rules[pattern.known_id], waiting, RETURNED))
+    joined = {id for one in merges for id in one.signal_ids}
+    pending = {id: why for id, why in plan.pending.items() if id not in joined}
+    return replace(plan, merges=(*plan.merges, *merges), pending=pending)
+
+
+def describe(decision: Decision) -> dict[str, Any]:
+    """A decision in JSON, for refusals and dry runs."""
+    values = {name: _plain(value) for name, value in asdict(decision).items()}
+    kind = {Proposal: "propose", Merge: "merge", Dismissal: "dismiss"}[type(decision)]
+    return {"what": kind, **values, "signals": len(decision.signal_ids)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [str(one) for one in value[:20]]
+    return str(value) if isinstance(value, UUID) else value
